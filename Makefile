@@ -1,0 +1,52 @@
+# A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format audit bench bench-peers lock clean
+
+# The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+RUN := .venv/bin/
+STAMP := .venv/.installed
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "noisegate needs Python 3.11 or newer on the path."; exit 1; }
+	@test -x $(RUN)python || $(PYTHON) -m venv .venv
+	$(RUN)python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)  ## a private count of a small table, end to end
+	@$(RUN)noisegate demo
+
+test: check  ## everything a contributor needs, under ten minutes on two cores
+	$(RUN)python -m pytest -m "not audit" -q
+
+check: $(STAMP)  ## format, lint, strict types, the rules of the house
+	$(RUN)ruff format --check --quiet .
+	$(RUN)ruff check --quiet .
+	$(RUN)mypy
+	$(RUN)python -m pytest -q tests/house
+
+format: $(STAMP)  ## rewrite files in house format
+	$(RUN)ruff format .
+	$(RUN)ruff check --fix .
+
+audit: $(STAMP)  ## long statistical audits of samplers and mechanisms
+	$(RUN)python -m pytest -q -m audit tests
+
+bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
+	@$(RUN)python bench/run.py
+
+bench-peers: $(STAMP)  ## the same beside OpenDP, PyDP, diffprivlib, Tumult, in environments of their own
+	@$(RUN)python bench/run.py --peers
+
+lock: $(STAMP)  ## resolve requirements.lock anew
+	$(RUN)python -m pip install --quiet uv
+	$(RUN)uv pip compile --universal --python-version 3.11 --group dev --extra postgres --extra report \
+		--no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
+
+clean:  ## remove the environment and caches
+	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,71 @@
+"""The contract of a price: events become charges, charges add up, and a filter compares.
+
+An account is opened with one accountant that has a filter theorem for adaptively chosen questions;
+sharper accountants may report but never authorise. A charge is a pair of whole numbers of grains,
+so sums in a ledger are exact and cheap: decimals of up to 24 digits and fractions with small
+denominators are whole numbers of grains, anything else is rounded up by less than 10⁻²⁹.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, final
+
+from noisegate.privacy.event import Event
+from noisegate.privacy.loss import ApproxDP
+
+GRAINS_PER_ONE: Final = 720_720 * 10**24
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A price or a balance in grains: the accountant's own measure (ε, ρ, …) and δ."""
+
+    amount: int
+    delta: int
+
+    def __add__(self, other: "Charge") -> "Charge":
+        return Charge(self.amount + other.amount, self.delta + other.delta)
+
+    def __sub__(self, other: "Charge") -> "Charge":
+        return Charge(self.amount - other.amount, self.delta - other.delta)
+
+    def __le__(self, other: "Charge") -> bool:
+        """Both parts at most the other's: the test that a filter makes."""
+        return self.amount <= other.amount and self.delta <= other.delta
+
+    @classmethod
+    def rounded_up(cls, amount: Fraction, delta: Fraction) -> "Charge":
+        """Never understates a price."""
+        return cls(-((-amount * GRAINS_PER_ONE) // 1), -((-delta * GRAINS_PER_ONE) // 1))
+
+    @classmethod
+    def rounded_down(cls, amount: Fraction, delta: Fraction) -> "Charge":
+        """Never overstates a limit."""
+        return cls((amount * GRAINS_PER_ONE) // 1, (delta * GRAINS_PER_ONE) // 1)
+
+    def as_fractions(self) -> tuple[Fraction, Fraction]:
+        """The amount and δ as exact numbers."""
+        return Fraction(self.amount, GRAINS_PER_ONE), Fraction(self.delta, GRAINS_PER_ONE)
+
+
+class Accountant(ABC):
+    """Prices events so that any adaptive run whose charges sum to at most ``limit`` keeps the budget."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def price(self, event: Event) -> Charge:
+        """What the event costs, rounded up. Refuses (`Unsupported`) what it has no theorem for."""
+
+    @abstractmethod
+    def limit(self, budget: ApproxDP) -> Charge:
+        """The largest total charge that still implies the budget, rounded down."""
+
+    @abstractmethod
+    def implied(self, spent: Charge, budget: ApproxDP) -> ApproxDP:
+        """The (ε, δ) that a total charge amounts to, for an account with this budget; rounded up.
+
+        At most the budget whenever ``spent <= limit(budget)``, and (0, 0) when nothing is spent.
+        """

@@ -1,0 +1,115 @@
+"""Coins of any bias: rational, certified irrational, one bias per lane, and secret row samples."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, enclose
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.geometric import Int64Array, Size, geometric_gaps
+from noisegate.noise.law import (
+    MORE_BITS,
+    Certified,
+    Law,
+    Probability,
+    as_real,
+    enclose_probability,
+    probability,
+)
+from noisegate.noise.table import CHUNK, table_for
+
+_EXP_ERROR: Final = 2.0**-44  # NumPy's exp is within 4 ulp = 2**-50; a factor 64 to spare
+_WORD_ERROR: Final = 2.0**-50  # a 64-bit word as a double is within 2**-53
+_WORD_STEP: Final = 2.0**-63
+
+
+@final
+@dataclass(frozen=True)
+class Coin(Law):
+    """1 with probability p, else 0."""
+
+    p: Probability
+    support = (0, 1)
+
+    def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        if k < 0 or k >= 1:
+            return (0, 0) if k < 0 else (1 << bits, 1 << bits)
+        return enclose_probability(lambda: 1 - as_real(self.p), bits)
+
+
+def bernoulli(p: Number | Certified, size: Size, *, bits: Bits = SYSTEM) -> NDArray[np.bool_]:
+    """Independent coins that show True with probability exactly ``p``.
+
+    >>> bernoulli("1/3", 4).dtype
+    dtype('bool')
+    """
+    table = table_for(Coin(probability(p)))
+    shape = size if isinstance(size, tuple) else (size,)
+    out = np.empty(prod(shape), np.bool_)
+    for start in range(0, out.size, CHUNK):
+        part = out[start : start + CHUNK]
+        part[:] = table.sample(part.size, bits)
+    return out.reshape(shape)
+
+
+def bernoulli_exp(
+    rough: NDArray[np.float64],
+    exact: Callable[[int], Fraction],
+    *,
+    error: float,
+    bits: Bits = SYSTEM,
+) -> NDArray[np.bool_]:
+    """Coins with probability e^(-γ) per lane, γ ≥ 0 given roughly by floats and exactly on demand.
+
+    Claim: exact, provided |rough - γ| ≤ error wherever γ < 700, and rough ≥ 690 elsewhere.
+    Why: u is a 64-bit uniform word. Floats decide only where the word stands clear of the
+        probability by more than all errors together: 1 - error ≤ e^(-error), e^error ≤
+        1 + 2 error for error ≤ 1, plus the stated errors of exp and of the conversion of the word.
+        The rest, about one lane in 2**37 for error = 2**-38, is compared bit by bit.
+    """
+    if not 0 <= error <= 0.25:
+        raise SpecError("The error bound is too wide to filter.", fix="Use a bound below 1/4.")
+    words = bits.words(rough.size, 64)
+    u = words * 2.0**-64
+    p = np.exp(-rough)
+    slack = 2 * error + _EXP_ERROR
+    accept: NDArray[np.bool_] = u * (1 + _WORD_ERROR) + _WORD_STEP < p * (1 - slack)
+    reject = u * (1 - _WORD_ERROR) - _WORD_STEP > p * (1 + slack)
+    for lane in np.flatnonzero(~(accept | reject)):
+        chance = Certified.exp_minus(exact(int(lane)))
+        accept[lane] = falls_below(chance, int(words[lane]), 64, bits)
+    return accept
+
+
+def falls_below(p: Probability, v: int, width: int, bits: Bits, *, more: int = MORE_BITS) -> bool:
+    """Whether U < p, where v are the first ``width`` bits of U; reveals more bits as needed."""
+    while True:
+        low, high = enclose(lambda: as_real(p), bits=width)
+        if v + 1 <= low:
+            return True
+        if v >= high:
+            return False
+        v, width = v << more | bits.integer(more), width + more
+
+
+def sample_rows(count: int, p: Number | Certified, *, bits: Bits = SYSTEM) -> Int64Array:
+    """Positions of a secret sample that keeps each of ``count`` rows with probability ``p``.
+
+    Why: the gaps between kept rows are geometric, so the work is that of the sample, not the table.
+    """
+    coin = probability(p)
+    if coin == 0 or count <= 0:
+        return np.empty(0, np.int64)
+    parts, last = [], -1
+    while last < count:
+        gaps = geometric_gaps(coin, CHUNK, bits=bits) if coin != 1 else np.zeros(CHUNK, np.int64)
+        positions = last + np.cumsum(np.minimum(gaps, count) + 1)
+        parts.append(positions[positions < count])
+        last = int(positions[-1])
+    return np.concatenate(parts)

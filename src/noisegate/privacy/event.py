@@ -1,0 +1,320 @@
+"""What happened, without a price: one frozen record per kind of private step.
+
+The ledger stores events, so a better accountant tomorrow can report yesterday more sharply. Names
+are stable: fields are only ever added, with a default; a meaning never changes; an unknown name
+stops a ledger from opening. Every event is a statement under add/remove adjacency of one unit.
+
+>>> event = GeometricEvent(scale=2, sensitivity=L1(1))
+>>> encode(event)
+{'event': 'geometric/1', 'scale': '2', 'sensitivity': '1'}
+>>> decode(encode(event)) == event
+True
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeAlias, final
+
+from noisegate.errors import LedgerError, SpecError
+from noisegate.exact import fraction
+from noisegate.privacy.distance import L1, L2
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events. ``name`` is how the ledger knows the kind."""
+
+    name: ClassVar[str]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingEvent(Event):
+    """No data was looked at."""
+
+    name: ClassVar[str] = "nothing/1"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeometricEvent(Event):
+    """Two-sided geometric (discrete Laplace) noise on an integer vector [GRS09]."""
+
+    name: ClassVar[str] = "geometric/1"
+    scale: Fraction
+    sensitivity: L1
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "scale")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaplaceEvent(Event):
+    """Continuous Laplace noise, exactly rounded to a public grid [DMNS06]."""
+
+    name: ClassVar[str] = "laplace/1"
+    scale: Fraction
+    sensitivity: L1
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "scale")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscreteGaussianEvent(Event):
+    """Discrete Gaussian noise of parameter sigma² on an integer vector [CKS20]."""
+
+    name: ClassVar[str] = "discrete-gaussian/1"
+    variance: Fraction
+    sensitivity: L2
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "variance")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianEvent(Event):
+    """Continuous Gaussian noise, exactly rounded to a public grid."""
+
+    name: ClassVar[str] = "gaussian/1"
+    variance: Fraction
+    sensitivity: L2
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "variance")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialEvent(Event):
+    """One choice by the exponential mechanism; its log-ratios have range ``epsilon`` [MT07]."""
+
+    name: ClassVar[str] = "exponential/1"
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "epsilon")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopKEvent(Event):
+    """``k`` choices by one round of Gumbel noise: k exponential mechanisms in a row [DR19]."""
+
+    name: ClassVar[str] = "top-k/1"
+    k: int
+    epsilon_each: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "epsilon_each")
+        _require_count(self.k, "k")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermuteAndFlipEvent(Event):
+    """One choice by permute-and-flip [MS20]."""
+
+    name: ClassVar[str] = "permute-and-flip/1"
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "epsilon")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboveThresholdEvent(Event):
+    """A whole run of the sparse vector technique, up to ``cutoff`` positive answers [LSL17]."""
+
+    name: ClassVar[str] = "above-threshold/1"
+    epsilon_threshold: Fraction
+    epsilon_queries: Fraction
+    cutoff: int
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "epsilon_threshold")
+        _store_positive(self, "epsilon_queries")
+        _require_count(self.cutoff, "cutoff")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySelectionEvent(Event):
+    """Which undeclared keys may be shown: an (ε, δ)-private choice of keys [DVGM22]."""
+
+    name: ClassVar[str] = "key-selection/1"
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "epsilon")
+        _store_positive(self, "delta")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredEvent(Event):
+    """A step known only by its proven (ε, δ); prefer the event that says what happened."""
+
+    name: ClassVar[str] = "declared/1"
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", fraction(self.epsilon, name="epsilon"))
+        object.__setattr__(self, "delta", fraction(self.delta, name="delta"))
+        if self.epsilon < 0 or not 0 <= self.delta <= 1:
+            raise SpecError("The declared loss is negative.", fix="Use ε >= 0 and 0 <= δ <= 1.")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredZCDPEvent(Event):
+    """A step known only by its proven ρ-zCDP."""
+
+    name: ClassVar[str] = "declared-zcdp/1"
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "rho")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequential(Event):
+    """Steps on the same units, each free to depend on the answers before it."""
+
+    name: ClassVar[str] = "sequential/1"
+    events: tuple[Event, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel(Event):
+    """Steps on disjoint sets of units, so that one unit takes part in only one of them.
+
+    The parts must be fixed without looking at the data or by an already paid step (AR only).
+    """
+
+    name: ClassVar[str] = "parallel/1"
+    events: tuple[Event, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated(Event):
+    """The same step ``count`` times in sequence."""
+
+    name: ClassVar[str] = "repeated/1"
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        _require_count(self.count, "count")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Event):
+    """The step as it protects ``size`` units together."""
+
+    name: ClassVar[str] = "group/1"
+    event: Event
+    size: int
+
+    def __post_init__(self) -> None:
+        _require_count(self.size, "size")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonSampled(Event):
+    """The step on a secret sample that holds each unit independently with ``probability``."""
+
+    name: ClassVar[str] = "poisson-sampled/1"
+    event: Event
+    probability: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "probability")
+        if self.probability > 1:
+            raise SpecError("probability is above 1.", fix="Use a probability in (0, 1].")
+
+
+_KINDS: Final = (
+    NothingEvent, GeometricEvent, LaplaceEvent, DiscreteGaussianEvent, GaussianEvent,
+    ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent, KeySelectionEvent,
+    DeclaredEvent, DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group, PoissonSampled,
+)  # fmt: skip
+EVENTS: Final[Mapping[str, type[Event]]] = MappingProxyType({kind.name: kind for kind in _KINDS})
+
+Encoded: TypeAlias = dict[str, Any]
+
+
+def encode(event: Event) -> Encoded:
+    """The event as plain JSON values; every number is text, so nothing is rounded."""
+    record: Encoded = {"event": event.name}
+    for field in fields(event):
+        record[field.name] = _encode_value(getattr(event, field.name))
+    return record
+
+
+def decode(record: Mapping[str, Any]) -> Event:
+    """The event a record stands for; refuses names and fields it does not know."""
+    kind = EVENTS.get(str(record.get("event")))
+    if kind is None:
+        raise LedgerError(
+            f"The event {record.get('event')!r} is unknown.", fix="Use a newer version."
+        )
+    known = {field.name: field.type for field in fields(kind)}
+    if unknown := set(record) - set(known) - {"event"}:
+        raise LedgerError(
+            f"{kind.name} has unknown fields {sorted(unknown)}.", fix="Use a newer version."
+        )
+    return kind(
+        **{name: _decode_value(known[name], record[name]) for name in known if name in record}
+    )
+
+
+def _encode_value(value: object) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, Event):
+        return encode(value)
+    if isinstance(value, tuple):
+        return [_encode_value(item) for item in value]
+    if isinstance(value, L1):
+        return str(value.value)
+    if isinstance(value, L2):
+        return str(value.squared)
+    return str(value)
+
+
+def _decode_value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
+    if kind is Event:
+        return decode(value)
+    if kind is L1:
+        return L1(value)
+    if kind is L2:
+        return L2(squared=value)
+    if kind is int:
+        return int(value)
+    if kind is Fraction:
+        return Fraction(value)
+    return tuple(decode(item) for item in value)
+
+
+def _store_positive(event: Event, field: str) -> None:
+    exact = fraction(getattr(event, field), name=field)
+    if exact <= 0:
+        raise SpecError(f"{field} is {exact}.", fix=f"Use a {field} above 0.")
+    object.__setattr__(event, field, exact)
+
+
+def _require_count(value: int, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")

@@ -1,0 +1,129 @@
+"""How much privacy is lost: pure, approximate, concentrated and Rényi, as exact rationals.
+
+Losses of one kind add up (sequential composition) and are partially ordered. Theorems that lead
+from one kind to another are in `conversion.py`, with their direction of rounding in the name.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self, final
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction
+
+
+def _at_least_zero(value: Number, name: str) -> Fraction:
+    exact = fraction(value, name=name)
+    if exact < 0:
+        raise SpecError(f"{name} is {value}.", fix=f"Use a {name} of at least 0.")
+    return exact
+
+
+def _probability(value: Number, name: str) -> Fraction:
+    exact = _at_least_zero(value, name)
+    if exact > 1:
+        raise SpecError(f"{name} is {value}.", fix=f"Use a {name} between 0 and 1.")
+    return exact
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ApproxDP:
+    """(ε, δ)-differential privacy; δ = 0 is pure ε-differential privacy.
+
+    Claim: for neighbours x, x' and every set S of outputs, Pr[A(x) ∈ S] ≤ e^ε Pr[A(x') ∈ S] + δ.
+    Why: [DMNS06], [DKMMN06]; addition is basic composition, valid for adaptive questions.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number = 0) -> None:
+        object.__setattr__(self, "epsilon", _at_least_zero(epsilon, "epsilon"))
+        object.__setattr__(self, "delta", _probability(delta, "delta"))
+
+    def __add__(self, other: "ApproxDP") -> "ApproxDP":
+        return ApproxDP(self.epsilon + other.epsilon, min(self.delta + other.delta, Fraction(1)))
+
+    def __le__(self, other: "ApproxDP") -> bool:
+        return self.epsilon <= other.epsilon and self.delta <= other.delta
+
+    def __str__(self) -> str:
+        if self.delta == 0:
+            return f"ε = {_short(self.epsilon)}"
+        return f"(ε = {_short(self.epsilon)}, δ = {_short(self.delta)})"
+
+
+def PureDP(epsilon: Number) -> ApproxDP:  # noqa: N802 - reads as the loss it makes
+    """ε-differential privacy, that is (ε, 0)."""
+    return ApproxDP(epsilon, 0)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ZCDP:
+    """δ-approximate ρ-zero-concentrated differential privacy; δ = 0 is plain ρ-zCDP.
+
+    Claim: Rényi divergences satisfy D_a(A(x) ‖ A(x')) ≤ a ρ for all a > 1, outside an event of
+        probability δ. Why: [BS16, Def. 1.1 and 8.1]; addition is [BS16, Lemma 1.7 and 8.2].
+    """
+
+    rho: Fraction
+    delta: Fraction
+
+    def __init__(self, rho: Number, delta: Number = 0) -> None:
+        object.__setattr__(self, "rho", _at_least_zero(rho, "rho"))
+        object.__setattr__(self, "delta", _probability(delta, "delta"))
+
+    def __add__(self, other: "ZCDP") -> "ZCDP":
+        return ZCDP(self.rho + other.rho, min(self.delta + other.delta, Fraction(1)))
+
+    def __le__(self, other: "ZCDP") -> bool:
+        return self.rho <= other.rho and self.delta <= other.delta
+
+    def __str__(self) -> str:
+        text = f"ρ = {_short(self.rho)}"
+        return f"{text} (zCDP)" if self.delta == 0 else f"({text}, δ = {_short(self.delta)}) (zCDP)"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RenyiDP:
+    """Rényi differential privacy on a fixed list of orders: D_a(A(x) ‖ A(x')) ≤ ε_a.
+
+    Why: [Mir17]; addition is order by order [Mir17, Prop. 1].
+    """
+
+    orders: tuple[Fraction, ...]
+    epsilons: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.orders) != len(self.epsilons) or not self.orders:
+            raise SpecError("A Rényi curve needs one value per order.", fix="Give equal lengths.")
+        if any(a <= 1 for a in self.orders) or list(self.orders) != sorted(set(self.orders)):
+            raise SpecError("Rényi orders must be rising and above 1.", fix="Sort the orders.")
+        if any(value < 0 for value in self.epsilons):
+            raise SpecError("A Rényi divergence is negative.", fix="Use values of at least 0.")
+
+    def __add__(self, other: Self) -> "RenyiDP":
+        if self.orders != other.orders:
+            raise SpecError("The Rényi curves have different orders.", fix="Use one grid.")
+        pairs = zip(self.epsilons, other.epsilons, strict=True)
+        return RenyiDP(self.orders, tuple(a + b for a, b in pairs))
+
+    def __le__(self, other: Self) -> bool:
+        if self.orders != other.orders:
+            raise SpecError("The Rényi curves have different orders.", fix="Use one grid.")
+        return all(a <= b for a, b in zip(self.epsilons, other.epsilons, strict=True))
+
+
+def _short(value: Fraction) -> str:
+    """A readable decimal, exact where it is short and rounded up otherwise, never understated."""
+    if value == 0:
+        return "0"
+    exponent = 0
+    while value * 10**exponent < 1:
+        exponent += 1
+    shift = 10 ** (exponent + 5)
+    digits = -((-value.numerator * shift) // value.denominator)
+    return f"{float(Fraction(digits, shift)):.10g}"
