@@ -1,1 +1,40 @@
-"""x."""
+"""A privacy gate in front of sensitive tables: rows go in, only noisy answers come out.
+
+    sources ─► transforms (stability) ─► mechanisms (loss) ─► curator (ledger first) ─► release
+
+>>> import noisegate, pyarrow
+>>> gate = noisegate.open(pyarrow.table({"age": [31, 45, 62]}), epsilon=1)
+>>> gate.plan("SELECT COUNT(*) AS n FROM data", epsilon=0.5).margin(0.95)
+6
+>>> answer = gate.sql("SELECT COUNT(*) AS n FROM data", epsilon=0.5)
+>>> print(answer.cost, gate.remaining)
+ε = 0.5 ε = 0.5
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noisegate.connect import open as open  # noqa: A004
+    from noisegate.privacy.meaning import meaning as meaning
+    from noisegate.query.answer import Answer as Answer
+    from noisegate.query.gate import Gate as Gate
+    from noisegate.query.plan import Plan as Plan
+
+__version__ = "0.1.0"
+__all__ = ["Answer", "Gate", "Plan", "meaning", "open"]
+
+_HOME = {
+    "open": "noisegate.connect",
+    "meaning": "noisegate.privacy.meaning",
+    "Answer": "noisegate.query.answer",
+    "Gate": "noisegate.query.gate",
+    "Plan": "noisegate.query.plan",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name, imported when first used
+    from importlib import import_module  # noqa: PLC0415 - keeps `noisegate --help` quick
+
+    if name not in _HOME:
+        raise AttributeError(f"module 'noisegate' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -7,9 +7,12 @@ this module as an enclosure or rounded in a stated direction. python-flint keeps
 precision in a process-wide variable, so every evaluation happens under one lock.
 """
 
+import os
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from numbers import Rational
+from numbers import Real as AnyReal
 from threading import RLock
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +24,18 @@ Number: TypeAlias = int | float | str | Decimal | Fraction
 Real: TypeAlias = Any  # flint.arb, which ships without types
 
 PRECISION_MAX: Final = 1 << 22
+EXPONENT_MAX: Final = 1 << 20
 _arb_lock = RLock()
+
+
+def _renew_lock() -> None:
+    """A child process must not wait for a thread that exists only in its parent."""
+    global _arb_lock  # noqa: PLW0603 - rebound right after a fork, before any other thread exists
+    _arb_lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def fraction(value: Number, *, name: str = "value") -> Fraction:
@@ -30,26 +44,39 @@ def fraction(value: Number, *, name: str = "value") -> Fraction:
     >>> fraction(0.1), fraction("1/3"), fraction("1e-6")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
     """
-    refusal = SpecError(f"{name} is {value!r}.", fix="Give a finite number, such as 0.5 or 1/3.")
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Fraction)):
-        raise refusal
-    if isinstance(value, (int, Fraction)):
-        return Fraction(value)
+    if isinstance(value, bool) or not isinstance(value, (AnyReal, str, Decimal)):
+        raise _not_a_number(value, name)
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
     try:
-        text = repr(float(value)) if isinstance(value, float) else str(value)
+        text = str(value)
         if "/" not in text and abs(Decimal(text).adjusted()) > 10_000:
-            raise refusal  # "1e999999999" would fill the memory
+            raise _not_a_number(value, name)  # "1e999999999" would fill the memory
         return Fraction(text)
     except (ValueError, InvalidOperation, OverflowError, ZeroDivisionError):
-        raise refusal from None
+        raise _not_a_number(value, name) from None
 
 
 def positive(value: Number, *, name: str) -> Fraction:
     """The same, and above zero."""
     exact = fraction(value, name=name)
     if exact <= 0:
-        raise SpecError(f"{name} is {value}.", fix=f"Use a {name} above 0.")
+        raise SpecError(f"{name} is {shown(exact)}.", fix=f"Give {name} a value above 0.")
     return exact
+
+
+def shown(value: object) -> str:
+    """A short text for a message, also for numbers of thousands of digits."""
+    try:
+        text = str(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:60]}…"
+
+
+def _not_a_number(value: object, name: str) -> SpecError:
+    fix = "Give a finite number, such as 0.5 or 1/3."
+    return SpecError(f"{name} is {shown(value)!r}.", fix=fix)
 
 
 def real(value: int | Fraction) -> Real:
@@ -72,10 +99,12 @@ def enclose(compute: Callable[[], Real], *, bits: int) -> tuple[int, int]:
     """
     precision = max(bits, 0) + 64
     while precision <= PRECISION_MAX:
-        low, high = _ends(compute, precision)
-        lo, hi = _scaled_floor(low, bits), -_scaled_floor((-high[0], high[1]), bits)
-        if hi - lo <= 2:
-            return lo, hi
+        ends = _ends(compute, precision)
+        if ends is not None:
+            (low, low_exp), (high, high_exp) = ends
+            lo, hi = _scaled_floor(low, low_exp + bits), -_scaled_floor(-high, high_exp + bits)
+            if hi - lo <= 2:
+                return lo, hi
         precision *= 2
     raise Bug("A real number could not be enclosed.", fix="Report its formula.")
 
@@ -128,36 +157,43 @@ def _rounded(compute: Callable[[], Real], digits_bits: int) -> tuple[Fraction, F
     """Both ends, with a relative (near zero: absolute) gap of about 2**-digits_bits."""
     precision = digits_bits + 32
     while precision <= PRECISION_MAX:
-        (low, low_exp), (high, high_exp) = _ends(compute, precision)
-        ends = _dyadic(low, low_exp), _dyadic(high, high_exp)
-        size = max(abs(ends[0]), abs(ends[1]), Fraction(1, 1 << digits_bits))
-        if (ends[1] - ends[0]) * (1 << digits_bits) <= size:
-            return ends
+        ends = _ends(compute, precision)
+        if ends is not None:
+            low, high = _dyadic_down(*ends[0]), -_dyadic_down(-ends[1][0], ends[1][1])
+            size = max(abs(low), abs(high), Fraction(1, 1 << digits_bits))
+            if (high - low) * (1 << digits_bits) <= size:
+                return low, high
         precision *= 2
     raise Bug("A real number could not be enclosed.", fix="Report its formula.")
 
 
-def _ends(compute: Callable[[], Real], precision: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Both ends of the ball as (mantissa, exponent); wider than any bound if it is not finite."""
+def _ends(
+    compute: Callable[[], Real], precision: int
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Both ends of the ball as (mantissa, exponent); None if the ball is not finite."""
     with _arb_lock:
         before = ctx.prec
         ctx.prec = precision
         try:
             ball = compute()
             if not ball.is_finite():
-                return (-1, precision), (1, precision)
+                return None
             (low, low_exp), (high, high_exp) = ball.lower().man_exp(), ball.upper().man_exp()
         finally:
             ctx.prec = before
     return (int(low), int(low_exp)), (int(high), int(high_exp))
 
 
-def _scaled_floor(end: tuple[int, int], bits: int) -> int:
-    mantissa, shift = end[0], end[1] + bits
-    return mantissa << shift if shift >= 0 else mantissa >> -shift
+def _scaled_floor(mantissa: int, exponent: int) -> int:
+    return mantissa << exponent if exponent >= 0 else mantissa >> -exponent
 
 
-def _dyadic(mantissa: int, exponent: int) -> Fraction:
+def _dyadic_down(mantissa: int, exponent: int) -> Fraction:
+    """At most mantissa · 2**exponent: numbers nearer to 0 than 2**-EXPONENT_MAX are cut."""
+    if mantissa.bit_length() + exponent > EXPONENT_MAX:
+        raise SpecError("A number is beyond any use.", fix="Use smaller parameters.")
     if exponent >= 0:
         return Fraction(mantissa << exponent)
+    if exponent < -EXPONENT_MAX:
+        mantissa, exponent = mantissa >> (-exponent - EXPONENT_MAX), -EXPONENT_MAX
     return Fraction(mantissa, 1 << -exponent)

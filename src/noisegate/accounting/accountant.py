@@ -9,7 +9,7 @@ denominators are whole numbers of grains, anything else is rounded up by less th
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, final
+from typing import Final, final
 
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
@@ -38,12 +38,12 @@ class Charge:
     @classmethod
     def rounded_up(cls, amount: Fraction, delta: Fraction) -> "Charge":
         """Never understates a price."""
-        return cls(-((-amount * GRAINS_PER_ONE) // 1), -((-delta * GRAINS_PER_ONE) // 1))
+        return cls(-_grains_down(-amount), -_grains_down(-delta))
 
     @classmethod
     def rounded_down(cls, amount: Fraction, delta: Fraction) -> "Charge":
         """Never overstates a limit."""
-        return cls((amount * GRAINS_PER_ONE) // 1, (delta * GRAINS_PER_ONE) // 1)
+        return cls(_grains_down(amount), _grains_down(delta))
 
     def as_fractions(self) -> tuple[Fraction, Fraction]:
         """The amount and δ as exact numbers."""
@@ -51,9 +51,12 @@ class Charge:
 
 
 class Accountant(ABC):
-    """Prices events so that any adaptive run whose charges sum to at most ``limit`` keeps the budget."""
+    """Prices events: any adaptive run whose charges sum to at most ``limit`` keeps the budget."""
 
-    name: ClassVar[str]
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """How a policy and a ledger call this accountant; see `accountants.accountant_named`."""
 
     @abstractmethod
     def price(self, event: Event) -> Charge:
@@ -69,3 +72,7 @@ class Accountant(ABC):
 
         At most the budget whenever ``spent <= limit(budget)``, and (0, 0) when nothing is spent.
         """
+
+
+def _grains_down(value: Fraction) -> int:
+    return value.numerator * GRAINS_PER_ONE // value.denominator

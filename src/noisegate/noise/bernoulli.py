@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from typing import Final, final
 
 import numpy as np
@@ -12,9 +11,11 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Number, enclose
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.geometric import Int64Array, Size, geometric_gaps
+from noisegate.noise.chunks import CHUNK, Int64Array, Size, in_chunks, whole
+from noisegate.noise.geometric import geometric_gaps
 from noisegate.noise.law import (
     MORE_BITS,
+    SATURATION,
     Certified,
     Law,
     Probability,
@@ -22,7 +23,7 @@ from noisegate.noise.law import (
     enclose_probability,
     probability,
 )
-from noisegate.noise.table import CHUNK, table_for
+from noisegate.noise.table import table_for
 
 _EXP_ERROR: Final = 2.0**-44  # NumPy's exp is within 4 ulp = 2**-50; a factor 64 to spare
 _WORD_ERROR: Final = 2.0**-50  # a 64-bit word as a double is within 2**-53
@@ -50,12 +51,7 @@ def bernoulli(p: Number | Certified, size: Size, *, bits: Bits = SYSTEM) -> NDAr
     dtype('bool')
     """
     table = table_for(Coin(probability(p)))
-    shape = size if isinstance(size, tuple) else (size,)
-    out = np.empty(prod(shape), np.bool_)
-    for start in range(0, out.size, CHUNK):
-        part = out[start : start + CHUNK]
-        part[:] = table.sample(part.size, bits)
-    return out.reshape(shape)
+    return in_chunks(size, lambda count: table.sample(count, bits), dtype=np.bool_)
 
 
 def bernoulli_exp(
@@ -103,12 +99,13 @@ def sample_rows(count: int, p: Number | Certified, *, bits: Bits = SYSTEM) -> In
 
     Why: the gaps between kept rows are geometric, so the work is that of the sample, not the table.
     """
-    coin = probability(p)
-    if coin == 0 or count <= 0:
+    count, coin = whole(count, "count", least=0, below=SATURATION), probability(p)
+    if coin == 0 or count == 0:
         return np.empty(0, np.int64)
+    at_once = max(1, min(CHUNK, SATURATION // (count + 1)))  # so that the sum of gaps never wraps
     parts, last = [], -1
     while last < count:
-        gaps = geometric_gaps(coin, CHUNK, bits=bits) if coin != 1 else np.zeros(CHUNK, np.int64)
+        gaps = geometric_gaps(coin, at_once, bits=bits)
         positions = last + np.cumsum(np.minimum(gaps, count) + 1)
         parts.append(positions[positions < count])
         last = int(positions[-1])

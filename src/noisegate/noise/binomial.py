@@ -1,23 +1,24 @@
 """How many of n coins show 1, exactly, for any n below 2**62.
 
 Small n are tabulated. For large n the mass function q is log-concave with mode M, which bounds it
-by q(M + k) ≤ q(M) · min(1, e^(1 - q(M) |k|)) [Dev87]; with a whole number a ≥ 1 / q(M) the envelope is 1 for
-|k| ≤ a and e^(-j/a) at |k| = a + 1 + j, which is drawn from exactly and accepted with a certified coin.
+by q(M + k) ≤ q(M) · min(1, e^(1 - q(M) |k|)) [Dev87]; with a whole number a ≥ 1 / q(M) the envelope
+is 1 for |k| ≤ a and e^(-j/a) at |k| = a + 1 + j, which is drawn from exactly and accepted with a
+certified coin.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, comb
 from typing import Final, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, lower, real
 from noisegate.noise.bernoulli import falls_below
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.geometric import Int64Array, geometric
+from noisegate.noise.chunks import Int64Array, Size, in_chunks, whole
+from noisegate.noise.geometric import geometric
 from noisegate.noise.law import Certified, Law, Probability, as_real, clamp_to_unit, probability
 from noisegate.noise.table import table_for
 from noisegate.noise.uniform import uniform_below
@@ -48,18 +49,19 @@ def _partial_sums(trials: int, p: Probability, bits: int) -> list[tuple[int, int
     guard = bits + trials.bit_length() + 8
     sums, low, high = [], 0, 0
     for k in range(trials):
-        mass = enclose(
-            lambda k=k: comb(trials, k) * as_real(p) ** k * (1 - as_real(p)) ** (trials - k),
-            bits=guard,
-        )
+        mass = enclose(partial(_mass, trials, p, k), bits=guard)
         low, high = low + max(mass[0], 0), high + mass[1]
         shift = guard - bits
         sums.append(clamp_to_unit((low >> shift, -(-high >> shift)), bits))
     return sums
 
 
+def _mass(trials: int, p: Probability, k: int) -> Real:
+    return comb(trials, k) * as_real(p) ** k * (1 - as_real(p)) ** (trials - k)
+
+
 def binomial(
-    trials: int, p: Number | Certified, size: int = 1, *, bits: Bits = SYSTEM
+    trials: int, p: Number | Certified, size: Size = 1, *, bits: Bits = SYSTEM
 ) -> Int64Array:
     """``size`` independent draws of the number of ones among ``trials`` coins of bias ``p``.
 
@@ -68,15 +70,16 @@ def binomial(
     >>> binomial(10, 1, 2), binomial(10**15, "1/2").shape
     (array([10, 10]), (1,))
     """
-    if not 0 <= trials < 1 << 62:
-        raise SpecError(f"trials is {trials}.", fix="Use 0 <= trials < 2**62.")
-    coin = probability(p)
+    trials, coin = whole(trials, "trials", least=0, below=1 << 62), probability(p)
     if coin in (0, 1) or trials == 0:
-        return np.full(size, trials if coin == 1 else 0, np.int64)
+        return in_chunks(size, lambda count: np.full(count, trials if coin == 1 else 0))
     if trials <= TABLE_TRIALS_MAX:
-        return table_for(Binomial(trials, coin)).sample(size, bits).astype(np.int64)
+        table = table_for(Binomial(trials, coin))
+        return in_chunks(size, lambda count: table.sample(count, bits))
     envelope = _envelope(trials, coin)
-    return np.array([_by_rejection(envelope, bits) for _ in range(size)], np.int64)
+    return in_chunks(
+        size, lambda count: np.array([_by_rejection(envelope, bits) for _ in range(count)])
+    )
 
 
 @final

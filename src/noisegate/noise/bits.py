@@ -19,6 +19,17 @@ Words: TypeAlias = NDArray[np.unsignedinteger[Any]]
 _BLOCK: Final = 1 << 18
 _ZEROS: Final = memoryview(bytes(_BLOCK))
 _REKEY_AFTER_BYTES: Final = 1 << 28
+_forks = 0
+
+
+def _count_fork() -> None:
+    """A child may have its parent's process id (in another namespace), but not its count."""
+    global _forks  # noqa: PLW0603 - one number per process, changed only right after a fork
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 class Bits(ABC):
@@ -43,8 +54,9 @@ class SystemBits(Bits):
 
     Claim: the bits are indistinguishable from fair coins for anyone who cannot break AES-256 or
         the operating system's generator. Every statement "exact" in this room is relative to that.
-    Why: a fresh key is drawn per thread, after a fork (the process id is compared on every call)
-        and after 256 MiB of output, so no two processes or threads ever share a key stream.
+    Why: a fresh key is drawn per thread, after a fork (forks are counted and the process id is
+        compared on every call) and after 256 MiB of output, so no two processes or threads share
+        a key stream. A copy of a whole running machine is not noticed: see SECURITY.md.
     """
 
     def __init__(self) -> None:
@@ -53,7 +65,7 @@ class SystemBits(Bits):
     def words(self, count: int, width: int) -> Words:  # noqa: D102 - see Bits
         dtype, spare = _holder(width)
         out = np.empty(count, dtype)
-        raw = memoryview(out.view(np.uint8)) if count else memoryview(b"")
+        raw = out.view(np.uint8).data
         for start in range(0, len(raw), _BLOCK):
             part = raw[start : start + _BLOCK]
             self._stream(len(part)).update_into(_ZEROS[: len(part)], part)
@@ -63,10 +75,11 @@ class SystemBits(Bits):
 
     def _stream(self, nbytes: int) -> Any:  # noqa: ANN401 - cryptography's cipher context
         local = self._local
-        if getattr(local, "owner", None) != os.getpid() or local.left < nbytes:
+        owner = os.getpid(), _forks
+        if getattr(local, "owner", None) != owner or local.left < nbytes:
             key, nonce = os.urandom(32), os.urandom(16)
             local.cipher = Cipher(algorithms.AES(key), modes.CTR(nonce)).encryptor()
-            local.owner, local.left = os.getpid(), _REKEY_AFTER_BYTES
+            local.owner, local.left = owner, _REKEY_AFTER_BYTES
         local.left -= nbytes
         return local.cipher
 

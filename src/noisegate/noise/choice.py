@@ -1,17 +1,18 @@
 """Exact choices among candidates: exponential mechanism, permute-and-flip, top-k, interval races.
 
 Each candidate gets noise on its score and the largest wins. With Gumbel noise the winner follows
-the exponential mechanism (and the k largest, in order, k of them in a row); with exponential noise it
-follows permute-and-flip [DKXWZ21]. A candidate may stand for ``multiplicity`` equal ones: the largest
-of m Gumbel variables is one of them shifted by ln m.
+the exponential mechanism (and the k largest, in order, k of them in a row); with exponential noise
+it follows permute-and-flip [DKXWZ21]. A candidate may stand for ``multiplicity`` equal ones: the
+largest of m Gumbel variables is one of them shifted by ln m.
 
 Noise is -ln(-ln U) or -ln U with U revealed lazily: floats sort out all candidates that stand clear
-of the best by more than their error bounds; the few that remain are compared in ball arithmetic with
-ever more bits. So the choice follows the claimed law exactly, in one vectorised pass.
+of the best by more than their error bounds; the few that remain are compared in ball arithmetic
+with ever more bits. So the choice follows the claimed law exactly, in one vectorised pass.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Real, lower, real, upper
 from noisegate.noise.bits import SYSTEM, Bits, Words
-from noisegate.noise.geometric import Int64Array
+from noisegate.noise.chunks import Int64Array
 
 Noise: TypeAlias = Literal["gumbel", "exponential"]
 Floats: TypeAlias = NDArray[np.float64]
@@ -40,8 +41,8 @@ class Contest:
     def __post_init__(self) -> None:
         if self.scores.ndim != 1 or self.scores.dtype != np.int64 or not self.scores.size:
             raise SpecError("Scores must be a row of int64.", fix="Give at least one candidate.")
-        if self.factor < 0:
-            raise SpecError("The factor is negative.", fix="Use epsilon / (2 · sensitivity).")
+        if not 0 <= self.factor < 1 << 900:
+            raise SpecError("The factor is out of range.", fix="Use epsilon / (2 · sensitivity).")
         if np.abs(self.scores.astype(np.float64)).max() >= 2.0**61:
             raise SpecError("A score is beyond ±2**61.", fix="Clamp the scores.")
         if self.multiplicity is not None and (
@@ -72,11 +73,14 @@ def choose(
     if not 1 <= k <= live.size:
         raise SpecError(f"k is {k} of {live.size} candidates.", fix="Use 1 <= k <= candidates.")
     words = bits.words(live.size, 64)
-    value, error = _rough(contest, live, words, noise)
-    low, high = value - error, value + error
+    with np.errstate(all="ignore"):
+        value, error = _rough(contest, live, words, noise)
+        # What floats cannot bound may be anywhere; NaN would be sorted above everything.
+        low = np.nan_to_num(value - error, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+        high = np.nan_to_num(value + error, nan=np.inf, posinf=np.inf, neginf=-np.inf)
     # The k-th largest lower end: whoever cannot reach it is beaten by k others for certain.
     bar = np.partition(low, -k)[-k]
-    finalists = np.flatnonzero(~(high < bar))
+    finalists = np.flatnonzero(high >= bar)
     racers = [_Racer(contest, int(live[i]), noise, int(words[i]), bits) for i in finalists.tolist()]
     return np.array([racer.index for racer in _ranked(racers)[:k]], np.int64)
 
@@ -101,17 +105,16 @@ def _rough_noise(words: Words, noise: Noise) -> tuple[Floats, Floats]:
     Below ½ the bounds of ln U differ by 1 / word. Above, with m = 2**64 - word, 1 - U lies in
     (m - 1, m] / 2**64, so E is known to a relative 2 / m. A Gumbel variable is -ln E.
     """
-    with np.errstate(all="ignore"):
-        is_upper = words >= np.uint64(1 << 63)
-        m = (~words).astype(np.float64) + 1
-        w = words.astype(np.float64)
-        exponential = np.where(is_upper, -np.log1p(-m * 2.0**-64), -np.log(w * 2.0**-64))
-        relative = np.where(is_upper, 2 / m, 2 / w / exponential) + _ULP
-        if noise == "exponential":
-            return exponential, exponential * relative
-        off = np.where(relative < 0.25, 2 * relative, np.inf)
-        gumbel = -np.log(exponential)
-        return gumbel, off + np.abs(gumbel) * _ULP
+    is_upper = words >= np.uint64(1 << 63)
+    m = (~words).astype(np.float64) + 1
+    w = words.astype(np.float64)
+    exponential = np.where(is_upper, -np.log1p(-m * 2.0**-64), -np.log(w * 2.0**-64))
+    relative = np.where(is_upper, 2 / m, 2 / w / exponential) + _ULP
+    if noise == "exponential":
+        return exponential, exponential * relative
+    off = np.where(relative < 0.25, 2 * relative, np.inf)
+    gumbel = -np.log(exponential)
+    return gumbel, off + np.abs(gumbel) * _ULP
 
 
 class _Racer:
@@ -161,7 +164,7 @@ def _ranked(racers: list[_Racer]) -> list[_Racer]:
         racers = sorted(racers, key=_middle, reverse=True)
         overlapping = {
             racer
-            for first, second in zip(racers, racers[1:], strict=False)
+            for first, second in pairwise(racers)
             if not _beats(first, second)
             for racer in (first, second)
         }

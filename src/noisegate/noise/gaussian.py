@@ -6,8 +6,8 @@ with an exact coin [CKS20, Alg. 3]. Both are exact; the table only spares the pr
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from math import ceil, isqrt, prod, sqrt
+from functools import lru_cache, partial
+from math import ceil, isqrt, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -16,9 +16,10 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, positive, real
 from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.geometric import Int64Array, Size, discrete_laplace
+from noisegate.noise.chunks import Int64Array, Size, in_chunks
+from noisegate.noise.geometric import discrete_laplace
 from noisegate.noise.law import Law, clamp_to_unit
-from noisegate.noise.table import CHUNK, table_for
+from noisegate.noise.table import table_for
 
 TABLE_VARIANCE_MAX: Final = Fraction(64**2)
 VARIANCE_MAX: Final = Fraction(1 << 78)
@@ -52,7 +53,7 @@ def _partial_sums(variance: Fraction, bits: int) -> list[tuple[int, int]]:
     """
     guard = bits + 48
     last = ceil(sqrt(2 * float(variance) * 0.6932 * (guard + 8))) + 2
-    weights = [enclose(lambda j=j: _weight(variance, j), bits=guard) for j in range(last + 1)]
+    weights = [enclose(partial(_weight, variance, j), bits=guard) for j in range(last + 1)]
     rest = enclose(
         lambda: _weight(variance, last + 1) / (1 - (-real((2 * last + 3) / (2 * variance))).exp()),
         bits=guard,
@@ -79,7 +80,7 @@ def discrete_gaussian(
     variance: Number | None = None,
     bits: Bits = SYSTEM,
 ) -> Int64Array:
-    """Discrete Gaussian noise of parameter ``sigma``, or of ``variance`` = σ² where σ is no fraction.
+    """Discrete Gaussian noise of parameter ``sigma``, or of ``variance`` = σ².
 
     Claim: every draw has exactly the law above. Why: [CKS20]. Rounding: none.
 
@@ -87,21 +88,18 @@ def discrete_gaussian(
     ((5,), dtype('int64'))
     """
     exact = _checked_variance(sigma, variance)
-    shape = size if isinstance(size, tuple) else (size,)
-    out = np.empty(prod(shape), np.int64)
-    table = table_for(DiscreteGaussian(exact)) if exact <= TABLE_VARIANCE_MAX else None
-    for start in range(0, out.size, CHUNK):
-        part = out[start : start + CHUNK]
-        part[:] = table.sample(part.size, bits) if table else _by_rejection(exact, part.size, bits)
-    return out.reshape(shape)
+    if exact > TABLE_VARIANCE_MAX:
+        return in_chunks(size, lambda count: _by_rejection(exact, count, bits))
+    table = table_for(DiscreteGaussian(exact))
+    return in_chunks(size, lambda count: table.sample(count, bits))
 
 
 def _by_rejection(variance: Fraction, count: int, bits: Bits) -> Int64Array:
     """Propose Y with scale t = ⌊σ⌋ + 1, accept with e^(-(|Y| - σ²/t)² / 2σ²) [CKS20].
 
     The float exponent: σ²/t, |Y| and their difference are each within a relative 2**-52, so for
-    |Y| ≤ 63 σ (where |Y| + σ²/t ≤ 64 σ) the exponent is off by at most 64² · 2**-52 + 2**11 · 2**-50
-    < 2**-38; beyond, it exceeds 1900 and its coin is below 2**-64 whatever the error.
+    |Y| ≤ 63 σ (where |Y| + σ²/t ≤ 64 σ) the exponent is off by at most 64² · 2**-52 + 2**11 ·
+    2**-50 < 2**-38; beyond, it exceeds 1900 and its coin is below 2**-64 whatever the error.
     """
     t = isqrt(int(variance)) + 1
     centre, factor = float(variance / t), float(1 / (2 * variance))
@@ -112,13 +110,17 @@ def _by_rejection(variance: Fraction, count: int, bits: Bits) -> Int64Array:
         size = np.abs(proposal)
         kept = bernoulli_exp(
             (size - centre) ** 2 * factor,
-            lambda lane, size=size: (int(size[lane]) - variance / t) ** 2 / (2 * variance),
+            partial(_exponent, variance, t, size),
             error=_EXPONENT_ERROR,
             bits=bits,
         )
         out[lanes[kept]] = proposal[kept]
         lanes = lanes[~kept]
     return out
+
+
+def _exponent(variance: Fraction, t: int, size: Int64Array, lane: int) -> Fraction:
+    return (int(size[lane]) - variance / t) ** 2 / (2 * variance)
 
 
 def _checked_variance(sigma: Number | None, variance: Number | None) -> Fraction:

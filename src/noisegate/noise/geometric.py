@@ -15,15 +15,15 @@ So a draw is one signed look-up for the top and one look-up for each lower digit
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log2, prod
-from typing import Final, TypeAlias, cast, final
+from math import ceil
+from typing import Final, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, positive, real, upper
+from noisegate.exact import Number, Real, positive, real, shown, upper
 from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array, IntArray, Size, in_chunks, whole
 from noisegate.noise.law import (
     SATURATION,
     Certified,
@@ -33,14 +33,12 @@ from noisegate.noise.law import (
     enclose_probability,
     probability,
 )
-from noisegate.noise.table import CHUNK, IntArray, Table, table_for
-
-Int64Array: TypeAlias = NDArray[np.int64]
-Size: TypeAlias = int | tuple[int, ...]
+from noisegate.noise.table import table_for
 
 SCALE_MIN: Final = Fraction(1, 1000)
 SCALE_MAX: Final = Fraction(1 << 40)
 _DIGIT_BITS: Final = 8
+_LOW_BITS_MAX: Final = 58
 
 
 @final
@@ -57,11 +55,10 @@ class Ratio:
             return -real(times / self.scale)
         return (-as_real(cast("Probability", self.coin))).log1p() * times
 
-    def rough_scale(self) -> float:
-        """About -1 / ln α; only plans the digits, decides no outcome."""
-        if self.scale is not None:
-            return float(self.scale)
-        return min(1 / float(upper(lambda: -self.log_power(1))), float(SCALE_MAX))
+    def low_bits(self) -> int:
+        """How many bits to split off so that the top's scale is about 4 or less; at most 58."""
+        scale = 1 / upper(lambda: -self.log_power(1), digits_bits=32)
+        return min(_LOW_BITS_MAX, max(0, ceil(scale / 4 - 1).bit_length()))
 
 
 @final
@@ -93,19 +90,27 @@ class Digit(Law):
 @final
 @dataclass(frozen=True)
 class Top(Law):
-    """The leading digit: H geometric with ratio α^unit; if signed, -1 - H with odds α to 1."""
+    """The leading digit: H geometric with ratio α^unit; if signed, -1 - H with odds α to 1.
+
+    H stops at ± the limit, where H · unit reaches 2**62: whatever is beyond is clamped there.
+    """
 
     ratio: Ratio
     unit: int
     signed: bool
 
     @property
-    def support(self) -> tuple[int | None, None]:  # type: ignore[override]  # noqa: D102
-        return (None if self.signed else 0), None
+    def limit(self) -> int:
+        """The first H that is beyond reach."""
+        return SATURATION // self.unit
+
+    @property
+    def support(self) -> tuple[int, int]:  # type: ignore[override]  # noqa: D102
+        return (-self.limit if self.signed else 0), self.limit
 
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
-        if k < 0 and not self.signed:
-            return 0, 0
+        if not self.support[0] <= k < self.support[1]:
+            return (0, 0) if k < 0 else (1 << bits, 1 << bits)
         # Pr[Z > k] for k >= 0, Pr[Z <= k] below; 1 / (1 + α) and α / (1 + α) are the two sides.
         steps = k + 1 if k >= 0 else -1 - k
 
@@ -125,7 +130,8 @@ def discrete_laplace(scale: Number, size: Size, *, bits: Bits = SYSTEM) -> Int64
     """Two-sided geometric noise: Pr[z] = (1 - α) / (1 + α) · α^|z| with α = e^(-1/scale).
 
     Claim: every draw has exactly this law. Why: [GRS09] for the law; the decomposition is derived
-        at the top of this file. Rounding: none; draws beyond ±2**62 would be clamped there.
+        at the top of this file. Rounding: none. At the largest scale a draw reaches ±2**62 with
+        probability below e^(-2**21); there its leading digit stops growing.
 
     >>> discrete_laplace(2, 3).dtype, discrete_laplace("1/2", (2, 5)).shape
     (dtype('int64'), (2, 5))
@@ -153,9 +159,9 @@ def geometric_tail(threshold: int, scale: Number, size: Size, *, bits: Bits = SY
 
     Why: beyond 0 the law is geometric and has no memory: threshold + G.
     """
-    if threshold < 0:
-        raise SpecError(f"threshold is {threshold}.", fix="The tail law holds for thresholds >= 0.")
-    return threshold + geometric(scale, size, bits=bits)
+    start = whole(threshold, "threshold", least=0, below=SATURATION)
+    tail: Int64Array = start + geometric(scale, size, bits=bits)
+    return tail
 
 
 def truncated_geometric(
@@ -164,18 +170,23 @@ def truncated_geometric(
     """``value`` plus discrete Laplace noise, clamped to [0, top].
 
     Claim: for 0 ≤ n ≤ N = top: Pr[0] = α^n / (1 + α), Pr[N] = α^(N-n) / (1 + α), and the
-        two-sided geometric mass in between. Why: the end masses are the tails that the clamp collects.
+        two-sided geometric mass in between. Why: the end masses are the tails the clamp collects.
     """
-    values = np.asarray(value, np.int64)
-    if top < 1 or values.min(initial=0) < 0 or values.max(initial=0) > top:
-        raise SpecError("A value lies outside [0, top].", fix="Use top >= 1 and clamp first.")
+    values = np.asarray(value)
+    if values.dtype.kind != "i":
+        raise SpecError("The values are not whole numbers.", fix="Give integers below 2**62.")
+    if not 1 <= top < SATURATION or values.min(initial=0) < 0 or values.max(initial=0) > top:
+        raise SpecError(
+            "A value lies outside [0, top].", fix="Use 1 <= top < 2**62 and clamp first."
+        )
     noise = discrete_laplace(scale, values.shape, bits=bits)
-    return np.clip(values + noise, 0, top)
+    clamped: Int64Array = np.clip(values.astype(np.int64) + noise, 0, top)
+    return clamped
 
 
 def digit_plan(ratio: Ratio, *, signed: bool) -> tuple[Law, tuple[Digit, ...]]:
     """The signed top and the lower digits, highest first, so that the top's scale is at most 4."""
-    low_bits = max(0, ceil(log2(ratio.rough_scale() / 4))) if ratio.rough_scale() > 4 else 0
+    low_bits = ratio.low_bits()
     digits, left = [], low_bits
     while left:
         width = min(_DIGIT_BITS, left)
@@ -188,10 +199,8 @@ def combine(top: IntArray, digits: list[tuple[int, IntArray]]) -> Int64Array:
     """Put the digits under the signed top; a negative top flips every lower bit."""
     if not digits:
         return top.astype(np.int64, copy=False)
-    low_bits = sum(width for width, _ in digits)
     flip = top >> (8 * top.itemsize - 1)  # -1 where negative, 0 elsewhere
-    limit = SATURATION >> low_bits
-    out = np.clip(top.astype(np.int64, copy=False), -limit, limit - 1)
+    out = top.astype(np.int64)
     for width, digit in digits:
         out <<= width
         out |= digit ^ (flip & ((1 << width) - 1))
@@ -200,22 +209,18 @@ def combine(top: IntArray, digits: list[tuple[int, IntArray]]) -> Int64Array:
 
 def _draw(ratio: Ratio, size: Size, bits: Bits, *, signed: bool) -> Int64Array:
     top, digits = digit_plan(ratio, signed=signed)
-    top_table, digit_tables = table_for(top), [(d.bits, table_for(d)) for d in digits]
-    shape = size if isinstance(size, tuple) else (size,)
-    out = np.empty(prod(shape), np.int64)
-    for start in range(0, out.size, CHUNK):
-        part = out[start : start + CHUNK]
-        part[:] = _draw_chunk(part.size, top_table, digit_tables, bits)
-    return out.reshape(shape)
-
-
-def _draw_chunk(count: int, top: Table, digits: list[tuple[int, Table]], bits: Bits) -> IntArray:
-    signed = top.sample(count, bits)
-    return combine(signed, [(width, table.sample(count, bits)) for width, table in digits])
+    top_table, digit_tables = table_for(top), [(digit.bits, table_for(digit)) for digit in digits]
+    return in_chunks(
+        size,
+        lambda count: combine(
+            top_table.sample(count, bits),
+            [(width, table.sample(count, bits)) for width, table in digit_tables],
+        ),
+    )
 
 
 def _checked_scale(scale: Number) -> Fraction:
     exact = positive(scale, name="scale")
     if not SCALE_MIN <= exact <= SCALE_MAX:
-        raise SpecError(f"scale is {scale}.", fix="Use a scale between 1/1000 and 2**40.")
+        raise SpecError(f"scale is {shown(exact)}.", fix="Use a scale between 1/1000 and 2**40.")
     return exact

@@ -78,7 +78,8 @@ class Certified:
     @classmethod
     def exp_minus(cls, exponent: Fraction) -> "Certified":
         """e^(-exponent)."""
-        return cls(("exp", -exponent), lambda: (-real(exponent)).exp())
+        # not a bound method: the ball must be made at the precision of each evaluation
+        return cls(("exp", -exponent), lambda: (-real(exponent)).exp())  # noqa: PLW0108
 
 
 Probability: TypeAlias = Fraction | Certified

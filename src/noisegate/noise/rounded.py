@@ -12,7 +12,6 @@ boundaries are enclosed in ball arithmetic and, if need be, more bits of U are r
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
@@ -22,9 +21,8 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real
 from noisegate.noise.bits import SYSTEM, Bits, Words
-from noisegate.noise.geometric import Int64Array, Size
+from noisegate.noise.chunks import Int64Array, Size, in_chunks
 from noisegate.noise.law import Law, draw_by_inversion, enclose_probability
-from noisegate.noise.table import CHUNK
 
 Floats: TypeAlias = NDArray[np.float64]
 _RARE: Final = np.uint64(1 << 42)  # below this, 64 bits of U are too coarse for the float test
@@ -199,12 +197,8 @@ def rounded(shape: Shape, scale: Number, size: Size, *, bits: Bits = SYSTEM) -> 
     exact = positive(scale, name="scale")
     if exact > 1 << 50:
         raise SpecError("scale is above 2**50.", fix="Use a coarser grid.")
-    law, dims = Rounded(shape, exact), size if isinstance(size, tuple) else (size,)
-    out = np.empty(prod(dims), np.int64)
-    for start in range(0, out.size, CHUNK):
-        part = out[start : start + CHUNK]
-        part[:] = _draw(law, bits.words(part.size, 64), bits)
-    return out.reshape(dims)
+    law = Rounded(shape, exact)
+    return in_chunks(size, lambda count: _draw(law, bits.words(count, 64), bits))
 
 
 def _draw(law: Rounded, words: Words, bits: Bits) -> Int64Array:
@@ -227,7 +221,7 @@ def _propose(law: Rounded, words: Words, *, upper: bool) -> tuple[Int64Array, ND
     shape, scale = law.shape, float(law.scale)
     depth = ~words if upper else words  # U is in [depth, depth + 1) / 2**64 from its own end
     with np.errstate(all="ignore"):
-        centre = (depth + 0.5) * 2.0**-64
+        centre = (depth.astype(np.float64) + 0.5) * 2.0**-64
         guess = np.rint(np.clip(scale * shape.quantile(centre, upper=upper), -(2.0**61), 2.0**61))
         guess = np.nan_to_num(guess)
         near, far = (guess - 0.5, guess + 0.5) if upper else (guess + 0.5, guess - 0.5)

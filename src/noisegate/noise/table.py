@@ -9,17 +9,15 @@ the outcome or asks for more bits, so the drawn law is the claimed law.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.noise.bits import Bits, Words
+from noisegate.noise.chunks import IntArray
 from noisegate.noise.law import Law, draw_by_inversion
 
-IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
-
-CHUNK: Final = 1 << 16
 _SMALL: Final = 1 << 12
 
 

@@ -261,25 +261,28 @@ def encode(event: Event) -> Encoded:
     """The event as plain JSON values; every number is text, so nothing is rounded."""
     record: Encoded = {"event": event.name}
     for field in fields(event):
-        record[field.name] = _encode_value(getattr(event, field.name))
+        record[_key(field.name)] = _encode_value(getattr(event, field.name))
     return record
 
 
 def decode(record: Mapping[str, Any]) -> Event:
     """The event a record stands for; refuses names and fields it does not know."""
     kind = EVENTS.get(str(record.get("event")))
+    newer = "Use a newer version of noisegate."
     if kind is None:
-        raise LedgerError(
-            f"The event {record.get('event')!r} is unknown.", fix="Use a newer version."
-        )
-    known = {field.name: field.type for field in fields(kind)}
+        raise LedgerError(f"The event {record.get('event')!r} is unknown.", fix=newer)
+    known = {_key(field.name): field for field in fields(kind)}
     if unknown := set(record) - set(known) - {"event"}:
-        raise LedgerError(
-            f"{kind.name} has unknown fields {sorted(unknown)}.", fix="Use a newer version."
-        )
+        raise LedgerError(f"{kind.name} has unknown fields {sorted(unknown)}.", fix=newer)
+    given = {key: field for key, field in known.items() if key in record}
     return kind(
-        **{name: _decode_value(known[name], record[name]) for name in known if name in record}
+        **{field.name: _decode_value(field.type, record[key]) for key, field in given.items()}
     )
+
+
+def _key(field: str) -> str:
+    """In JSON ``event`` is the kind; an event inside another stands under ``of``."""
+    return "of" if field == "event" else field
 
 
 def _encode_value(value: object) -> Any:  # noqa: ANN401 - JSON

@@ -6,6 +6,7 @@ from one kind to another are in `conversion.py`, with their direction of roundin
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, floor
 from typing import Self, final
 
 from noisegate.errors import SpecError
@@ -48,10 +49,19 @@ class ApproxDP:
     def __le__(self, other: "ApproxDP") -> bool:
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
+    def __float__(self) -> float:
+        """ε alone, for plots and quick looks."""
+        return float(self.epsilon)
+
     def __str__(self) -> str:
-        if self.delta == 0:
-            return f"ε = {_short(self.epsilon)}"
-        return f"(ε = {_short(self.epsilon)}, δ = {_short(self.delta)})"
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Readable decimals: a loss rounds up, a balance (``"left"``) rounds down."""
+        epsilon, delta = (
+            _short(value, left=spec == "left") for value in (self.epsilon, self.delta)
+        )
+        return f"ε = {epsilon}" if self.delta == 0 else f"(ε = {epsilon}, δ = {delta})"
 
 
 def PureDP(epsilon: Number) -> ApproxDP:  # noqa: N802 - reads as the loss it makes
@@ -117,13 +127,13 @@ class RenyiDP:
         return all(a <= b for a, b in zip(self.epsilons, other.epsilons, strict=True))
 
 
-def _short(value: Fraction) -> str:
-    """A readable decimal, exact where it is short and rounded up otherwise, never understated."""
+def _short(value: Fraction, *, left: bool = False) -> str:
+    """Six digits behind the first, exact where that is enough, else in the cautious direction."""
     if value == 0:
         return "0"
     exponent = 0
     while value * 10**exponent < 1:
         exponent += 1
     shift = 10 ** (exponent + 5)
-    digits = -((-value.numerator * shift) // value.denominator)
+    digits = floor(value * shift) if left else ceil(value * shift)
     return f"{float(Fraction(digits, shift)):.10g}"

@@ -1,0 +1,152 @@
+"""Measure noise, ledger and door, with --peers also the peers. Shows speed, never fails for it.
+
+Ratios and rates are of CPU time, ours and theirs in turns, in this very run; the door's are of wall
+time, because there the disk is part of the answer.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import door
+import ledger
+import noise
+import peers
+
+RESULTS = Path(__file__).parents[1] / ".bench" / "results.json"
+
+Column = tuple[str, str, str]  # heading, field of the row, format
+SPEED: tuple[Column, ...] = (
+    ("law", "law", ""),
+    ("draws", "size", ",d"),
+    ("wall ms", "wall_ms", ",.2f"),
+    ("CPU ms", "cpu_ms", ",.2f"),
+    ("million/s", "draws_per_s", "millions"),
+    ("NumPy's", "numpy", ""),
+    ("× NumPy", "times_numpy", ",.3g"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
+)
+ROOM: tuple[Column, ...] = (
+    ("law", "law", ""),
+    ("first use ms", "first_ms", ",.1f"),
+    ("again ms", "again_ms", ",.2f"),
+    ("draws", "size", ",d"),
+    ("peak memory ÷ array", "peak_arrays", ".2f"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
+)
+STORES: tuple[Column, ...] = (("ledger", "store", ""), ("pairs/s", "pairs_per_s", ",.0f"))
+DOOR: tuple[Column, ...] = (
+    ("door", "way", ""),
+    ("wall ms", "wall_ms", ",.2f"),
+    ("CPU ms", "cpu_ms", ",.2f"),
+    ("time ÷ plain", "times_plain", ",.1f"),
+    ("on top, ms", "more_ms", ",.2f"),
+)
+BESIDE: tuple[Column, ...] = (
+    ("law", "law", ""),
+    ("peer", "peer", ""),
+    ("CPU ms", "cpu_ms", ",.1f"),
+    ("million/s", "draws_per_s", "millions"),
+    ("ours, CPU ms", "ours_cpu_ms", ",.2f"),
+    ("ours is × as fast", "times_peer", ",.0f"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
+    ("why not", "failed", ""),
+)
+
+
+def main() -> None:
+    """Measure section by section, show each as soon as it is known, keep all of it."""
+    options = _options()
+    console = _console()
+    found: dict[str, Any] = {"machine": machine()}
+    console.print(f"[bold]{found['machine']}")
+
+    console.print("[dim]noise …")
+    found["noise"] = noise.measure(options.cells, repeats=options.repeats)
+    _show(console, "Noise: speed, tables cached", SPEED, found["noise"]["speed"])
+    _show(console, "Noise: first use and memory", ROOM, found["noise"]["room"])
+
+    console.print("[dim]ledger …")
+    rates = ledger.measure(options.pairs)
+    found["ledger"] = [{"store": store, "pairs_per_s": rate} for store, rate in rates.items()]
+    _show(console, "Ledger: reserve and settle", STORES, found["ledger"])
+
+    console.print("[dim]door …")
+    found["door"] = door.measure(options.rows)
+    title = f"Door: questions to {options.rows:,} rows of Parquet"
+    _show(console, title, DOOR, found["door"]["questions"])
+    _show(console, "Door: whole processes", DOOR, found["door"]["processes"])
+
+    if options.peers:
+        found["peers"] = peers.measure(say=lambda text: console.print(f"[dim]{text}"))
+        title = f"Peers: {noise.HISTOGRAM_CELLS:,} cells, ours on floats is on a grid of 1/1024"
+        _show(console, title, BESIDE, found["peers"])
+
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False))
+    console.print(f"kept in {RESULTS.relative_to(RESULTS.parents[1])}; {_load()}")
+
+
+def machine() -> str:
+    """What the figures depend on, and how busy it is."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{now}, {python} on {platform.machine()}, {_load()}"
+
+
+def cell(row: dict[str, Any], field: str, style: str) -> str:
+    """One value as text; a dash where a row has none."""
+    value = row.get(field)
+    if value is None:
+        return "–"
+    if style == "met":
+        return "yes" if value else "missed"
+    if style == "millions":
+        return f"{value / 1e6:,.4g}"
+    return format(value, style)
+
+
+def _show(
+    console: Console, title: str, columns: tuple[Column, ...], rows: list[dict[str, Any]]
+) -> None:
+    shown = [column for column in columns if any(row.get(column[1]) is not None for row in rows)]
+    table = Table()
+    for heading, _, style in shown:
+        table.add_column(heading, justify="right" if style else "left")
+    for row in rows:
+        table.add_row(*(cell(row, field, style) for _, field, style in shown))
+    console.print(f"\n[bold]{title}")
+    console.print(table)
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def _console() -> Console:
+    return Console() if sys.stdout.isatty() else Console(width=140)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", action="store_true", help="install and measure the peers too")
+    parser.add_argument("--cells", type=int, default=noise.CELLS, help="draws per law")
+    parser.add_argument("--repeats", type=int, default=5, help="runs per median")
+    parser.add_argument("--rows", type=int, default=door.ROWS, help="rows behind the door")
+    parser.add_argument("--pairs", type=int, default=500, help="questions for the ledger")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""The accountants that may authorise, by the name a policy or a ledger writes."""
+
+from noisegate.accounting.accountant import Accountant
+from noisegate.accounting.pure import PureAccountant
+from noisegate.accounting.renyi import RenyiAccountant
+from noisegate.accounting.zcdp import ZCDPAccountant
+from noisegate.errors import SpecError
+
+_RENYI = "renyi-"
+
+
+def accountant_named(name: str) -> Accountant:
+    """The accountant of this name.
+
+    >>> accountant_named("zcdp").name, accountant_named("renyi-16").name
+    ('zcdp', 'renyi-16')
+    """
+    if name == PureAccountant.name:
+        return PureAccountant()
+    if name == ZCDPAccountant.name:
+        return ZCDPAccountant()
+    if name.startswith(_RENYI):
+        return RenyiAccountant(name.removeprefix(_RENYI))
+    raise SpecError(
+        f"There is no accountant named {name!r}.", fix="Use 'pure', 'zcdp' or 'renyi-16'."
+    )

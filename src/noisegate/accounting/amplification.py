@@ -1,0 +1,100 @@
+"""Secrecy of the sample: a step on a random part of the data loses less.
+
+Each theorem belongs to one way of sampling and one adjacency; they are not interchangeable. In all
+of them the sample must stay secret and be drawn with exact coins.
+
+>>> float(round(poisson(ApproxDP(1), probability=Fraction(1, 100)).epsilon, 7))
+0.0170369
+"""
+
+from fractions import Fraction
+
+from noisegate.errors import SpecError
+from noisegate.exact import lower, real, upper
+from noisegate.privacy.loss import ApproxDP
+
+
+def poisson(loss: ApproxDP, *, probability: Fraction) -> ApproxDP:
+    """Each unit is in the sample independently with ``probability``.
+
+    Claim: (ε, δ) on the sample is (ln(1 + p (e^ε - 1)), pδ) on the whole.
+    Adjacency: add/remove, for the step and for the result.
+    Why: [LQS12], [BBG18, Thm 8]; with P = (1 - p) Q + p P₁ and P₁ ≤ e^ε Q + δ the one
+        direction is immediate, the other follows as 1/(1 - p + p e^-ε) ≤ 1 - p + p e^ε.
+    Rounding: up.
+    """
+    return _amplified(loss, _checked(probability))
+
+
+def poisson_change_one(
+    loss: ApproxDP, loss_change_one: ApproxDP, *, probability: Fraction
+) -> ApproxDP:
+    """The same sampling, for neighbours that differ by a change of one unit.
+
+    Claim: the formula of `poisson` with the larger ε and the larger δ of the two claims.
+    Adjacency: change-one for the result; the step needs its claim under both relations, because
+        the unit's new version is compared with its old one and with its absence.
+    Why: advanced joint convexity [BBG18, Thm 2]. Rounding: up.
+    """
+    worst = ApproxDP(
+        max(loss.epsilon, loss_change_one.epsilon), max(loss.delta, loss_change_one.delta)
+    )
+    return _amplified(worst, _checked(probability))
+
+
+def fixed_size(loss: ApproxDP, *, sample: int, population: int) -> ApproxDP:
+    """``sample`` units out of ``population``, uniformly and without replacement.
+
+    Claim: (ε, δ) on the sample is (ln(1 + p (e^ε - 1)), pδ) on the whole, p = sample/population.
+    Adjacency: change-one, for the step and for the result (the size of the table is public).
+    Why: [BBG18, Thm 9]. Rounding: up.
+    """
+    _require_sizes(sample, population)
+    if sample > population:
+        raise SpecError("The sample is larger than the table.", fix="Draw at most every unit once.")
+    return _amplified(loss, Fraction(sample, population))
+
+
+def with_replacement(epsilon: Fraction, *, draws: int, population: int) -> Fraction:
+    """``draws`` independent uniform draws, so that one unit may come several times.
+
+    Claim: a step that is ε-private on the list of draws is m ln(1 + (e^ε - 1)/n)-private on the
+        whole. It cannot be improved: noise on the sum of the draws attains it. The familiar
+        ln(1 + (1 - (1 - 1/n)^m)(e^ε - 1)) holds only where repeats do not add up.
+    Adjacency: change-one, for the step and for the result; pure ε only.
+    Why: switch the draws from one table to its neighbour one after the other. With the other draws
+        held fixed, one switch is `fixed_size` with a sample of one. Rounding: up.
+    """
+    _require_sizes(draws, population)
+    share = Fraction(1, population)
+    return draws * _amplified(ApproxDP(epsilon), share).epsilon
+
+
+def inner_epsilon_down(epsilon: Fraction, *, probability: Fraction) -> Fraction:
+    """The largest ε for the sample that keeps the whole within ``epsilon``.
+
+    Claim: ln(1 + (e^ε' - 1)/p), the inverse of `poisson` and `fixed_size`. Rounding: down.
+    """
+    share = _checked(probability)
+    if epsilon == 0 or share == 1:
+        return epsilon
+    return lower(lambda: (real(epsilon).expm1() / real(share)).log1p())  # noqa: PLW0108 - precision
+
+
+def _amplified(loss: ApproxDP, share: Fraction) -> ApproxDP:
+    if loss.epsilon == 0 or share == 1:
+        return ApproxDP(loss.epsilon, share * loss.delta)
+    epsilon = upper(lambda: (real(share) * real(loss.epsilon).expm1()).log1p())  # noqa: PLW0108 - precision
+    return ApproxDP(epsilon, share * loss.delta)
+
+
+def _checked(probability: Fraction) -> Fraction:
+    if not 0 < probability <= 1:
+        raise SpecError(f"probability is {probability}.", fix="Use a probability in (0, 1].")
+    return probability
+
+
+def _require_sizes(sample: int, population: int) -> None:
+    for name, value in (("sample", sample), ("population", population)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")

@@ -1,0 +1,262 @@
+"""From loss to noise and from noise to error, in both directions.
+
+Closed forms are exact. Everything else is found by bisection on a test that is itself certified in
+ball arithmetic, and cut to twelve decimal digits in the safe direction, so ledgers stay readable.
+
+>>> geometric_scale(Fraction(1, 10), sensitivity=L1(1))
+Fraction(10, 1)
+>>> geometric_error(Fraction(10), confidence=Fraction(95, 100))
+30
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, floor
+from typing import TypeAlias
+
+from noisegate.accounting.search import digits_down, digits_up, largest, least
+from noisegate.accounting.tails import (
+    discrete_gaussian_mass_from,
+    discrete_gaussian_tail,
+    gaussian_tail,
+    geometric_tail,
+)
+from noisegate.errors import SpecError
+from noisegate.exact import Number, Real, fraction, lower, positive, real, upper
+from noisegate.privacy.conversion import rho_of_budget_down
+from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.loss import ApproxDP
+
+# --- loss to noise
+
+
+def geometric_scale(epsilon: Number, *, sensitivity: L1) -> Fraction:
+    """The scale of geometric or Laplace noise that costs ε.
+
+    Claim: scale = sensitivity/ε. Adjacency: as the sensitivity. Why: [DMNS06], [GRS09].
+    Rounding: none.
+    """
+    return sensitivity.value / positive(epsilon, name="epsilon")
+
+
+def discrete_gaussian_variance(rho: Number, *, sensitivity: L2) -> Fraction:
+    """The σ² of (discrete) Gaussian noise that costs ρ.
+
+    Claim: σ² = s²/(2ρ), any dimension. Adjacency: as the sensitivity. Why: [CKS20, Thm 4].
+    Rounding: none.
+    """
+    return sensitivity.squared / (2 * positive(rho, name="rho"))
+
+
+def discrete_gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
+    """The σ² that makes discrete Gaussian noise on a vector (ε, δ)-private, through zCDP.
+
+    Claim: σ² = s²/(2ρ) for the largest ρ that implies (ε, δ). Why: [CKS20, Thm 4 and Prop. 12].
+    Rounding: up.
+    """
+    return digits_up(sensitivity.squared / (2 * rho_of_budget_down(budget)))
+
+
+def discrete_gaussian_count_delta_up(epsilon: Fraction, *, variance: Fraction) -> Fraction:
+    """The exact δ of discrete Gaussian noise on one integer of sensitivity 1.
+
+    Claim: δ = Pr[Y > εσ² - ½] - e^ε Pr[Y > εσ² + ½]. Adjacency: as the sensitivity.
+    Why: the ratio of the masses at z passes e^ε exactly there [CKS20, Thm 7]. Rounding: up.
+    """
+    first = floor(epsilon * variance - Fraction(1, 2)) + 1
+
+    def delta() -> Real:
+        near = discrete_gaussian_mass_from(variance, first)
+        return near - real(epsilon).exp() * discrete_gaussian_mass_from(variance, first + 1)
+
+    return max(Fraction(0), upper(delta))
+
+
+def discrete_gaussian_count_variance_up(budget: ApproxDP) -> Fraction:
+    """A nearly least σ² for one count of sensitivity 1 to be (ε, δ)-private.
+
+    Claim: the returned σ² satisfies `discrete_gaussian_count_delta_up` ≤ δ. Rounding: up.
+    """
+    _require_delta(budget)
+    start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
+    if start > 1 << 20:
+        return start  # sums would be long; the bound for vectors is a valid answer too
+
+    def holds(variance: Fraction) -> bool:
+        found = discrete_gaussian_count_delta_up(budget.epsilon, variance=variance)
+        return found <= budget.delta
+
+    found = least(holds, guess=start)
+    # δ need not fall with σ² on a lattice, so the number after rounding is tested once more.
+    return found if found < start and holds(found) else start
+
+
+def gaussian_delta_up(epsilon: Fraction, *, variance: Fraction, sensitivity: L2) -> Fraction:
+    """The exact δ of continuous Gaussian noise, with s the sensitivity.
+
+    Claim: δ = Φ(s/2σ - εσ/s) - e^ε Φ(-s/2σ - εσ/s), any dimension. Adjacency: as the sensitivity.
+    Why: [BW18, Thm 8]; rounding the noisy value to a grid is post-processing. Rounding: up.
+    """
+    if sensitivity.squared == 0:
+        return Fraction(0)
+    return max(Fraction(0), upper(lambda: _gaussian_delta(epsilon, variance / sensitivity.squared)))
+
+
+def gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
+    """The least σ² that makes continuous (then rounded) Gaussian noise (ε, δ)-private.
+
+    Claim: the returned σ² satisfies `gaussian_delta_up` ≤ δ. Not for the discrete Gaussian.
+    Why: [BW18, Thm 8]; δ falls as σ rises. Rounding: up.
+    """
+
+    def holds(variance: Fraction) -> bool:
+        found = upper(lambda: _gaussian_delta(budget.epsilon, variance), digits_bits=bits)
+        return found <= budget.delta
+
+    _require_delta(budget)
+    start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
+    bits = 64 + ceil(1 / budget.delta).bit_length()
+    return digits_up(least(holds, guess=start) * sensitivity.squared)
+
+
+# --- noise to error
+
+
+def geometric_error(scale: Number, *, confidence: Number, cells: int = 1) -> int:
+    """The smallest t with |Z| ≤ t in all ``cells`` at once with this confidence.
+
+    Claim: Pr[all |Z| ≤ t] = (1 - 2α^{t+1}/(1 + α))^cells ≥ confidence, not so for t - 1.
+    Why: closed tail, independent cells. Rounding: up to a whole number.
+    """
+    exact = positive(scale, name="scale")
+    return _least_error(geometric_tail, exact, _confidence(confidence, cells), cells)
+
+
+def geometric_scale_for_error(within: Number, *, confidence: Number, cells: int = 1) -> Fraction:
+    """The largest scale, hence the smallest ε, that keeps the error within ``within``."""
+    whole, checked = _whole(within), _confidence(confidence, cells)
+    return _largest_noise(geometric_tail, whole, checked, cells, guess=Fraction(whole + 1))
+
+
+def discrete_gaussian_error(variance: Number, *, confidence: Number, cells: int = 1) -> int:
+    """The smallest t with |Y| ≤ t in all ``cells`` at once; at most one above it if σ > 256.
+
+    Claim: Pr[all |Y| ≤ t] ≥ confidence. Why: certified, see `discrete_gaussian_tail`.
+    """
+    exact = positive(variance, name="variance")
+    return _least_error(discrete_gaussian_tail, exact, _confidence(confidence, cells), cells)
+
+
+def discrete_gaussian_variance_for_error(
+    within: Number, *, confidence: Number, cells: int = 1
+) -> Fraction:
+    """The largest σ², hence the smallest ρ, that keeps the error within ``within``."""
+    whole, checked = _whole(within), _confidence(confidence, cells)
+    guess = Fraction((whole + 1) ** 2, 4)
+    return _largest_noise(discrete_gaussian_tail, whole, checked, cells, guess=guess)
+
+
+def laplace_error(scale: Number, *, confidence: Number, cells: int = 1) -> Fraction:
+    """The smallest x with |Z| ≤ x in all cells: scale · ln(1/(1 - confidence^{1/cells})).
+
+    Rounding: up, to twelve digits. Rounding the noise to a grid adds at most half a grid step.
+    """
+    checked = _confidence(confidence, cells)
+    return digits_up(positive(scale, name="scale") * upper(lambda: _laplace_reach(checked, cells)))
+
+
+def laplace_scale_for_error(within: Number, *, confidence: Number, cells: int = 1) -> Fraction:
+    """The largest scale that keeps the error within ``within``. Rounding: down."""
+    checked = _confidence(confidence, cells)
+    reach = positive(within, name="within")
+    return digits_down(lower(lambda: real(reach) / _laplace_reach(checked, cells)))
+
+
+def gaussian_error(variance: Number, *, confidence: Number, cells: int = 1) -> Fraction:
+    """The smallest x with |Z| ≤ x in all cells, continuous Gaussian noise. Rounding: up."""
+    exact = positive(variance, name="variance")
+    checked = _confidence(confidence, cells)
+    return least(
+        lambda x: _kept(lambda: gaussian_tail(exact, x), checked, cells),
+        guess=Fraction(float(exact) ** 0.5),
+    )
+
+
+# --- certified searches
+
+Tail: TypeAlias = Callable[[Fraction, int], Real]
+
+
+@lru_cache(maxsize=4096)
+def _least_error(tail: Tail, noise: Fraction, confidence: Fraction, cells: int) -> int:
+    def holds(within: int) -> bool:
+        return _kept(lambda: tail(noise, within), confidence, cells)
+
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = high // 2 if high > 1 else -1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=4096)
+def _largest_noise(
+    tail: Tail, within: int, confidence: Fraction, cells: int, *, guess: Fraction
+) -> Fraction:
+    def holds(noise: Fraction) -> bool:
+        return _kept(lambda: tail(noise, within), confidence, cells)
+
+    return largest(holds, guess=guess)
+
+
+def _kept(tail: Callable[[], Real], confidence: Fraction, cells: int) -> bool:
+    """Certified: all cells stay inside their tails' complement with this confidence."""
+    miss = 1 - confidence
+    bits = 64 + ceil(1 / miss).bit_length()
+
+    def missed() -> Real:
+        each = tail()
+        if not each < 1:
+            return real(1)  # the bound says nothing here
+        return each if cells == 1 else -(cells * (-each).log1p()).expm1()
+
+    return upper(missed, digits_bits=bits) <= miss
+
+
+def _gaussian_delta(epsilon: Fraction, variance: Fraction) -> Real:
+    """At sensitivity 1. Φ(x) = erfc(-x/√2)/2."""
+    sigma = real(variance).sqrt()
+    half, shift, root = 1 / (2 * sigma), real(epsilon) * sigma, real(2).sqrt()
+    near, far = ((shift - half) / root).erfc(), ((shift + half) / root).erfc()
+    return (near - real(epsilon).exp() * far) / 2
+
+
+def _laplace_reach(confidence: Fraction, cells: int) -> Real:
+    """ln(1/q) for the q with (1 - q)^cells = confidence."""
+    return -(-(real(confidence).log() / cells).expm1()).log()
+
+
+def _require_delta(budget: ApproxDP) -> None:
+    if budget.delta >= 1:
+        raise SpecError("δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.")
+
+
+def _whole(within: Number) -> int:
+    """Noise on integers stays within 2.7 exactly if it stays within 2."""
+    exact = fraction(within, name="within")
+    if exact < 0:
+        raise SpecError(f"within is {within}.", fix="Use an error of at least 0.")
+    return floor(exact)
+
+
+def _confidence(confidence: Number, cells: int) -> Fraction:
+    exact = fraction(confidence, name="confidence")
+    if not 0 < exact < 1:
+        raise SpecError(f"confidence is {confidence}.", fix="Use a confidence such as 0.95.")
+    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1:
+        raise SpecError(f"cells is {cells!r}.", fix="Use a whole number of cells of at least 1.")
+    return exact

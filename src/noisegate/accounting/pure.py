@@ -1,0 +1,121 @@
+"""The accountant of plain sums: ε and δ add up.
+
+>>> from noisegate.privacy.distance import L1
+>>> str(pure_loss(GeometricEvent(scale=Fraction(10), sensitivity=L1(1))))
+'ε = 0.1'
+"""
+
+from fractions import Fraction
+from types import MappingProxyType
+from typing import ClassVar, Final, final
+
+from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.accounting.amplification import poisson
+from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.privacy.conversion import group_of_approx
+from noisegate.privacy.event import (
+    AboveThresholdEvent,
+    DeclaredEvent,
+    Event,
+    ExponentialEvent,
+    GeometricEvent,
+    Group,
+    KeySelectionEvent,
+    LaplaceEvent,
+    NothingEvent,
+    PermuteAndFlipEvent,
+    PoissonSampled,
+    TopKEvent,
+)
+from noisegate.privacy.loss import ApproxDP
+
+
+@final
+class PureAccountant(Accountant):
+    """Authorises by basic composition.
+
+    Claim: a run of adaptively chosen steps, stopped before Σε or Σδ passes the budget, keeps it.
+    Adjacency: add/remove. Why: basic composition is a filter [RRUV16]; the proof of basic
+        composition bounds every transcript by its own sum, whoever chose the summands.
+    Rounding: prices up to one grain, limits down to one grain.
+    """
+
+    name: ClassVar[str] = "pure"
+
+    def price(self, event: Event) -> Charge:
+        """Σε and Σδ of the event."""
+        return Charge.rounded_up(*_RULES.loss(event))
+
+    def limit(self, budget: ApproxDP) -> Charge:
+        """The budget itself."""
+        return Charge.rounded_down(budget.epsilon, budget.delta)
+
+    def implied(self, spent: Charge, budget: ApproxDP) -> ApproxDP:  # noqa: ARG002 - same for all
+        """The sums themselves."""
+        epsilon, delta = spent.as_fractions()
+        return ApproxDP(epsilon, min(delta, Fraction(1)))
+
+
+def pure_loss(event: Event) -> ApproxDP:
+    """The (ε, δ) of an event by basic composition, exact up to roots and logarithms, rounded up."""
+    epsilon, delta = _RULES.loss(event)
+    return ApproxDP(epsilon, min(delta, Fraction(1)))
+
+
+def _nothing(_: NothingEvent) -> Pair:
+    return NOTHING
+
+
+def _laplace(event: GeometricEvent | LaplaceEvent) -> Pair:
+    """Claim: noise of scale b on L1 sensitivity s is (s/b)-private [DMNS06, Prop. 1], [GRS09]."""
+    return event.sensitivity.value / event.scale, NO_DELTA
+
+
+def _choice(event: ExponentialEvent | PermuteAndFlipEvent) -> Pair:
+    """Claim: [MT07, Thm 6] (bounded range ε implies ε-DP), [MS20, Thm 1]."""
+    return event.epsilon, NO_DELTA
+
+
+def _top_k(event: TopKEvent) -> Pair:
+    """Claim: k exponential mechanisms in a row [DR19]."""
+    return event.k * event.epsilon_each, NO_DELTA
+
+
+def _above_threshold(event: AboveThresholdEvent) -> Pair:
+    """Claim: the whole run costs ε₁ + ε₂, whatever its length [LSL17]."""
+    return event.epsilon_threshold + event.epsilon_queries, NO_DELTA
+
+
+def _declared(event: DeclaredEvent | KeySelectionEvent) -> Pair:
+    return event.epsilon, event.delta
+
+
+def _group(event: Group) -> Pair:
+    grouped = group_of_approx(pure_loss(event.event), size=event.size)
+    return grouped.epsilon, grouped.delta
+
+
+def _sampled(event: PoissonSampled) -> Pair:
+    outer = poisson(pure_loss(event.event), probability=event.probability)
+    return outer.epsilon, outer.delta
+
+
+_RULES: Final = Rules(
+    accountant="pure",
+    by_kind=MappingProxyType(
+        {
+            NothingEvent: _nothing,
+            GeometricEvent: _laplace,
+            LaplaceEvent: _laplace,
+            ExponentialEvent: _choice,
+            PermuteAndFlipEvent: _choice,
+            TopKEvent: _top_k,
+            AboveThresholdEvent: _above_threshold,
+            KeySelectionEvent: _declared,
+            DeclaredEvent: _declared,
+            Group: _group,
+            PoissonSampled: _sampled,
+        }
+    ),
+    advice="Use geometric noise, or open the account with the zcdp accountant and some δ.",
+)

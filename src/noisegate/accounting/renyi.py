@@ -1,0 +1,242 @@
+"""The accountant of one Rényi order, fixed when the account opens.
+
+The filter theorem holds for one order chosen beforehand: taking the best of many orders after the
+run would let the answers choose the bound. Reports may look at many orders, see `reports.py`. As in
+`zcdp.py`, δ is split at opening: half for the conversion, half for steps with a δ of their own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Final, final
+
+from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.accounting.curves import (
+    Moment,
+    gaussian_moment,
+    geometric_moment,
+    geometric_renyi_up,
+    laplace_moment,
+    laplace_renyi_up,
+    pure_renyi_up,
+    sampled_renyi_up,
+    zcdp_renyi,
+)
+from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rule, Rules, added
+from noisegate.accounting.zcdp import zcdp_loss
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number, fraction
+from noisegate.privacy.conversion import (
+    epsilon_at_order_up,
+    renyi_of_budget_down,
+    zcdp_of_bounded_range,
+)
+from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.event import (
+    AboveThresholdEvent,
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    DiscreteGaussianEvent,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    GeometricEvent,
+    Group,
+    KeySelectionEvent,
+    LaplaceEvent,
+    NothingEvent,
+    PermuteAndFlipEvent,
+    PoissonSampled,
+    Repeated,
+    Sequential,
+    TopKEvent,
+)
+from noisegate.privacy.loss import ApproxDP
+
+_ADVICE: Final = "Record it as a declared event with its proven ρ or (ε, δ)."
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RenyiAccountant(Accountant):
+    """Authorises by sums of D_a at one order, and of δ.
+
+    Claim: a run of adaptively chosen steps, stopped before ΣD_a passes its limit or Σδ passes half
+        of the budget's δ, keeps the budget. Adjacency: add/remove.
+    Why: [FZ21] at this order; steps with a δ as in `ZCDPAccountant`, whose argument works
+        order by order. Rounding: prices up to one grain, limits down to one grain.
+    """
+
+    order: Fraction
+
+    def __init__(self, order: Number) -> None:
+        exact = fraction(order, name="order")
+        if exact <= 1:
+            raise SpecError(f"The Rényi order is {order}.", fix="Use an order above 1, such as 16.")
+        object.__setattr__(self, "order", exact)
+
+    @property
+    def name(self) -> str:
+        """The order is part of the name, since accounts of different orders do not mix."""
+        return f"renyi-{self.order}"
+
+    def price(self, event: Event) -> Charge:
+        """ΣD_a and Σδ of the event."""
+        return Charge.rounded_up(*_rules(self.order).loss(event))
+
+    def limit(self, budget: ApproxDP) -> Charge:
+        """The D_a that half of δ turns into ε, and the other half of δ."""
+        half = budget.delta / 2
+        amount = renyi_of_budget_down(ApproxDP(budget.epsilon, half), order=self.order)
+        if amount <= 0:
+            raise SpecError(
+                f"No loss at Rényi order {self.order} implies {budget}.",
+                fix="Choose a larger order (about 2 ln(1/δ)/ε) or the zcdp accountant.",
+            )
+        return Charge.rounded_down(amount, half)
+
+    def implied(self, spent: Charge, budget: ApproxDP) -> ApproxDP:
+        """The conversion of what was spent, with half of the budget's δ."""
+        amount, delta = spent.as_fractions()
+        delta, half = min(delta, Fraction(1)), budget.delta / 2
+        if amount == 0:
+            return ApproxDP(0, delta)
+        epsilon = max(Fraction(0), epsilon_at_order_up(amount, self.order, delta=half))
+        if spent <= self.limit(budget):
+            epsilon = min(epsilon, budget.epsilon)
+        return ApproxDP(epsilon, delta + (1 - delta) * half)
+
+
+def renyi_loss(event: Event, *, order: Fraction) -> tuple[Fraction, Fraction]:
+    """(D_a, δ) of an event at one order, rounded up."""
+    return _rules(order).loss(event)
+
+
+def _nothing(_order: Fraction, _event: NothingEvent) -> Pair:
+    return NOTHING
+
+
+def _geometric(order: Fraction, event: GeometricEvent) -> Pair:
+    return geometric_renyi_up(event.scale, event.sensitivity.value, order), NO_DELTA
+
+
+def _laplace(order: Fraction, event: LaplaceEvent) -> Pair:
+    return laplace_renyi_up(event.sensitivity.value / event.scale, order), NO_DELTA
+
+
+def _through_zcdp(order: Fraction, event: Event) -> Pair:
+    loss = zcdp_loss(event)
+    return zcdp_renyi(loss.rho, order), loss.delta
+
+
+def _through_approx(order: Fraction, event: Event) -> Pair:
+    """Claim: (1 - δ) of an (ε, δ)-private step is ε-private, see `zcdp_of_approx`."""
+    loss = pure_loss(event)
+    return pure_renyi_up(loss.epsilon, order), loss.delta
+
+
+def _exponential(order: Fraction, event: ExponentialEvent) -> Pair:
+    return _choice_up(event.epsilon, order), NO_DELTA
+
+
+def _top_k(order: Fraction, event: TopKEvent) -> Pair:
+    return event.k * _choice_up(event.epsilon_each, order), NO_DELTA
+
+
+def _choice_up(epsilon: Fraction, order: Fraction) -> Fraction:
+    bounded = zcdp_renyi(zcdp_of_bounded_range(epsilon), order)
+    return min(bounded, pure_renyi_up(epsilon, order))
+
+
+def _group(order: Fraction, event: Group) -> Pair:
+    """Claim: the group's sensitivity is k times the unit's; otherwise through zCDP or (ε, δ)."""
+    inner, size = event.event, event.size
+    if isinstance(inner, Sequential):
+        rules = _rules(order)
+        return added(rules.loss(Group(event=part, size=size)) for part in inner.events)
+    if isinstance(inner, Repeated):
+        once = _rules(order).loss(Group(event=inner.event, size=size))
+        return inner.count * once[0], inner.count * once[1]
+    widened = _widened(inner, size)
+    if widened is not None:
+        return _rules(order).loss(widened)
+    return _best(order, event, (_through_zcdp, _through_approx))
+
+
+def _widened(event: Event, size: int) -> Event | None:
+    """Claim: by the triangle inequality k units move the answer at most k sensitivities."""
+    match event:
+        case GeometricEvent() | LaplaceEvent():
+            return type(event)(scale=event.scale, sensitivity=L1(size * event.sensitivity.value))
+        case GaussianEvent() | DiscreteGaussianEvent():
+            wide = L2(squared=size * size * event.sensitivity.squared)
+            return type(event)(variance=event.variance, sensitivity=wide)
+        case _:
+            return None
+
+
+def _sampled(order: Fraction, event: PoissonSampled) -> Pair:
+    """Claim: additive noise by its moments at whole orders, anything else through (ε, δ)."""
+    return _best(order, event, (_sampled_noise, _through_approx))
+
+
+def _sampled_noise(order: Fraction, event: PoissonSampled) -> Pair:
+    moment = _moment(event.event)
+    if moment is None or order.denominator != 1:
+        raise _refusal(order, event.event if moment is None else event)
+    whole = order.numerator
+    return sampled_renyi_up(moment, probability=event.probability, order=whole), NO_DELTA
+
+
+def _moment(event: Event) -> Moment | None:
+    match event:
+        case GeometricEvent() if event.sensitivity.value > 0:
+            return geometric_moment(event.scale, event.sensitivity.value)
+        case LaplaceEvent():
+            return laplace_moment(event.sensitivity.value / event.scale)
+        case GaussianEvent() | DiscreteGaussianEvent():
+            return gaussian_moment(event.sensitivity.squared / (2 * event.variance))
+        case _:
+            return None
+
+
+def _best(order: Fraction, event: Event, routes: tuple[Callable[..., Pair], ...]) -> Pair:
+    """The cheapest route that has a theorem; all routes here agree on δ wherever both apply."""
+    found, problems = [], []
+    for route in routes:
+        try:
+            found.append(route(order, event))
+        except Unsupported as refusal:
+            problems.append(refusal.problem)
+    if not found:
+        raise Unsupported(" ".join(problems), fix=_ADVICE)
+    return min(found, key=lambda pair: (pair[1], pair[0]))
+
+
+def _refusal(order: Fraction, event: Event) -> Unsupported:
+    return _rules(order).refusal(event)
+
+
+@lru_cache(maxsize=64)
+def _rules(order: Fraction) -> Rules:
+    by_kind: dict[type[Event], Callable[..., Pair]] = {
+        NothingEvent: _nothing,
+        GeometricEvent: _geometric,
+        LaplaceEvent: _laplace,
+        DiscreteGaussianEvent: _through_zcdp,
+        GaussianEvent: _through_zcdp,
+        DeclaredZCDPEvent: _through_zcdp,
+        ExponentialEvent: _exponential,
+        TopKEvent: _top_k,
+        PermuteAndFlipEvent: _through_approx,
+        AboveThresholdEvent: _through_approx,
+        KeySelectionEvent: _through_approx,
+        DeclaredEvent: _through_approx,
+        Group: _group,
+        PoissonSampled: _sampled,
+    }
+    bound: dict[type[Event], Rule] = {kind: partial(rule, order) for kind, rule in by_kind.items()}
+    return Rules(accountant=f"renyi-{order}", by_kind=MappingProxyType(bound), advice=_ADVICE)

@@ -1,0 +1,180 @@
+"""The accountant of Gaussian noise: ρ adds up, and many small questions cost like their root.
+
+The account's δ is split when the account opens: one half pays for turning ρ into (ε, δ) at the end,
+the other half for steps that carry a δ of their own. The split cannot wait until the end: a filter
+compares with bounds that were fixed before the first answer, and a δ chosen after seeing what is
+left would be a bound chosen by the answers.
+
+>>> from noisegate.privacy.distance import L2
+>>> str(zcdp_loss(DiscreteGaussianEvent(variance=Fraction(50), sensitivity=L2(squared=1))))
+'ρ = 0.01 (zCDP)'
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
+from typing import ClassVar, Final, final
+
+from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.errors import Unsupported
+from noisegate.privacy.conversion import (
+    approx_of_zcdp,
+    rho_of_budget_down,
+    zcdp_of_approx,
+    zcdp_of_bounded_range,
+    zcdp_of_pure,
+)
+from noisegate.privacy.event import (
+    AboveThresholdEvent,
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    DiscreteGaussianEvent,
+    Event,
+    ExponentialEvent,
+    GaussianEvent,
+    GeometricEvent,
+    Group,
+    KeySelectionEvent,
+    LaplaceEvent,
+    NothingEvent,
+    PermuteAndFlipEvent,
+    PoissonSampled,
+    Repeated,
+    Sequential,
+    TopKEvent,
+)
+from noisegate.privacy.loss import ZCDP, ApproxDP
+
+_ADVICE: Final = "Record it as a declared event with its proven ρ or (ε, δ)."
+
+
+@final
+class ZCDPAccountant(Accountant):
+    """Authorises by sums of ρ and of δ.
+
+    Claim: a run of adaptively chosen δₘ-approximate ρₘ-zCDP steps, stopped before Σρₘ passes ρ or
+        Σδₘ passes δ₀, is δ₀-approximate ρ-zCDP, hence (ε, δ₀ + δ₁)-DP where ρ implies (ε, δ₁).
+    Adjacency: add/remove.
+    Why: fix two neighbours. Every step is (1 - δₘ) gₘ + δₘ bₘ with gₘ ρₘ-zCDP, so the transcript is
+        at least Π(1 - δₘ) ≥ 1 - δ₀ times the transcript G of the good parts alone, and what is
+        left over is the bad part. G is an adaptive run of plain zCDP steps with Σρₘ ≤ ρ, which the
+        filter theorem covers order by order [FZ21]; see also [WRRW23]. The last
+        step is `approx_of_zcdp`.
+    Rounding: prices up to one grain, limits down to one grain.
+    """
+
+    name: ClassVar[str] = "zcdp"
+
+    def price(self, event: Event) -> Charge:
+        """Σρ and Σδ of the event."""
+        return Charge.rounded_up(*_RULES.loss(event))
+
+    def limit(self, budget: ApproxDP) -> Charge:
+        """The ρ that half of δ turns into ε, and the other half of δ."""
+        return _limit(budget)
+
+    def implied(self, spent: Charge, budget: ApproxDP) -> ApproxDP:
+        """The conversion of what was spent, with half of the budget's δ."""
+        rho, delta = spent.as_fractions()
+        loss = ZCDP(rho, min(delta, Fraction(1)))
+        found = approx_of_zcdp(loss, delta=budget.delta / 2)
+        # Both bounds hold below the limit; the search for an order could miss by the last digit.
+        epsilon = min(found.epsilon, budget.epsilon) if spent <= _limit(budget) else found.epsilon
+        return ApproxDP(epsilon, found.delta)
+
+
+def zcdp_loss(event: Event) -> ZCDP:
+    """The approximate zCDP of an event, exact up to roots and logarithms, rounded up."""
+    rho, delta = _RULES.loss(event)
+    return ZCDP(rho, min(delta, Fraction(1)))
+
+
+@lru_cache(maxsize=256)
+def _limit(budget: ApproxDP) -> Charge:
+    half = budget.delta / 2
+    return Charge.rounded_down(rho_of_budget_down(ApproxDP(budget.epsilon, half)), half)
+
+
+def _nothing(_: NothingEvent) -> Pair:
+    return NOTHING
+
+
+def _gaussian(event: DiscreteGaussianEvent | GaussianEvent) -> Pair:
+    """Claim: parameter σ² on L2 sensitivity s is (s²/2σ²)-zCDP [BS16, Prop. 1.6], [CKS20, Thm 4].
+
+    Rounding a continuous Gaussian to a grid is post-processing.
+    """
+    return event.sensitivity.squared / (2 * event.variance), NO_DELTA
+
+
+def _laplace(event: GeometricEvent | LaplaceEvent) -> Pair:
+    return zcdp_of_pure(event.sensitivity.value / event.scale), NO_DELTA
+
+
+def _exponential(event: ExponentialEvent) -> Pair:
+    return zcdp_of_bounded_range(event.epsilon), NO_DELTA
+
+
+def _top_k(event: TopKEvent) -> Pair:
+    """Claim: k exponential mechanisms in a row, each (ε²/8)-zCDP [DR19], [CR21]."""
+    return event.k * zcdp_of_bounded_range(event.epsilon_each), NO_DELTA
+
+
+def _declared_zcdp(event: DeclaredZCDPEvent) -> Pair:
+    return event.rho, NO_DELTA
+
+
+def _through_approx(event: Event) -> Pair:
+    """Claim: any (ε, δ)-private step is δ-approximate (ε²/2)-zCDP, see `zcdp_of_approx`."""
+    try:
+        loss = zcdp_of_approx(pure_loss(event))
+    except Unsupported as refusal:
+        raise Unsupported(
+            f"The zcdp accountant prices {event.name!r} only through (ε, δ). {refusal.problem}",
+            fix=_ADVICE,
+        ) from None
+    return loss.rho, loss.delta
+
+
+def _group(event: Group) -> Pair:
+    """Claim: k²ρ for plain zCDP [BS16, Prop. 1.9]; steps with a δ through their (ε, δ).
+
+    A group distributes over steps in sequence, because each of them protects the group by itself.
+    """
+    inner, size = event.event, event.size
+    if isinstance(inner, Sequential | Repeated):
+        return _RULES.loss(_distributed(inner, size))
+    rho, delta = _RULES.loss(inner)
+    return (size * size * rho, delta) if delta == 0 else _through_approx(event)
+
+
+def _distributed(inner: Sequential | Repeated, size: int) -> Event:
+    if isinstance(inner, Repeated):
+        return Repeated(event=Group(event=inner.event, size=size), count=inner.count)
+    return Sequential(events=tuple(Group(event=part, size=size) for part in inner.events))
+
+
+_RULES: Final = Rules(
+    accountant="zcdp",
+    by_kind=MappingProxyType(
+        {
+            NothingEvent: _nothing,
+            DiscreteGaussianEvent: _gaussian,
+            GaussianEvent: _gaussian,
+            ExponentialEvent: _exponential,
+            TopKEvent: _top_k,
+            DeclaredZCDPEvent: _declared_zcdp,
+            GeometricEvent: _laplace,
+            LaplaceEvent: _laplace,
+            PermuteAndFlipEvent: _through_approx,
+            AboveThresholdEvent: _through_approx,
+            KeySelectionEvent: _through_approx,
+            DeclaredEvent: _through_approx,
+            PoissonSampled: _through_approx,
+            Group: _group,
+        }
+    ),
+    advice=_ADVICE,
+)

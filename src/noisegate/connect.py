@@ -1,0 +1,129 @@
+"""The composition root: a source, a unit and a budget become a gate; keys are handed out here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from noisegate.curator.curator import Curator
+from noisegate.errors import PolicyError, SpecError, Unsupported
+from noisegate.exact import Number
+from noisegate.ledger.open import open_ledger
+from noisegate.ledger.store import Ledger
+from noisegate.privacy.domain import Column, TableDomain
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.gate import Gate
+from noisegate.sources.duckdb import DuckDBSource
+
+LEDGER_SUFFIX: Final = ".ledger"
+
+
+def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a choice of the steward
+    source: "str | Path | Any",  # noqa: ANN401 - any frame
+    *,
+    epsilon: Number | None = None,
+    delta: Number = 0,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
+    columns: Mapping[str, Mapping[str, Any]] | None = None,
+    table: str | None = None,
+    ledger: "str | Path | Ledger | None" = None,
+    accountant: str | None = None,
+    snapshot: str = "1",
+) -> Gate:
+    """Open a gate in front of one table.
+
+    Args:
+        source: A CSV or Parquet file, or a pandas, Polars or Arrow table.
+        epsilon: The budget of the whole data set. May be left out where the ledger knows it.
+        delta: The budget's δ, for accountants and mechanisms that need one.
+        unit: The column that names the person behind a row. Left out, every row is one person,
+            and every guarantee says so.
+        rows_per_unit: With ``unit``, how many rows of one person count.
+        columns: Public facts, such as ``{"ward": {"in": ["north", "south"]}}``.
+        table: The table's name in SQL; by default the file's name without its ending.
+        ledger: Where the budget is kept. By default a file beside the source, named after it, or
+            memory alone where the source is a frame.
+        accountant: "pure" (sums of ε), "zcdp" (with a δ), or "renyi-<order>".
+        snapshot: The name of this state of the rows; questions are answered once per snapshot.
+
+    Returns:
+        A `Gate`: ``gate.plan(sql, epsilon=...)`` is free, ``gate.sql(sql, epsilon=...)`` pays.
+    """
+    if isinstance(source, str | Path) and Path(source).suffix == ".toml":
+        raise Unsupported(
+            "Policy files are not read yet.", fix="Give the data file, epsilon, unit and columns."
+        )
+    name = table or _name_of(source)
+    domain = TableDomain(
+        dataset=name,
+        name=name,
+        unit=PrivacyUnit(column=unit),
+        columns=MappingProxyType(_columns(columns or {})),
+        rows_per_unit_max=rows_per_unit,
+        snapshot=snapshot,
+    )
+    rows = DuckDBSource(source, table=name)
+    _require_columns(domain, rows.columns())
+    book = ledger if isinstance(ledger, Ledger) else open_ledger(_where(source, ledger))
+    _open_account(book, domain, epsilon=epsilon, delta=delta, accountant=accountant)
+    return Gate(Curator(source=rows, table=domain, ledger=book, account=domain.dataset))
+
+
+def ledger_beside(source: str | Path) -> Path:
+    """Where the budget of a file is kept unless said otherwise."""
+    return Path(f"{source}{LEDGER_SUFFIX}")
+
+
+def _open_account(
+    ledger: Ledger,
+    domain: TableDomain,
+    *,
+    epsilon: Number | None,
+    delta: Number,
+    accountant: str | None,
+) -> None:
+    known = domain.dataset in ledger.accounts()
+    if epsilon is None:
+        if not known:
+            raise PolicyError(
+                f"{domain.dataset!r} has no budget yet.",
+                fix="Give epsilon, the budget of the data set (--budget on the command line).",
+            )
+        terms = ledger.balance(domain.dataset)
+        budget, accountant = terms.budget, accountant or terms.accountant
+    else:
+        budget = ApproxDP(epsilon, delta)
+    if budget.epsilon <= 0:
+        raise SpecError("The budget is 0.", fix="Use an epsilon above 0.")
+    ledger.open_account(
+        domain.dataset,
+        parent=None,
+        accountant=accountant or "pure",
+        budget=budget,
+        unit=str(domain.unit),
+    )
+
+
+def _where(source: "str | Path | Any", ledger: "str | Path | None") -> str:  # noqa: ANN401
+    if ledger is not None:
+        return str(ledger)
+    return str(ledger_beside(source)) if isinstance(source, str | Path) else ":memory:"
+
+
+def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401
+    return Path(source).stem if isinstance(source, str | Path) else "data"
+
+
+def _columns(terms: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
+    return {name: Column.from_terms(name, facts) for name, facts in terms.items()}
+
+
+def _require_columns(domain: TableDomain, present: tuple[str, ...]) -> None:
+    wanted = [*domain.columns, *([domain.unit.column] if domain.unit.column else [])]
+    if missing := [name for name in wanted if name not in present]:
+        raise PolicyError(
+            f"{domain.name!r} has no column {missing[0]!r}.",
+            fix=f"Its columns are: {', '.join(present)}.",
+        )

@@ -1,0 +1,139 @@
+"""The curator holds the rows, the coins and the ledger, and answers one kind of request.
+
+    measure:  found in the ledger?  → the stored answer, free
+              event                 what is about to happen; no row is read for it
+              reserve               durable from here on; refuses over budget
+              collect               exact whole numbers
+              sample                noise, drawn once
+              settle                durable before anyone sees it
+
+A crash wastes budget, never privacy: a reservation without an answer stays spent, and the same
+request may run again under it, because nothing had left.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import final
+from uuid import uuid4
+
+from noisegate.accounting.accountant import Charge
+from noisegate.curator.allowance import Allowance
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import Unsupported
+from noisegate.ledger.store import Ledger
+from noisegate.noise.bits import SYSTEM, Bits, SystemBits
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
+from noisegate.sources.source import Source
+
+
+@final
+class Curator:
+    """The only way out of a source. Analysts hold a curator with their own account."""
+
+    def __init__(
+        self,
+        *,
+        source: Source,
+        table: TableDomain,
+        ledger: Ledger,
+        account: str,
+        bits: Bits = SYSTEM,
+    ) -> None:
+        ledger.require_secure(type(bits) is SystemBits)
+        self._source, self._bits = source, bits
+        self.table, self.ledger, self.account = table, ledger, account
+
+    def measure(self, measurement: Measurement, *, request_id: str | None = None) -> Release:
+        """Answer a question: from the ledger if it was answered before, else for its price.
+
+        Without a ``request_id`` the question is its own id, so that it is drawn and paid for once
+        however often it is asked. With an id of its own it is a new draw, and so a new charge.
+        """
+        self._require_own(measurement)
+        question = measurement.question()
+        if request_id is None:
+            stored = self.ledger.find_question(question, None)
+            if stored is not None:
+                return _release(stored, question, "", free=True)
+        request_id = request_id or f"{self.account}:{digest(question)}"
+        event = measurement.event()
+        entry = self.ledger.reserve(
+            request_id, question=question, event=event, account=self.account, kind="measurement"
+        )
+        if entry.answer is not None:
+            return _release(entry.answer, question, request_id, free=True)
+        stored = entry.settle(self._draw(measurement, question, request_id).to_bytes())
+        return _release(stored, question, request_id, free=False)
+
+    @contextmanager
+    def allowance(self, event: Event, *, question: str, request_id: str) -> Iterator[Allowance]:
+        """One reservation for a recipe that asks many adaptive questions; see `Allowance`.
+
+        Leaving the block closes it: what was used stays charged, the rest goes back, also when the
+        recipe fails. A recipe that was finished before gets its stored answer, at no charge.
+        """
+        entry = self.ledger.reserve(
+            request_id, question=question, event=event, account=self.account, kind="allowance"
+        )
+        allowance = Allowance(entry, quote=self._quote, draw=self._draw_inside)
+        try:
+            yield allowance
+        finally:
+            allowance.close()
+
+    def price(self, measurement: Measurement, *, fresh: bool = False) -> tuple[ApproxDP, bool]:
+        """What asking now would cost, and whether it fits. Free; depends on no row."""
+        self._require_own(measurement)
+        if not fresh and self.ledger.find_question(measurement.question(), None) is not None:
+            return ApproxDP(0), True
+        quote = self.ledger.quote(measurement.event(), account=self.account)
+        return quote.loss, quote.fits
+
+    def remaining(self) -> ApproxDP:
+        """The largest single loss that the account and all its ancestors still have room for."""
+        balance = self.ledger.balance(self.account)
+        left = balance.remaining
+        while balance.parent is not None:
+            balance = self.ledger.balance(balance.parent)
+            other = balance.remaining
+            left = ApproxDP(min(left.epsilon, other.epsilon), min(left.delta, other.delta))
+        return left
+
+    def fresh_id(self) -> str:
+        """A request id that was never used: asking with it draws anew and pays anew."""
+        return f"{self.account}:{uuid4().hex}"
+
+    def _draw(self, measurement: Measurement, question: str, request_id: str) -> Release:
+        self._require_own(measurement)
+        exact = self._source.collect(measurement.query.tally)
+        noisy = measurement.mechanism.sample(exact, bits=self._bits)
+        return Release(
+            values=noisy, event=measurement.event(), question=question, request_id=request_id
+        )
+
+    def _draw_inside(self, measurement: Measurement, request_id: str) -> Release:
+        return self._draw(measurement, measurement.question(), request_id)
+
+    def _quote(self, event: Event) -> Mapping[str, Charge]:
+        return self.ledger.quote(event, account=self.account).charges
+
+    def _require_own(self, measurement: Measurement) -> None:
+        if measurement.query.table != self.table:
+            raise Unsupported(
+                f"The question is about {measurement.query.table.name!r}, which is not behind this "
+                "door.",
+                fix=f"Ask about {self.table.name!r}.",
+            )
+
+
+def digest(text: str) -> str:
+    """A short stable name for a question."""
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+def _release(stored: bytes, question: str, request_id: str, *, free: bool) -> Release:
+    return Release.from_bytes(stored, question=question, request_id=request_id, free=free)

@@ -1,0 +1,324 @@
+"""Accounts, requests and balances as values, and the fold that computes them from the log.
+
+A root account stands for the data set, analysts' accounts hang below it. A reservation charges its
+account and every ancestor, so analysts who pool their answers never exceed the root's budget,
+although their own budgets may sum to more. `fold` is the slow twin of what the stores keep.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias, final
+
+from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.errors import Bug, LedgerError, NoisegateError
+from noisegate.exact import fraction
+from noisegate.ledger.entry import FORMAT, Entry, canonical, decode_charges, digest
+from noisegate.privacy.event import Encoded, Event, decode, encode
+from noisegate.privacy.loss import ApproxDP
+
+AccountantNamed: TypeAlias = Callable[[str], Accountant]
+Use: TypeAlias = Literal["measurement", "allowance"]
+NOTHING: Final = Charge(0, 0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The terms of an account and what was charged to it, by itself and by its descendants."""
+
+    name: str
+    parent: str | None
+    accountant: str
+    budget: ApproxDP
+    unit: str
+    spent: Charge = NOTHING
+    reservations: int = 0
+    unsettled: int = 0
+
+    def has_terms_of(self, other: "Account") -> bool:
+        """Whether both were opened alike, whatever was charged since."""
+        return self == replace(
+            other,
+            spent=self.spent,
+            reservations=self.reservations,
+            unsettled=self.unsettled,
+        )
+
+    def reserved(self, charge: Charge) -> "Account":
+        """The account after one more reservation."""
+        return replace(
+            self,
+            spent=self.spent + charge,
+            reservations=self.reservations + 1,
+            unsettled=self.unsettled + 1,
+        )
+
+    def settled(self, returned: Charge = NOTHING) -> "Account":
+        """The account after a reservation was settled, with what came back."""
+        return replace(self, spent=self.spent - returned, unsettled=self.unsettled - 1)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A reservation as the ledger knows it: what was asked, what it holds, whether it is done."""
+
+    request_id: str
+    account: str
+    use: str
+    question: str  # digest; the text is in the log
+    event: str  # canonical JSON
+    charges: Mapping[str, Charge]
+    reserved: int
+    settled: int | None = None
+
+    def asks_the_same_as(self, other: "Request") -> bool:
+        """Same account, use, question and event."""
+        mine = (self.account, self.use, self.question, self.event)
+        return mine == (other.account, other.use, other.question, other.event)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """What an account may spend, has spent, and has left.
+
+    ``spent`` is the (ε, δ) that all charges amount to together. ``remaining`` is the (ε, δ) of the
+    largest single question that still fits into this account (its ancestors may have less). Under
+    basic composition the two sum to the budget; under concentrated accounting they need not.
+    Both are for reading: decisions compare ``charge`` with ``limit``, in whole grains.
+    """
+
+    account: str
+    parent: str | None
+    accountant: str
+    unit: str
+    budget: ApproxDP
+    spent: ApproxDP
+    remaining: ApproxDP
+    charge: Charge
+    limit: Charge
+    reservations: int
+    unsettled: int
+
+
+class Prices:
+    """What events cost under each accountant, remembered, since analysts repeat themselves."""
+
+    def __init__(self, accountant_named: AccountantNamed) -> None:
+        self.accountant = lru_cache(maxsize=None)(accountant_named)
+        self.record = lru_cache(maxsize=1024)(readable_record)
+        self._price = lru_cache(maxsize=1024)(self._price_now)
+        self._limit = lru_cache(maxsize=1024)(self._limit_now)
+
+    def price(self, accountant: str, event: Event) -> Charge:
+        """The accountant's price of the event."""
+        return self._price(accountant, event)
+
+    def limit(self, account: Account) -> Charge:
+        """The largest total charge that keeps the account's budget."""
+        return self._limit(account.accountant, account.budget)
+
+    def implied(self, account: Account, charge: Charge) -> ApproxDP:
+        """The (ε, δ) that a charge amounts to in this account."""
+        return self.accountant(account.accountant).implied(charge, account.budget)
+
+    def left(self, account: Account) -> Charge:
+        """Limit minus spent; zero where a lowered limit lies below."""
+        rest = self.limit(account) - account.spent
+        return Charge(max(rest.amount, 0), max(rest.delta, 0))
+
+    def fits(self, account: Account, charge: Charge) -> bool:
+        """The filter: whether the account can take the charge."""
+        return account.spent + charge <= self.limit(account)
+
+    def balance(self, account: Account) -> Balance:
+        """The account as a steward or an analyst reads it."""
+        return Balance(
+            account=account.name,
+            parent=account.parent,
+            accountant=account.accountant,
+            unit=account.unit,
+            budget=account.budget,
+            spent=self.implied(account, account.spent),
+            remaining=self.implied(account, self.left(account)),
+            charge=account.spent,
+            limit=self.limit(account),
+            reservations=account.reservations,
+            unsettled=account.unsettled,
+        )
+
+    def _price_now(self, accountant: str, event: Event) -> Charge:
+        return self.accountant(accountant).price(event)
+
+    def _limit_now(self, accountant: str, budget: ApproxDP) -> Charge:
+        return self.accountant(accountant).limit(budget)
+
+
+@final
+@dataclass(slots=True)
+class Books:
+    """The state of a ledger after some entries, and what was wrong with them."""
+
+    accounts: dict[str, Account] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+    answers: dict[int, str] = field(default_factory=dict)  # entry number -> digest
+    problems: list[str] = field(default_factory=list)
+
+    def chain(self, name: str) -> list[Account]:
+        """The account and its ancestors, nearest first."""
+        accounts = [self.accounts[name]]
+        while (parent := accounts[-1].parent) is not None:
+            accounts.append(self.accounts[parent])
+        return accounts
+
+
+def fold(entries: Iterable[Entry], prices: Prices) -> Books:
+    """Accounts and requests recomputed from the log alone, with every rule checked on the way.
+
+    Claim: without problems, each reservation was charged at least today's price of its event to its
+        account and all ancestors, and every one of them stayed within its limit of that moment.
+    Why: the sums are exact whole grains; accountants that authorise have a filter theorem for
+        adaptively chosen questions, so the budget holds at any time the analysts stop [RRUV16].
+    """
+    books = Books()
+    for entry in entries:
+        try:
+            if (entry.seq == 0) != (entry.kind == "ledger"):
+                books.problems.append(f"Entry {entry.seq}: {entry.kind!r} is out of place.")
+            _STEPS[entry.kind](books, entry, prices)
+        except NoisegateError as refusal:
+            books.problems.append(f"Entry {entry.seq}: {refusal.problem}")
+        except (KeyError, TypeError, ValueError):
+            books.problems.append(f"Entry {entry.seq}: a {entry.kind!r} that cannot be read.")
+    return books
+
+
+def descendants(accounts: Iterable[Account], name: str) -> set[str]:
+    """The account itself and all below it. ``accounts`` come parents first."""
+    below = {name}
+    for account in accounts:
+        if account.parent in below:
+            below.add(account.name)
+    return below
+
+
+def _ledger(books: Books, entry: Entry, _: Prices) -> None:
+    if entry.body["format"] != FORMAT:
+        books.problems.append(f"Entry {entry.seq}: unknown format {entry.body['format']!r}.")
+
+
+def _account(books: Books, entry: Entry, prices: Prices) -> None:
+    body = entry.body
+    account = Account(
+        name=body["account"],
+        parent=body["parent"],
+        accountant=body["accountant"],
+        budget=budget_of(body["epsilon"], body["delta"]),
+        unit=body["unit"],
+    )
+    prices.limit(account)
+    if account.name in books.accounts:
+        books.problems.append(f"Entry {entry.seq}: account {account.name!r} was opened twice.")
+    if account.parent is not None and account.parent not in books.accounts:
+        books.problems.append(f"Entry {entry.seq}: the parent of {account.name!r} is missing.")
+    books.accounts[account.name] = account
+
+
+def _limit(books: Books, entry: Entry, _: Prices) -> None:
+    account = books.accounts[entry.body["account"]]
+    budget = budget_of(entry.body["epsilon"], entry.body["delta"])
+    books.accounts[account.name] = replace(account, budget=budget)
+
+
+def _reserve(books: Books, entry: Entry, prices: Prices) -> None:
+    body = entry.body
+    charges, event = decode_charges(body["charges"]), decode(body["event"])
+    chain = books.chain(body["account"])
+    if body["request"] in books.requests:
+        books.problems.append(f"Entry {entry.seq}: request {body['request']!r} is charged twice.")
+    if set(charges) != {account.name for account in chain}:
+        books.problems.append(f"Entry {entry.seq}: it does not charge its account and ancestors.")
+    for account in chain:
+        charge = charges.get(account.name, NOTHING)
+        if not prices.price(account.accountant, event) <= charge:
+            books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
+        if not prices.fits(account, charge):
+            books.problems.append(f"Entry {entry.seq}: {account.name!r} is over its limit.")
+        books.accounts[account.name] = account.reserved(charge)
+    books.requests[body["request"]] = Request(
+        request_id=body["request"],
+        account=body["account"],
+        use=body["use"],
+        question=digest(body["question"].encode()),
+        event=canonical(body["event"]),
+        charges=charges,
+        reserved=entry.seq,
+    )
+
+
+def _settle(books: Books, entry: Entry, _: Prices) -> None:
+    _finish(books, entry, "measurement", books.requests[entry.body["request"]].charges)
+
+
+def _close(books: Books, entry: Entry, prices: Prices) -> None:
+    charges, used = decode_charges(entry.body["charges"]), decode(entry.body["used"])
+    for account in books.chain(entry.body["account"]):
+        if not prices.price(account.accountant, used) <= charges[account.name]:
+            books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
+    _finish(books, entry, "allowance", charges)
+
+
+def _finish(books: Books, entry: Entry, use: str, charges: Mapping[str, Charge]) -> None:
+    request = books.requests[entry.body["request"]]
+    if request.use != use or request.account != entry.body["account"]:
+        books.problems.append(f"Entry {entry.seq}: it does not fit its reservation.")
+    if request.settled is not None:
+        books.problems.append(f"Entry {entry.seq}: {request.request_id!r} is settled twice.")
+    for account in books.chain(request.account):
+        reserved, final_charge = request.charges[account.name], charges[account.name]
+        if not final_charge <= reserved:
+            books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged afterwards.")
+        books.accounts[account.name] = account.settled(reserved - final_charge)
+    books.requests[request.request_id] = replace(request, charges=charges, settled=entry.seq)
+    books.answers[entry.seq] = entry.body["answer"]
+
+
+def _note(books: Books, entry: Entry, _: Prices) -> None:
+    if not isinstance(entry.body["text"], str):
+        books.problems.append(f"Entry {entry.seq}: a note without text.")
+
+
+_STEPS: Final[Mapping[str, Callable[[Books, Entry, Prices], None]]] = {
+    "ledger": _ledger,
+    "account": _account,
+    "limit": _limit,
+    "reserve": _reserve,
+    "settle": _settle,
+    "close": _close,
+    "note": _note,
+}
+
+
+def readable_record(event: Event) -> Encoded:
+    """The event as the log writes it, after making sure that it can be read back.
+
+    An event that the log cannot give back could never be priced again, so it is not charged.
+    """
+    record = encode(event)
+    try:
+        if decode(record) == event:
+            return record
+    except (NoisegateError, KeyError, TypeError, ValueError):
+        pass
+    raise Bug(f"The event {event.name!r} cannot be read back.", fix="Report it; nothing was spent.")
+
+
+@lru_cache(maxsize=1024)
+def budget_of(epsilon: str, delta: str) -> ApproxDP:
+    """The budget that two stored texts stand for."""
+    try:
+        return ApproxDP(fraction(epsilon), fraction(delta))
+    except NoisegateError:
+        raise LedgerError("A stored budget is not a number.", fix="Run verify.") from None

@@ -1,0 +1,53 @@
+"""From an address to a ledger: a file, a Postgres server, or memory."""
+
+from typing import IO, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from noisegate.errors import LedgerError, SpecError
+from noisegate.ledger.archive import read_lines
+from noisegate.ledger.memory import MemoryLedger
+from noisegate.ledger.postgres import PostgresLedger
+from noisegate.ledger.sqlite import SQLiteLedger
+from noisegate.ledger.store import Ledger
+
+
+def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed on
+    """Open a ledger, or make a new one.
+
+    A path or ``sqlite:///path`` is a SQLite file, ``postgresql://…`` a Postgres server (with an
+    optional ``schema=name`` among the parameters), ``:memory:`` a ledger for practice.
+
+    >>> open_ledger(":memory:").durable
+    False
+    """
+    text = str(where)
+    if text == ":memory:":
+        return MemoryLedger(**options)
+    if text.startswith(("postgresql://", "postgres://")):
+        conninfo, schema = _split_schema(text)
+        return PostgresLedger(conninfo, schema=schema, **options)
+    path = text.removeprefix("sqlite:///")
+    if not path or "://" in path:
+        raise SpecError(
+            f"The ledger {path.partition('://')[0]!r} is of no known kind.",
+            fix="Name a file, sqlite:///file, postgresql://server/database or :memory:.",
+        )
+    return SQLiteLedger(path, **options)
+
+
+def restore_ledger(file: IO[str], where: str, **options: Any) -> Ledger:  # noqa: ANN401
+    """A new ledger with the history and answers of an export, entry by entry the same."""
+    lines = list(read_lines(file))
+    if not lines or lines[0][0].kind != "ledger" or not lines[0][0].is_sealed:
+        raise LedgerError("The export has no first entry.", fix="Use an unchanged export.")
+    ledger = open_ledger(where, _first=lines[0][0], **options)
+    ledger.restore(lines)
+    return ledger
+
+
+def _split_schema(address: str) -> tuple[str, str]:
+    parts = urlsplit(address)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    schema = next((value for name, value in pairs if name == "schema"), "noisegate")
+    query = urlencode([(name, value) for name, value in pairs if name != "schema"])
+    return urlunsplit(parts._replace(query=query)), schema

@@ -1,0 +1,191 @@
+"""The reads and writes of a ledger as SQL that SQLite and Postgres both understand.
+
+Whole numbers of grains exceed 64 bits and are kept as text. Entries and answers are append-only by
+trigger in both databases; accounts and requests are the cache that `verify` checks.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from noisegate.accounting.accountant import Charge
+from noisegate.ledger.account import Account, Request, budget_of
+from noisegate.ledger.entry import (
+    Entry,
+    Head,
+    Row,
+    canonical,
+    decode_charges,
+    encode_charges,
+    parse,
+)
+from noisegate.ledger.transaction import Transaction
+
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
+PAGE: Final = 1000
+
+_HEAD: Final = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
+_APPEND: Final = (
+    "INSERT INTO entries (seq, kind, at, body, previous_hash, hash) VALUES (?, ?, ?, ?, ?, ?)"
+)
+_PAGE_OF_ENTRIES: Final = (
+    "SELECT seq, kind, at, body, previous_hash, hash FROM entries"
+    " WHERE seq > ? ORDER BY seq LIMIT ?"
+)
+_ACCOUNT: Final = (
+    "SELECT name, parent, accountant, epsilon, delta, unit, spent_amount, spent_delta,"
+    " reservations, unsettled FROM accounts"
+)
+_ACCOUNT_NAMED: Final = f"{_ACCOUNT} WHERE name = ?"
+_ACCOUNTS: Final = f"{_ACCOUNT} ORDER BY number"
+_SAVE_ACCOUNT: Final = (
+    "INSERT INTO accounts (name, parent, accountant, epsilon, delta, unit, spent_amount,"
+    " spent_delta, reservations, unsettled, number)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT count(*) FROM accounts))"
+    " ON CONFLICT (name) DO UPDATE SET epsilon = excluded.epsilon, delta = excluded.delta,"
+    " spent_amount = excluded.spent_amount, spent_delta = excluded.spent_delta,"
+    " reservations = excluded.reservations, unsettled = excluded.unsettled"
+)
+_REQUEST: Final = (
+    "SELECT request_id, account, use_of, question, event, charges, reserved, settled FROM requests"
+)
+_REQUEST_NAMED: Final = f"{_REQUEST} WHERE request_id = ?"
+_PAGE_OF_REQUESTS: Final = f"{_REQUEST} WHERE request_id > ? ORDER BY request_id LIMIT ?"
+_SAVE_REQUEST: Final = (
+    "INSERT INTO requests (request_id, account, use_of, question, event, charges, reserved,"
+    " settled) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (request_id) DO UPDATE SET charges = excluded.charges,"
+    " settled = excluded.settled"
+)
+_ANSWER: Final = "SELECT answer FROM answers WHERE seq = ?"
+_PAGE_OF_ANSWERS: Final = "SELECT seq, answer FROM answers WHERE seq > ? ORDER BY seq LIMIT ?"
+_SAVE_ANSWER: Final = "INSERT INTO answers (seq, answer) VALUES (?, ?)"
+_SETTLED: Final = "SELECT max(settled) FROM requests WHERE settled IS NOT NULL AND question = ?"
+_SETTLED_IN: Final = f"{_SETTLED} AND account = ?"
+
+
+class SQLTransaction(Transaction):
+    """A transaction over a connection that runs statements with ``?`` for parameters."""
+
+    @abstractmethod
+    def _run(self, statement: str, *values: object) -> Rows:
+        """Execute one statement and return its rows, if it has any."""
+
+    def head(self) -> Head | None:
+        """The row with the highest number."""
+        rows = self._run(_HEAD)
+        return Head(*rows[0]) if rows else None
+
+    def append(self, entry: Entry) -> None:
+        """One row; the primary key refuses a number that is taken."""
+        self._run(_APPEND, *entry.to_row())
+
+    def rows(self) -> Iterator[Row]:
+        """The log, page by page."""
+        return self._pages(_PAGE_OF_ENTRIES, -1)
+
+    def account(self, name: str) -> Account | None:
+        """By primary key."""
+        rows = self._run(_ACCOUNT_NAMED, name)
+        return _account(rows[0]) if rows else None
+
+    def accounts(self) -> list[Account]:
+        """All of them: there is one per data set and analyst."""
+        return [_account(row) for row in self._run(_ACCOUNTS)]
+
+    def save_account(self, account: Account) -> None:
+        """Insert, or change what may change."""
+        self._run(_SAVE_ACCOUNT, *_account_row(account))
+
+    def request(self, request_id: str) -> Request | None:
+        """By primary key."""
+        rows = self._run(_REQUEST_NAMED, request_id)
+        return _request(rows[0]) if rows else None
+
+    def requests(self) -> Iterator[Request]:
+        """All of them, page by page."""
+        return map(_request, self._pages(_PAGE_OF_REQUESTS, ""))
+
+    def save_request(self, request: Request) -> None:
+        """Insert, or write the end of it."""
+        self._run(_SAVE_REQUEST, *_request_row(request))
+
+    def answer(self, seq: int) -> bytes | None:
+        """By primary key."""
+        rows = self._run(_ANSWER, seq)
+        return bytes(rows[0][0]) if rows else None
+
+    def answers(self) -> Iterator[tuple[int, bytes]]:
+        """All of them, page by page."""
+        return ((seq, bytes(answer)) for seq, answer in self._pages(_PAGE_OF_ANSWERS, -1))
+
+    def save_answer(self, seq: int, answer: bytes) -> None:
+        """One row; the primary key refuses a second answer."""
+        self._run(_SAVE_ANSWER, seq, answer)
+
+    def last_settled(self, question: str, account: str | None) -> int | None:
+        """By the index on questions."""
+        found = (_SETTLED, question) if account is None else (_SETTLED_IN, question, account)
+        settled: int | None = self._run(*found)[0][0]
+        return settled
+
+    def _pages(self, statement: str, after: int | str) -> Iterator[Any]:
+        """All rows whose key, the first column, comes after the one given."""
+        while page := self._run(statement, after, PAGE):
+            yield from page
+            after = page[-1][0]
+
+
+def _account(row: tuple[Any, ...]) -> Account:
+    return Account(
+        name=row[0],
+        parent=row[1],
+        accountant=row[2],
+        budget=budget_of(row[3], row[4]),
+        unit=row[5],
+        spent=Charge(int(row[6]), int(row[7])),
+        reservations=row[8],
+        unsettled=row[9],
+    )
+
+
+def _account_row(account: Account) -> tuple[object, ...]:
+    budget, spent = account.budget, account.spent
+    return (
+        account.name,
+        account.parent,
+        account.accountant,
+        str(budget.epsilon),
+        str(budget.delta),
+        account.unit,
+        str(spent.amount),
+        str(spent.delta),
+        account.reservations,
+        account.unsettled,
+    )
+
+
+def _request(row: tuple[Any, ...]) -> Request:
+    return Request(
+        request_id=row[0],
+        account=row[1],
+        use=row[2],
+        question=row[3],
+        event=row[4],
+        charges=decode_charges(parse(row[5])),
+        reserved=row[6],
+        settled=row[7],
+    )
+
+
+def _request_row(request: Request) -> tuple[object, ...]:
+    return (
+        request.request_id,
+        request.account,
+        request.use,
+        request.question,
+        request.event,
+        canonical(encode_charges(request.charges)),
+        request.reserved,
+        request.settled,
+    )

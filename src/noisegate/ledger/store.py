@@ -1,0 +1,271 @@
+"""The contract of a ledger: reserve, settle, close, find, balance, verify.
+
+Debit first: `reserve` returns only when the charge is durable, and `settle` returns only when the
+answer is. A crash in between wastes budget, never privacy; the same request may then run again
+under its reservation, because nothing had left. An answer that was stored is what everyone gets
+from then on, also when two racers drew noise for the same request.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import IO, ClassVar, Self, TypeVar, final
+from uuid import uuid4
+
+from noisegate.accounting.accountant import Charge
+from noisegate.accounting.accountants import accountant_named
+from noisegate.errors import InsecureBits, LedgerError, SpecError
+from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
+from noisegate.ledger.archive import Line, refill, write_lines
+from noisegate.ledger.audit import Verification, check
+from noisegate.ledger.entry import Entry, Row
+from noisegate.ledger.rules import (
+    Asked,
+    Clock,
+    Rules,
+    known_account,
+    require_name,
+    require_text,
+    utc_now,
+)
+from noisegate.ledger.transaction import Transaction
+from noisegate.privacy.event import Event
+from noisegate.privacy.loss import ApproxDP
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A charge that is durable. Rows may be read for it; the answer goes in through here.
+
+    ``answer`` is set when the request was settled before: return it and read nothing. ``resumed``
+    says that the reservation was made by an earlier run that did not come to its end.
+    """
+
+    request_id: str
+    account: str
+    question: str
+    event: Event
+    use: Use
+    charges: Mapping[str, Charge]
+    answer: bytes | None
+    resumed: bool
+    _settle: Callable[[bytes], bytes] = field(repr=False, compare=False)
+    _close: Callable[[Event, bytes], bytes] = field(repr=False, compare=False)
+
+    def settle(self, answer: bytes) -> bytes:
+        """Store the answer of a measurement durably, and return the one to show.
+
+        That is the stored one: if the same request was settled by another process in the meantime,
+        its answer is returned and this one is dropped unseen.
+        """
+        _require_bytes(answer)
+        return self._settle(answer)
+
+    def close(self, used: Event, answer: bytes) -> bytes:
+        """Store the answer of an allowance durably and give back what it did not use.
+
+        Claim: charging ``used`` afterwards keeps every budget of the chain, since it is priced at
+            most the reservation in each account; anything else is a `Bug` and changes nothing.
+        Why: the filters compare sums of what was really run, in any adaptive order [RRUV16, FZ21].
+        """
+        _require_bytes(answer)
+        return self._close(used, answer)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """What an event would cost, without asking: a charge for each account of the chain."""
+
+    charges: Mapping[str, Charge]
+    loss: ApproxDP  # the event alone, in terms of the account asked
+    fits: bool
+
+
+class Ledger(ABC):
+    """A log of charges and answers with the rule that no account passes its limit.
+
+    Stores differ only in `_write` and `_read`: run a function in one transaction. Threads may share
+    a ledger; processes open the same file or server.
+    """
+
+    durable: ClassVar[bool]
+
+    def __init__(
+        self,
+        *,
+        accountants: AccountantNamed = accountant_named,
+        _clock: Clock = utc_now,
+        _first: Entry | None = None,
+    ) -> None:
+        self._rules = Rules(Prices(accountants), _clock)
+        self._first = _first
+
+    @abstractmethod
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` alone and durably; on any error nothing of it remains."""
+
+    @abstractmethod
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` on one consistent view."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections. The ledger may be used again: it opens by itself."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # accounts
+
+    def open_account(
+        self, name: str, *, parent: str | None, accountant: str, budget: ApproxDP, unit: str
+    ) -> Balance:
+        """Open an account; again with the same terms is fine, with other terms is refused."""
+        require_name(name, "account")
+        require_text(unit, "unit")
+        account = Account(name=name, parent=parent, accountant=accountant, budget=budget, unit=unit)
+        opened = self._write(lambda tx: self._rules.open_account(tx, account))
+        return self._rules.prices.balance(opened)
+
+    def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
+        """Raise or lower a budget, with the reason in the log.
+
+        Below what is spent, nothing more is granted; what was answered cannot be taken back.
+        """
+        require_text(reason, "reason")
+        account = self._write(lambda tx: self._rules.change_budget(tx, name, budget, reason))
+        return self._rules.prices.balance(account)
+
+    def accounts(self) -> list[str]:
+        """The names of all accounts, in the order of opening, so parents first."""
+        return [account.name for account in self._read(lambda tx: tx.accounts())]
+
+    def balance(self, account: str) -> Balance:
+        """Budget, spent and remaining of an account."""
+        return self._rules.prices.balance(self._read(lambda tx: known_account(tx, account)))
+
+    # questions
+
+    def quote(self, event: Event, *, account: str) -> Quote:
+        """The price of an event for an account and its ancestors. Free, and promises nothing."""
+        terms, quotes = self._read(
+            lambda tx: (known_account(tx, account), self._rules.quote(tx, account, event))
+        )
+        return Quote(
+            charges={name: charge for name, (charge, _) in quotes.items()},
+            loss=self._rules.prices.implied(terms, quotes[account][0]),
+            fits=all(fits for _, fits in quotes.values()),
+        )
+
+    def reserve(
+        self, request_id: str, *, question: str, event: Event, account: str, kind: Use
+    ) -> Reservation:
+        """Charge the account and all its ancestors, durably, or refuse and charge nobody.
+
+        The same request again returns its reservation: unsettled, to be run again; settled, with
+        ``answer``. An allowance that was begun and not closed is refused, since answers inside it
+        may have been seen, and so is a request id that belongs to another question.
+        """
+        asked = Asked(
+            request_id=request_id, account=account, use=kind, question=question, event=event
+        )
+        request, answer, resumed = self._write(lambda tx: self._rules.reserve(tx, asked))
+        return Reservation(
+            request_id=request_id,
+            account=account,
+            question=question,
+            event=event,
+            use=kind,
+            charges=request.charges,
+            answer=answer,
+            resumed=resumed,
+            _settle=partial(self._settle_request, request_id),
+            _close=partial(self._close_request, request_id),
+        )
+
+    def _settle_request(self, request_id: str, answer: bytes) -> bytes:
+        return self._write(lambda tx: self._rules.settle(tx, request_id, answer))
+
+    def _close_request(self, request_id: str, used: Event, answer: bytes) -> bytes:
+        return self._write(lambda tx: self._rules.close(tx, request_id, used, answer))
+
+    def find(self, request_id: str, question: str, account: str) -> bytes | None:
+        """The stored answer of a request; None if there is none yet."""
+        return self._read(lambda tx: self._rules.find(tx, (request_id, question, account)))
+
+    def find_question(self, question: str, account: str | None) -> bytes | None:
+        """The latest stored answer of a question, whatever its request id.
+
+        ``account`` None looks in all accounts. To show an answer again is post-processing: it costs
+        nothing, also for another analyst, whom the root account already counts as a colluder.
+        """
+        return self._read(lambda tx: self._rules.find_question(tx, question, account))
+
+    def require_secure(self, bits_are_secure: bool) -> None:  # noqa: FBT001 - reads as a demand
+        """Refuse to vouch for noise that did not come from the system's entropy."""
+        if self.durable and not bits_are_secure:
+            raise InsecureBits(
+                "A durable ledger was asked to record noise drawn from test bits.",
+                fix="Use system bits, or a ledger in memory for practice.",
+            )
+
+    # the log
+
+    def note(self, text: str) -> None:
+        """Write a remark into the log."""
+        require_text(text, "note")
+        self._write(lambda tx: self._rules.note(tx, text))
+
+    def head(self) -> str:
+        """The hash of the last entry, which seals the whole log.
+
+        Write it down somewhere else, and give it to `verify` later. A tail that was cut off, and a
+        log that was rewritten from some entry on, can only be seen against a pinned head.
+        """
+        head = self._read(lambda tx: tx.head())
+        if head is None:
+            raise LedgerError("The ledger has no first entry.", fix="Restore it from a copy.")
+        return head.hash
+
+    def history(self, account: str | None = None) -> list[Entry]:
+        """All entries, or those of an account and the accounts below it."""
+        return self._read(lambda tx: _history(tx, account))
+
+    def verify(self, *, pinned_head: str | None = None) -> Verification:
+        """Recheck everything: chain, prices, limits, cached balances, answers' digests."""
+        return self._read(lambda tx: check(tx, self._rules.prices, pinned_head=pinned_head))
+
+    def export(self, file: IO[str]) -> int:
+        """Write the log and the answers as JSON lines; returns the number of entries."""
+        return self._read(lambda tx: write_lines(tx, file))
+
+    def restore(self, lines: Sequence[Line]) -> None:
+        """Fill a ledger that holds only the same first entry; see `open.restore_ledger`."""
+        self._write(lambda tx: refill(tx, lines, self._rules.prices))
+
+    def _begin(self, tx: Transaction) -> None:
+        """Write the first entry of a store that has none."""
+        if tx.head() is None:
+            tx.append(self._first or Entry.first(uuid4().hex, at=self._rules.clock()))
+
+
+def _history(tx: Transaction, account: str | None) -> list[Entry]:
+    rows: Iterable[Row] = tx.rows()
+    if account is None:
+        return [Entry.from_row(row) for row in rows]
+    names = descendants(tx.accounts(), account)
+    entries = (Entry.from_row(row) for row in rows)
+    return [entry for entry in entries if entry.body.get("account") in names]
+
+
+def _require_bytes(answer: bytes) -> None:
+    if not isinstance(answer, bytes):
+        raise SpecError("The answer is not bytes.", fix="Encode the answer before settling.")

@@ -1,0 +1,67 @@
+"""The few reads and writes that a store must offer; the rules are written over these, once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from noisegate.ledger.account import Account, Request
+from noisegate.ledger.entry import Entry, Head, Row
+
+
+class Transaction(ABC):
+    """All or nothing, one writer at a time, durable when it has ended.
+
+    Entries and answers are only ever added. Accounts and requests are a cache of what `fold`
+    computes from the entries, changed in the same transaction as the log.
+    """
+
+    @abstractmethod
+    def head(self) -> Head | None:
+        """The last entry; None in a store that was never begun."""
+
+    @abstractmethod
+    def append(self, entry: Entry) -> None:
+        """Add one entry to the log."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """The log in order, as stored, so that even broken rows can be looked at."""
+
+    @abstractmethod
+    def account(self, name: str) -> Account | None:
+        """One account."""
+
+    @abstractmethod
+    def accounts(self) -> list[Account]:
+        """All accounts in the order of opening, so parents first."""
+
+    @abstractmethod
+    def save_account(self, account: Account) -> None:
+        """Add or replace an account."""
+
+    @abstractmethod
+    def request(self, request_id: str) -> Request | None:
+        """One request."""
+
+    @abstractmethod
+    def requests(self) -> Iterator[Request]:
+        """All requests, in any order."""
+
+    @abstractmethod
+    def save_request(self, request: Request) -> None:
+        """Add or replace a request."""
+
+    @abstractmethod
+    def answer(self, seq: int) -> bytes | None:
+        """The answer that entry ``seq`` settled or closed with."""
+
+    @abstractmethod
+    def answers(self) -> Iterator[tuple[int, bytes]]:
+        """All answers in order."""
+
+    @abstractmethod
+    def save_answer(self, seq: int, answer: bytes) -> None:
+        """Keep the answer of entry ``seq``."""
+
+    @abstractmethod
+    def last_settled(self, question: str, account: str | None) -> int | None:
+        """The latest entry that answered the question (a digest), for one account or any."""

@@ -1,0 +1,137 @@
+"""The contract of a mechanism, its plain record, and certified half-widths.
+
+A mechanism is a frozen description without data: exact parameters in, exact integers out. It states
+what one use is (`event`, priced by an accountant), draws (`sample`) and, where it adds noise, how
+far an answer may be off (`interval`). A choice has no interval; it states a utility bound instead.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, Real, fraction, positive, shown, upper
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.privacy.event import Event
+
+# Exact answers are clamped here and noise stops at ±2**62, so that their sum never wraps. Clamping
+# moves no two answers further apart, so sensitivities stay what they are.
+INPUT_MAX: Final = 1 << 61
+
+Sensitivity = TypeVar("Sensitivity")
+Record: TypeAlias = dict[str, Any]
+
+
+class Mechanism(ABC, Generic[Sensitivity]):
+    """A randomised step on integers. ``name`` is how a plan knows the kind."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @abstractmethod
+    def event(self, sensitivity: Sensitivity, /) -> Event:
+        """What one use is, for accounting."""
+
+    @abstractmethod
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """One draw for the given exact integers."""
+
+
+class NoiseMechanism(Mechanism[Sensitivity]):
+    """A mechanism that adds independent noise to every cell."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def interval(self, confidence: Number) -> int:
+        """The smallest t with Pr[|error| ≤ t] ≥ confidence, for one cell that was not clamped.
+
+        Rounding: up. Where the tail lies within its enclosure of 1 - confidence, t is one larger.
+        """
+
+
+def to_record(mechanism: Mechanism[Any]) -> Record:
+    """The mechanism as plain JSON values; numbers are text, so nothing is rounded."""
+    record: Record = {"mechanism": mechanism.name}
+    for field in fields(mechanism):  # type: ignore[arg-type]  # every mechanism is a dataclass
+        record[field.name] = _plain(getattr(mechanism, field.name))
+    return record
+
+
+def _plain(value: object) -> str | bool | list[str]:
+    if isinstance(value, bool):
+        return value
+    return [str(item) for item in value] if isinstance(value, tuple) else str(value)
+
+
+def clamped(exact: Int64Array, limit: int = INPUT_MAX) -> Int64Array:
+    """The exact answers within ±limit. Refuses other types than int64, which is a public fact."""
+    if not isinstance(exact, np.ndarray) or exact.dtype != np.int64:
+        raise SpecError("The exact answers are not int64.", fix="Give a NumPy array of int64.")
+    return np.clip(exact, -limit, limit)
+
+
+def store(mechanism: Mechanism[Any], field: str, value: object) -> None:
+    """Set a field of a frozen mechanism while it is being checked."""
+    object.__setattr__(mechanism, field, value)
+
+
+def store_positive(
+    mechanism: Mechanism[Any], field: str, *, least: Fraction | None = None, most: Fraction
+) -> None:
+    """Keep the field as an exact number above 0 and inside the samplers' range."""
+    exact = positive(getattr(mechanism, field), name=field)
+    if exact > most or (least is not None and exact < least):
+        lowest = "above 0" if least is None else f"of at least {least}"
+        raise SpecError(
+            f"{field} is {shown(exact)}.", fix=f"Use a {field} {lowest} and at most {most}."
+        )
+    store(mechanism, field, exact)
+
+
+def require_whole(mechanism: Mechanism[Any], field: str, *, least: int, most: int) -> None:
+    """Refuse anything but a whole number in the range."""
+    value = getattr(mechanism, field)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise SpecError(
+            f"{field} is {shown(value)!r}.", fix=f"Use a whole {field} from {least} to {most}."
+        )
+
+
+def whole_count(value: int, *, name: str) -> int:
+    """A count of at least 1, such as the values one unit may contribute."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SpecError(f"{name} is {shown(value)!r}.", fix=f"Use a whole {name} of at least 1.")
+    return value
+
+
+def failure_of(confidence: Number) -> Fraction:
+    """1 - confidence, exactly, for a confidence strictly between 0 and 1."""
+    exact = fraction(confidence, name="confidence")
+    if not 0 < exact < 1:
+        raise SpecError(f"confidence is {shown(confidence)}.", fix="Use a confidence such as 0.95.")
+    return 1 - exact
+
+
+def surely_at_most(compute: Callable[[], Real], bound: Fraction) -> bool:
+    """Whether a real number is proven to be at most the bound; evaluated to 128 bits."""
+    return upper(compute, digits_bits=128) <= bound
+
+
+def smallest_whole(is_enough: Callable[[int], bool], *, least: int = 0) -> int:
+    """The smallest t ≥ least that is enough, where everything above an enough t is enough too."""
+    if is_enough(least):
+        return least
+    below, step = least, 1
+    while not is_enough(below + step):
+        below, step = below + step, step * 2
+    above = below + step
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (below, middle) if is_enough(middle) else (middle, above)
+    return above

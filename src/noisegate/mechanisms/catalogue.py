@@ -1,0 +1,62 @@
+"""All mechanisms by name, so that a plan's record becomes a mechanism again.
+
+>>> from noisegate.mechanisms.base import to_record
+>>> from_record(to_record(Geometric(scale=Fraction(10))))
+Geometric(scale=Fraction(10, 1))
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final
+
+from noisegate.errors import SpecError
+from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.top_k import TopK
+from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+
+_KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
+    Laplace, Geometric, TruncatedGeometric, DiscreteGaussian, RoundedGaussian, Exponential,
+    PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
+    PrivateBounds,
+)  # fmt: skip
+MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
+    {kind.name: kind for kind in _KINDS}
+)
+
+
+def from_record(record: Mapping[str, Any]) -> Mechanism[Any]:
+    """The mechanism a record stands for; refuses names and fields it does not know."""
+    kind = MECHANISMS.get(str(record.get("mechanism")))
+    if kind is None:
+        raise SpecError(
+            f"The mechanism {record.get('mechanism')!r} is unknown.", fix=f"Use {list(MECHANISMS)}."
+        )
+    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
+    if set(record) != {"mechanism", *known}:
+        raise SpecError(f"The fields of {kind.name!r} do not fit.", fix=f"Give {sorted(known)}.")
+    return kind(**{name: _parse(known[name], record[name], name) for name in known})
+
+
+def _parse(kind: Any, value: Any, name: str) -> object:  # noqa: ANN401 - JSON
+    try:
+        if kind is bool:
+            return value
+        if kind is int:
+            return int(value)
+        return Fraction(value) if kind is Fraction else tuple(Fraction(item) for item in value)
+    except (ValueError, TypeError, ZeroDivisionError):
+        raise SpecError(
+            f"{name} is {value!r}.", fix="Write numbers as text, such as '1/3'."
+        ) from None

@@ -1,0 +1,204 @@
+"""Several quantiles at once, by halving: the middle one first, then each side on its own values.
+
+>>> quartiles = Quantiles.for_epsilon(1, taus=("1/4", "1/2", "3/4"), low=0, high=100)
+>>> quartiles.epsilon_levels
+(Fraction(1, 2), Fraction(1, 2))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, TypeAlias, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+from noisegate.mechanisms.base import (
+    Mechanism,
+    failure_of,
+    require_whole,
+    store,
+    whole_count,
+)
+from noisegate.mechanisms.quantile import (
+    GRID_MAX,
+    checked_tau,
+    error_range,
+    require_grid,
+    sorted_points,
+)
+from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_rank, rank_error_up
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.noise.uniform import uniform_below
+from noisegate.privacy.event import Event, ExponentialEvent, Group, Parallel, Sequential
+
+TIE_BITS_MAX: Final = 16
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One call: level ``tau`` of the values between the released quantiles left and right of it."""
+
+    left: int
+    index: int
+    right: int
+    tau: Fraction
+
+
+Level: TypeAlias = tuple[Node, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantiles(Mechanism[int]):
+    """Quantiles at rising levels; level i of the halving spends ``epsilon_levels[i]`` per value.
+
+    Each value gets ``tie_bits`` random low digits first, so that a heavy value is shared between
+    the two sides of a cut in the right proportion. That is a random step on each value alone.
+    """
+
+    name: ClassVar[str] = "quantiles/1"
+    taus: tuple[Fraction, ...]
+    epsilon_levels: tuple[Fraction, ...]
+    low: int
+    high: int
+    step: int = 1
+    tie_bits: int = 10
+
+    def __post_init__(self) -> None:
+        store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
+        levels = tuple(positive(value, name="epsilon of a level") for value in self.epsilon_levels)
+        store(self, "epsilon_levels", levels)
+        if not self.taus or any(a >= b for a, b in zip(self.taus, self.taus[1:], strict=False)):
+            raise SpecError("The levels do not rise.", fix="Give distinct levels in rising order.")
+        if self.taus[0] == 0 or self.taus[-1] == 1:
+            raise SpecError(
+                "A level is 0 or 1.", fix="Use levels between 0 and 1, or one Quantile."
+            )
+        if len(levels) != depth(len(self.taus)):
+            raise SpecError(
+                f"{len(levels)} levels are paid.", fix=f"Give {depth(len(self.taus))} epsilons."
+            )
+        if any(
+            node.tau.denominator > DENOMINATOR_MAX for level in plan(self.taus) for node in level
+        ):
+            raise SpecError("The levels are too uneven.", fix="Use levels such as k/1000.")
+        require_grid(self, width=self.high - self.low, step=self.step)
+        require_whole(self, "tie_bits", least=0, most=TIE_BITS_MAX)
+        if (self.high - self.low) // self.step >= GRID_MAX >> self.tie_bits:
+            raise SpecError("The grid is too fine.", fix="Use a larger step or fewer tie_bits.")
+
+    @classmethod
+    def for_epsilon(  # noqa: PLR0913 - the grid is part of the question
+        cls,
+        epsilon: Number,
+        *,
+        taus: Sequence[Number],
+        low: int,
+        high: int,
+        step: int = 1,
+        values_per_unit: int = 1,
+        tie_bits: int = 10,
+    ) -> "Quantiles":
+        """Equal shares per level, so that the event costs exactly ``epsilon``."""
+        levels = depth(len(taus))
+        units = whole_count(values_per_unit, name="values_per_unit")
+        each = positive(epsilon, name="epsilon") / (max(levels, 1) * units)
+        exact = tuple(checked_tau(tau) for tau in taus)
+        return cls(
+            taus=exact, epsilon_levels=(each,) * levels, low=low, high=high, step=step,
+            tie_bits=tie_bits,
+        )  # fmt: skip
+
+    def event(self, values_per_unit: int, /) -> Event:
+        """What one use is: one parallel step per level of the halving, in sequence.
+
+        Claim: Σ epsilon_levels for units of one value, and the group of that for more values.
+        Adjacency: add/remove. Changing a value may touch two calls of a level.
+        Why: [KSS22]. The cuts of a level are values released by the levels before, and which
+            quantile is sought between two cuts is public; so one more value enters one call per
+            level and leaves the values, and the number of values, of all others as they are.
+        Rounding: none.
+        """
+        units = whole_count(values_per_unit, name="values_per_unit")
+        levels = []
+        for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
+            calls: tuple[Event, ...] = (ExponentialEvent(epsilon=epsilon),) * len(nodes)
+            levels.append(Parallel(events=calls))
+        event = Sequential(events=tuple(levels))
+        return event if units == 1 else Group(event=event, size=units)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """One grid point per level, never falling."""
+        keys = self._keys(exact, bits)
+        last = len(self.taus)
+        released = {-1: 0, last: (self.points << self.tie_bits) - 1}  # the ends of the grid
+        for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
+            for node in nodes:
+                low, high = released[node.left], released[node.right]
+                block = _between(keys, (low, high), open_end=node.right == last)
+                goal = RankGoal(node.tau, epsilon / error_range(node.tau))
+                point = private_rank(block - low, goal, points=high - low + 1, bits=bits)
+                released[node.index] = low + point
+        found = [released[i] >> self.tie_bits for i in range(len(self.taus))]
+        return self.low + self.step * np.array(found, np.int64)
+
+    def rank_error(self, confidence: Number) -> int:
+        """How many ranks each answer may be off, all of them at once, at this confidence.
+
+        Claim: the error of a call adds to at most the larger error of its two cuts, so errors add
+            up over levels; values that share all digits with a cut may add their number per level.
+        Why: the goal between cuts of ranks a and b is (1 - τ) a + τ b, no further off than those.
+        Rounding: up.
+        """
+        failure = failure_of(confidence) / len(self.taus)
+        points = self.points << self.tie_bits
+        total = 0
+        for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
+            factors = [epsilon / error_range(node.tau) for node in nodes]
+            total += rank_error_up(min(factors), points=points, failure=failure)
+        return total
+
+    @property
+    def points(self) -> int:
+        """How many grid points there are."""
+        return (self.high - self.low) // self.step + 1
+
+    def _keys(self, exact: Int64Array, bits: Bits) -> Int64Array:
+        points = sorted_points(exact, low=self.low, high=self.high, step=self.step)
+        if self.tie_bits == 0:
+            return points
+        digits = uniform_below(1 << self.tie_bits, points.shape, bits=bits)
+        return np.sort(points << self.tie_bits | digits)
+
+
+def depth(count: int) -> int:
+    """Levels of halving for ``count`` quantiles: ⌈log₂(count + 1)⌉."""
+    return count.bit_length()
+
+
+def plan(taus: Sequence[Fraction]) -> tuple[Level, ...]:
+    """The calls of each level; τ of a call is relative to the two released levels around it."""
+    levels, spans = [], [(-1, len(taus))]
+    edge = {-1: Fraction(0), len(taus): Fraction(1), **dict(enumerate(taus))}
+    while spans:
+        nodes, deeper = [], []
+        for left, right in spans:
+            middle = (left + right) // 2
+            start, end = edge[left], edge[right]
+            tau = (edge[middle] - start) / (end - start)
+            nodes.append(Node(left=left, index=middle, right=right, tau=tau))
+            deeper += [span for span in ((left, middle), (middle, right)) if span[1] - span[0] > 1]
+        levels.append(tuple(nodes))
+        spans = deeper
+    return tuple(levels)
+
+
+def _between(keys: Int64Array, cuts: tuple[int, int], *, open_end: bool) -> Int64Array:
+    """The keys in [low cut, high cut); at the open end of the grid the last key belongs to it."""
+    low = np.searchsorted(keys, cuts[0], side="left")
+    high = keys.size if open_end else np.searchsorted(keys, cuts[1], side="left")
+    return keys[low:high]

@@ -1,0 +1,177 @@
+"""A private rank: a grid point chosen by how far its rank is from a goal, in runs of equal points.
+
+Points are {0, …, points - 1}; the data are sorted points. Point o scores minus its rank error
+max(0, goal - #{x ≤ o}, #{x < o} - goal), goal = τ n, which is 0 exactly on the true quantiles even
+where many values tie. Points between two data values score alike and form one run, so the race is
+over runs and their lengths. Errors are multiplied by the denominator of τ: scores are whole.
+
+Only runs near the goal matter: all points beyond a reach of D ranks weigh at most
+points · e^(-factor D) together, and some point has weight 1. A word decides whether the winner is
+one of them; it is almost always enough to know that bound. If not, the far runs are listed and
+weighed exactly. So the law is that of the full race, and the work is that of the window.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor, log
+from typing import Final, final
+
+import numpy as np
+
+from noisegate.exact import Real, real, upper
+from noisegate.noise.bernoulli import falls_below
+from noisegate.noise.bits import Bits
+from noisegate.noise.choice import Contest, choose
+from noisegate.noise.chunks import Int64Array
+from noisegate.noise.law import Certified
+from noisegate.noise.uniform import uniform_below
+
+DENOMINATOR_MAX: Final = 10**9
+ERROR_MAX: Final = 1 << 30  # rank errors are clamped here, so that scores fit in 61 bits
+_FAR: Final = 36.0  # far runs win with probability below e^-36 < 2**-51
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RankGoal:
+    """Which quantile to look for, and how much a rank error weighs: e^(-factor · error)."""
+
+    tau: Fraction
+    factor: Fraction
+
+    def reach(self, points: int) -> int:
+        """Ranks beyond which runs are far. A rough logarithm suffices, as any reach is exact."""
+        return ceil(Fraction(_FAR + log(points)) / self.factor) + 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Stretches of equally good points: first point, length (may be 0), score times denominator."""
+
+    first: Int64Array
+    length: Int64Array
+    score: Int64Array
+
+    def weight(self, factor: Fraction) -> Real:
+        """Σ length · e^(factor · score) as a ball. One term per distinct score."""
+        scores, inverse = np.unique(self.score, return_inverse=True)
+        lengths: list[int] = [0] * scores.size
+        for at, length in zip(inverse.tolist(), self.length.tolist(), strict=True):
+            lengths[at] += length
+        pairs = zip(lengths, scores.tolist(), strict=True)
+        return sum((length * real(factor * score).exp() for length, score in pairs), real(0))
+
+
+def rank_error_up(factor: Fraction, *, points: int, failure: Fraction) -> int:
+    """A whole number of ranks that the error exceeds with probability at most ``failure``.
+
+    Claim: Pr[error > r] ≤ points · e^(-factor r), as some point has error 0. Why: [MT07, Thm 7],
+        [Smi11]. Rounding: up.
+    """
+    bound = upper(lambda: real(points / failure).log() / real(factor))
+    return max(0, ceil(bound))
+
+
+def private_rank(
+    data: Int64Array, goal: RankGoal, *, points: int, bits: Bits, reach: int | None = None
+) -> int:
+    """A point, drawn with probability proportional to e^(-factor · rank error); ``data`` is sorted.
+
+    Claim: exact for every ``reach`` ≥ 1. Why: a winner is first placed near or far with its exact
+        probability, then drawn among those; that is the law of the whole race.
+    """
+    ranks = goal.reach(points) if reach is None else reach
+    if ranks >= ERROR_MAX:
+        ranks = max(data.size, 1)
+    near, is_all = runs_near(data, goal.tau, points=points, reach=ranks)
+    unit = goal.factor / goal.tau.denominator
+    if not is_all and _is_far(data, goal, points=points, reach=ranks, bits=bits):
+        near = _far_runs(data, goal.tau, near, points=points)
+    winner = int(choose(Contest(near.score, unit, near.length), bits=bits)[0])
+    offset = uniform_below(int(near.length[winner]), 1, bits=bits)
+    return int(near.first[winner]) + int(offset[0])
+
+
+def runs_near(data: Int64Array, tau: Fraction, *, points: int, reach: int) -> tuple[Runs, bool]:
+    """All runs whose points may have a rank error of at most ``reach``, and whether these are all.
+
+    Points below the value at rank ⌊goal⌋ - reach have #{x ≤ o} ≤ goal - reach, so their error is at
+    least ``reach``; likewise above. Values tied with the ends of the window count in full.
+    """
+    count = data.size
+    low_rank = max(0, floor(tau * count) - reach)
+    high_rank = min(count, ceil(tau * count) + reach)
+    if low_rank > 0:
+        low_rank = int(np.searchsorted(data, data[low_rank], side="left"))
+    if high_rank < count:
+        high_rank = int(np.searchsorted(data, data[high_rank - 1], side="right"))
+    window = data[low_rank:high_rank]
+    distinct = np.flatnonzero(np.diff(window, prepend=-1)) if window.size else np.empty(0, np.int64)
+    values = window[distinct]
+    below = low_rank + distinct  # #{x < value}
+    upto = np.append(below[1:], high_rank) if values.size else below  # #{x ≤ value}
+    at_values = Runs(values, np.ones_like(values), _scores(below, upto, tau, count))
+    between = _gaps(values, below, upto, points, (low_rank, high_rank, count))
+    gap_scores = _scores(between[2], between[2], tau, count)
+    runs = Runs(
+        np.concatenate([at_values.first, between[0]]),
+        np.concatenate([at_values.length, between[1]]),
+        np.concatenate([at_values.score, gap_scores]),
+    )
+    return runs, bool(low_rank == 0 and high_rank == count)
+
+
+def _gaps(
+    values: Int64Array,
+    below: Int64Array,
+    upto: Int64Array,
+    points: int,
+    window: tuple[int, int, int],
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """First point, length and rank of the stretches before, between and after the values."""
+    low_rank, high_rank, count = window
+    if not values.size:
+        return np.zeros(1, np.int64), np.full(1, points, np.int64), np.zeros(1, np.int64)
+    first, ends, ranks = values[:-1] + 1, values[1:], upto[:-1]
+    if low_rank == 0:
+        first, ends = np.append(0, first), np.append(values[0], ends)
+        ranks = np.append(below[0], ranks)
+    if high_rank == count:
+        first, ends = np.append(first, values[-1] + 1), np.append(ends, points)
+        ranks = np.append(ranks, upto[-1])
+    return first, ends - first, ranks
+
+
+def _scores(below: Int64Array, upto: Int64Array, tau: Fraction, count: int) -> Int64Array:
+    """-max(0, goal - #{x ≤ o}, #{x < o} - goal), times the denominator of τ; clamped."""
+    whole, rest = divmod(tau.numerator * count, tau.denominator)
+    short = tau.denominator * np.clip(whole - upto, -ERROR_MAX, ERROR_MAX) + rest
+    over = tau.denominator * np.clip(below - whole, -ERROR_MAX, ERROR_MAX + 1) - rest
+    worst = np.maximum(0, np.maximum(short, over))
+    return -np.minimum(worst, ERROR_MAX * tau.denominator)
+
+
+def _is_far(data: Int64Array, goal: RankGoal, *, points: int, reach: int, bits: Bits) -> bool:
+    word = bits.integer(64)
+    most = upper(lambda: points * (-real(goal.factor * reach)).exp(), digits_bits=64)
+    if word >= most * (1 << 64):
+        return False
+    unit = goal.factor / goal.tau.denominator
+    near = runs_near(data, goal.tau, points=points, reach=reach)[0]
+    far = _far_runs(data, goal.tau, near, points=points)
+
+    def share() -> Real:
+        weight = far.weight(unit)
+        return weight / (weight + near.weight(unit))
+
+    return falls_below(Certified(("far", goal, reach), share), word, 64, bits)
+
+
+def _far_runs(data: Int64Array, tau: Fraction, near: Runs, *, points: int) -> Runs:
+    everything = runs_near(data, tau, points=points, reach=data.size)[0]
+    inside = near.length > 0
+    low = int(near.first[inside].min())
+    high = int((near.first + near.length)[inside].max())
+    far = (everything.first < low) | (everything.first >= high)
+    return Runs(everything.first[far], everything.length[far], everything.score[far])

@@ -1,0 +1,70 @@
+"""What choices by score share: the weight of a score, its price, and how good the choice is.
+
+Scores are whole numbers on a public grid. A choice weighs candidate o by e^(factor · score(o)); its
+price is 2 · factor · sensitivity, or half of that when scores are monotone: adding a unit
+moves no score down (or no score up), whatever the data.
+"""
+
+from fractions import Fraction
+from typing import Any, Final
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive, real, upper
+from noisegate.mechanisms.base import Mechanism, clamped, failure_of, whole_count
+from noisegate.noise.chunks import Int64Array
+
+SCORE_MAX: Final = 1 << 60
+FACTOR_MAX: Final = Fraction(1 << 40)
+
+
+def sides(*, monotone: bool) -> int:
+    """How many times the sensitivity enters: once through the score, once through the rest."""
+    return 1 if monotone else 2
+
+
+def factor_for(epsilon: Number, *, score_sensitivity: Number, monotone: bool) -> Fraction:
+    """The largest factor whose price is exactly ``epsilon``."""
+    reach = positive(score_sensitivity, name="score_sensitivity")
+    return positive(epsilon, name="epsilon") / (sides(monotone=monotone) * reach)
+
+
+def price_of(factor: Fraction, score_sensitivity: Number, *, monotone: bool) -> Fraction:
+    """The ε of one choice: factor · sensitivity, twice unless the scores are monotone."""
+    reach = positive(score_sensitivity, name="score_sensitivity")
+    return sides(monotone=monotone) * factor * reach
+
+
+def clamped_scores(scores: Int64Array) -> Int64Array:
+    """A row of scores within ±2**60; clamping keeps sensitivity and monotonicity."""
+    values = clamped(scores, SCORE_MAX)
+    if values.ndim != 1 or not values.size:
+        raise SpecError("The scores are no row.", fix="Give one score per candidate, at least one.")
+    return values
+
+
+def shortfall_up(factor: Fraction, *, candidates: int, failure: Fraction) -> int:
+    """A whole s such that the chosen score is below the best by more than s with Pr ≤ failure.
+
+    Claim: a score lower by x or more is chosen with probability at most
+        (candidates - 1) e^(-factor x), by the exponential mechanism and by permute-and-flip. Scores
+        are whole, so x = s + 1.
+    Why: [MT07, Thm 7] for the former: all weights total at least that of the best. In the latter a
+        worse candidate wins only by exponential noise above factor · x; union bound.
+    Rounding: up.
+    """
+    rivals = whole_count(candidates, name="candidates") - 1
+    if rivals == 0 or failure >= rivals:
+        return 0
+    gap = upper(lambda: (real(rivals / failure)).log() / real(factor))
+    return max(0, -(-gap.numerator // gap.denominator) - 1)
+
+
+def require_flag(mechanism: Mechanism[Any], field: str) -> None:
+    """Refuse anything but True or False."""
+    if not isinstance(getattr(mechanism, field), bool):
+        raise SpecError(f"{field} is not a yes or no.", fix=f"Use {field}=True or {field}=False.")
+
+
+def shortfall(factor: Fraction, *, candidates: int, confidence: Number) -> int:
+    """The same, at a confidence."""
+    return shortfall_up(factor, candidates=candidates, failure=failure_of(confidence))

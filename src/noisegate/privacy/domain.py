@@ -1,0 +1,86 @@
+"""Public facts about a table: columns, keys, bounds. Declared, never read from rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, TypeAlias, final
+
+from noisegate.errors import SpecError
+from noisegate.exact import fraction
+from noisegate.privacy.unit import PrivacyUnit
+
+Key: TypeAlias = str | int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """What is public about a column: a closed list of keys, or bounds, or only its name."""
+
+    name: str
+    keys: tuple[Key, ...] | None = None
+    between: tuple[Fraction, Fraction] | None = None
+
+    def __post_init__(self) -> None:
+        if self.keys is not None:
+            if not self.keys or not all(type(key) in (str, int) for key in self.keys):
+                raise SpecError(
+                    f"The keys of column {self.name!r} are not texts or whole numbers.",
+                    fix="List at least one key, such as in = ['north', 'south'].",
+                )
+            if len({type(key) for key in self.keys}) > 1 or len(set(self.keys)) < len(self.keys):
+                raise SpecError(
+                    f"The keys of column {self.name!r} repeat or mix types.",
+                    fix="List each key once, all of one type.",
+                )
+        if self.between is not None and self.between[0] >= self.between[1]:
+            raise SpecError(
+                f"The bounds of column {self.name!r} are not in order.",
+                fix="Use between = [low, high] with low < high.",
+            )
+
+    @classmethod
+    def from_terms(cls, name: str, terms: Mapping[str, Any]) -> "Column":
+        """A column from ``{"in": [...]}`` or ``{"between": [low, high]}``."""
+        if unknown := set(terms) - {"in", "between"}:
+            raise SpecError(
+                f"Column {name!r} has unknown terms {sorted(unknown)}.",
+                fix="Use 'in' (a list of keys) or 'between' (two bounds).",
+            )
+        keys, between = terms.get("in"), terms.get("between")
+        if between is not None:
+            if not isinstance(between, Sequence) or isinstance(between, str) or len(between) != 2:
+                raise SpecError(
+                    f"The bounds of column {name!r} are not a pair.",
+                    fix="Use between = [low, high].",
+                )
+            between = fraction(between[0], name="low"), fraction(between[1], name="high")
+        return cls(name=name, keys=None if keys is None else tuple(keys), between=between)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDomain:
+    """A private table of a data set: its unit, how many rows one unit may have, its columns.
+
+    ``snapshot`` names the state of the rows. A question is answered once for each snapshot; when
+    rows were added, the steward declares a new one, and questions are drawn and paid for anew.
+    """
+
+    dataset: str
+    name: str
+    unit: PrivacyUnit
+    columns: Mapping[str, Column] = field(default_factory=lambda: MappingProxyType({}))
+    rows_per_unit_max: int | None = None
+    snapshot: str = "1"
+
+    def __post_init__(self) -> None:
+        cap = self.rows_per_unit_max
+        if cap is not None and (isinstance(cap, bool) or not 1 <= cap <= 1 << 31):
+            raise SpecError("rows_per_unit_max is not usable.", fix="Use a whole number from 1.")
+        if (self.unit.column is None) != (cap is None):
+            raise SpecError(
+                "The cap on rows per unit does not fit the unit.",
+                fix="Give rows_per_unit_max exactly when the unit is a column.",
+            )

@@ -1,0 +1,75 @@
+"""The tree is the walk of the data: rooms import downwards, and only some hold keys."""
+
+import ast
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src" / "noisegate"
+FLOORS = (  # lowest first
+    {"errors", "exact"},
+    {"privacy"},
+    {"noise", "accounting", "sources"},
+    {"transforms", "mechanisms"},
+    {"ledger"},
+    {"curator"},
+    {"query"},
+    {"releases", "learners", "crowd"},
+    {"connect"},
+    {"server"},
+    {"lab"},
+    {"cli"},
+)
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+SAME_FLOOR = {("exact", "errors")}
+KEYLESS, KEYS = (
+    {"query", "releases", "learners", "crowd", "server", "lab", "cli"},
+    {"noise", "sources"},
+)
+
+
+def room_of(file: Path) -> str:
+    return file.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def python_files() -> list[Path]:
+    return [file for file in SRC.rglob("*.py") if file != SRC / "__init__.py"]
+
+
+def imported_names(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: import by the full name"
+            assert node.module != "noisegate", f"{file}: import from the defining module"
+            names.add(node.module or "")
+    return names
+
+
+def imported_rooms(file: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported_names(file) if name.startswith("noisegate.")}
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(file) for file in python_files()} <= set(FLOOR_OF)
+
+
+def test_rooms_import_downwards_only():
+    for file in python_files():
+        room = room_of(file)
+        for other in imported_rooms(file) - {room}:
+            below = FLOOR_OF[other] < FLOOR_OF[room] or (room, other) in SAME_FLOOR
+            assert below, f"{file.relative_to(SRC)} may not import noisegate.{other}"
+
+
+def test_rooms_above_the_door_hold_no_key():
+    for file in python_files():
+        held = imported_rooms(file) & KEYS if room_of(file) in KEYLESS else set()
+        assert not held, f"{file.relative_to(SRC)} holds no key to {held}"
+
+
+def test_the_package_imports_nothing_heavy():
+    tree = ast.parse((SRC / "__init__.py").read_text())
+    top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert [node.module for node in top if isinstance(node, ast.ImportFrom)] == ["typing"]
+    assert not [node for node in top if isinstance(node, ast.Import)]

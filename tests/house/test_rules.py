@@ -1,0 +1,98 @@
+"""Rules of the house that no linter knows."""
+
+import ast
+import inspect
+import re
+import subprocess
+from pathlib import Path
+
+from test_layers import SRC, imported_names, python_files, room_of
+
+import noisegate.noise
+
+ROOT = SRC.parents[1]
+TRUSTED = (ROOT / "tests" / "house" / "trusted.txt").read_text().split()
+CITATION = re.compile(r"\[([A-Z][A-Za-z]*\d\d)[,\]]")
+
+
+def test_only_the_bit_source_touches_randomness():
+    banned = {"random", "secrets", "numpy.random"}
+    for file in python_files():
+        assert not banned & imported_names(file), f"{file}: take `bits` as an argument instead"
+        text = file.read_text()
+        assert "np.random" not in text, f"{file}: take `bits` as an argument instead"
+        assert "urandom" not in text or file.name == "bits.py", f"{file}: use noise.bits"
+
+
+def test_no_public_sampler_takes_a_seed():
+    for name in noisegate.noise.__dict__:
+        thing = getattr(noisegate.noise, name)
+        if inspect.isfunction(thing):
+            taken = {"seed", "rng", "random_state", "generator"} & set(
+                inspect.signature(thing).parameters
+            )
+            assert not taken, f"{name} takes {taken}"
+
+
+def test_functions_stay_short():
+    for file in python_files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+                assert lines <= 60, f"{file.name}:{node.name} has {lines} lines; split it"
+
+
+def test_modules_stay_one_concept():
+    for file in python_files():
+        assert len(file.read_text().splitlines()) <= 500, f"{file} is long; split it"
+
+
+def test_every_citation_is_in_the_references():
+    known = set(
+        re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), re.MULTILINE)
+    )
+    for file in python_files():
+        for line in file.read_text().splitlines():
+            for group in re.findall(r"\[([^\]]*)\]", line):
+                keys = re.findall(r"\b([A-Z][A-Za-z]*\d\d)\b", group)
+                missing = [key for key in keys if key not in known]
+                assert not missing, f"{file.name} cites {missing}: add to docs/references.bib"
+
+
+def test_every_mechanism_and_accountant_states_its_claim():
+    for room in ("mechanisms", "accounting"):
+        for file in (SRC / room).glob("*.py"):
+            tree = ast.parse(file.read_text())
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    for item in node.body:
+                        is_event = isinstance(item, ast.FunctionDef) and item.name == "event"
+                        if is_event and not item.decorator_list:
+                            doc = ast.get_docstring(item) or ""
+                            for word in ("Claim:", "Adjacency:", "Why:"):
+                                assert word in doc, f"{file.name} {node.name}.event lacks {word}"
+
+
+def test_trusted_rooms_are_listed():
+    assert set(TRUSTED) <= {room_of(file) for file in python_files()}
+
+
+def test_no_file_names_a_machine_or_a_registry():
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    hosts = re.compile(r"https?://[^\s\"']*(pypi|simple/|registry\.)")
+    homes = re.compile(r"(?<![\w./])/(work|root|home|farm)/\w")
+    for name in files:
+        text = (ROOT / name).read_text(errors="ignore")
+        assert not hosts.search(text), f"{name} names a registry"
+        assert not homes.search(text), f"{name} names a path of a machine"
+
+
+def test_help_imports_nothing_heavy():
+    code = "import noisegate.cli, sys; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    python = Path(__import__("sys").executable)
+    loaded = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    for heavy in ("numpy", "duckdb", "sqlglot", "scipy", "flint", "cryptography", "pandas"):
+        assert f"'{heavy}'" not in loaded, f"`noisegate --help` imports {heavy}"

@@ -1,0 +1,158 @@
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import OverBudget, PolicyError, SourceError, SpecError, Unsupported
+
+TOTAL = "SELECT COUNT(*) AS n FROM people"
+BY_WARD = "SELECT ward, COUNT(*) AS n FROM people GROUP BY ward"
+
+
+@pytest.fixture
+def people(tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text(
+        "id,ward\n" + "".join(f"{i // 2},{'north' if i % 4 else 'south'}\n" for i in range(400))
+    )
+    return file
+
+
+def test_a_bare_file_opens_with_a_durable_ledger_beside_it(people):
+    gate = noisegate.open(people, epsilon=2)
+    assert people.with_name("people.csv.ledger").is_file()
+    assert "every row is one person" in repr(gate)
+    assert "durable" in repr(gate)
+
+
+def test_the_budget_is_remembered(people):
+    noisegate.open(people, epsilon=1).sql(TOTAL, epsilon="0.75")
+    gate = noisegate.open(people)
+    assert str(gate.remaining) == "ε = 0.25"
+    with pytest.raises(OverBudget):
+        gate.sql(BY_WARD.replace("ward, ", "").replace(" GROUP BY ward", ""), epsilon="0.5")
+
+
+def test_another_budget_or_unit_for_the_same_ledger_is_refused(people):
+    noisegate.open(people, epsilon=1)
+    with pytest.raises(PolicyError, match="other terms"):
+        noisegate.open(people, epsilon=2)
+    with pytest.raises(PolicyError, match="other terms"):
+        noisegate.open(people, epsilon=1, unit="id", rows_per_unit=2)
+    with pytest.raises(PolicyError, match="other terms"):
+        noisegate.open(people, epsilon=1, accountant="zcdp", delta="1e-6")
+
+
+def test_a_file_without_budget_is_refused(people):
+    with pytest.raises(PolicyError, match="no budget"):
+        noisegate.open(people)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), True, "much"])
+def test_a_budget_that_is_no_budget_is_refused(people, epsilon):
+    with pytest.raises(SpecError):
+        noisegate.open(people, epsilon=epsilon)
+
+
+def test_a_column_that_is_not_there_is_named(people):
+    with pytest.raises(PolicyError, match="no column 'wrad'"):
+        noisegate.open(people, epsilon=1, columns={"wrad": {"in": ["north"]}})
+    with pytest.raises(PolicyError, match="no column 'person'"):
+        noisegate.open(people, epsilon=1, unit="person", rows_per_unit=1)
+
+
+def test_a_unit_needs_a_cap(people):
+    with pytest.raises(SpecError, match="cap"):
+        noisegate.open(people, epsilon=1, unit="id")
+
+
+def test_a_policy_file_is_refused_for_now(tmp_path):
+    with pytest.raises(Unsupported, match="Policy files"):
+        noisegate.open(tmp_path / "clinic.toml")
+
+
+def test_a_missing_file_leaves_no_ledger_behind(tmp_path):
+    with pytest.raises(SourceError):
+        noisegate.open(tmp_path / "nope.csv", epsilon=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_frame_in_memory_has_a_ledger_in_memory():
+    gate = noisegate.open(pa.table({"a": [1, 2]}), epsilon=1)
+    assert "memory only" in repr(gate)
+    assert gate.sql("SELECT COUNT(*) FROM data", epsilon=1).columns == ("count",)
+
+
+def test_an_answer_has_every_form(people):
+    gate = noisegate.open(people, epsilon=1, columns={"ward": {"in": ["north", "south", "west"]}})
+    answer = gate.sql(BY_WARD, epsilon="0.5")
+    assert answer.columns == ("ward", "n")
+    assert [row[0] for row in answer.rows] == ["north", "south", "west"]
+    frame = answer.to_pandas()
+    assert list(frame.columns) == ["ward", "n"]
+    assert answer.to_arrow().to_pylist() == [{"ward": key, "n": n} for key, n in answer.rows]
+    assert answer.to_polars().rows() == list(answer.rows)
+    assert answer.margins(0.95) == {"n": (6, 6, 6)}
+    assert answer.margins("0.99")["n"][0] > 6
+    assert str(answer.cost) == "ε = 0.5"
+    assert answer.guarantee.loss == answer.cost
+    assert "± 6" in str(answer)
+    assert "<td>north</td>" in answer._repr_html_()
+    shown = answer.to_dict()
+    assert (shown["price"], shown["remaining"], shown["margins"][0]) == (0.5, 0.5, [None, 6])
+
+
+def test_keys_are_shown_escaped():
+    gate = noisegate.open(pa.table({"k": ["<b>"]}), epsilon=1, columns={"k": {"in": ["<b>"]}})
+    html = gate.sql("SELECT k, COUNT(*) FROM data GROUP BY k", epsilon=1)._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+
+
+def test_asking_for_an_error_buys_the_cheapest_noise_that_keeps_it(people):
+    gate = noisegate.open(people, epsilon=1)
+    plan = gate.plan(TOTAL, within=50, confidence=0.95)
+    assert plan.margin(0.95) == 50
+    dearer, cheaper = plan.price.epsilon * 101 / 100, plan.price.epsilon * 99 / 100
+    assert gate.plan(TOTAL, epsilon=dearer).margin(0.95) <= 50
+    assert gate.plan(TOTAL, epsilon=cheaper).margin(0.95) > 50
+    assert gate.sql(TOTAL, within=50).cost == plan.price
+
+
+def test_epsilon_and_within_exclude_each_other(people):
+    gate = noisegate.open(people, epsilon=1)
+    for terms in (
+        {},
+        {"epsilon": 1, "within": 5},
+        {"epsilon": 0},
+        {"within": -1},
+        {"epsilon": "x"},
+    ):
+        with pytest.raises(SpecError):
+            gate.plan(TOTAL, **terms)
+
+
+def test_a_plan_spends_nothing_and_is_free_once_answered(people):
+    gate = noisegate.open(people, epsilon=1)
+    assert str(gate.plan(TOTAL, epsilon="0.5").price) == "ε = 0.5"
+    assert str(gate.spent) == "ε = 0"
+    first = gate.sql(TOTAL, epsilon="0.5")
+    assert str(gate.plan(TOTAL, epsilon="0.5").price) == "ε = 0"
+    again = gate.sql(TOTAL, epsilon="0.5")
+    assert again.rows == first.rows
+    assert again.free
+    assert str(gate.spent) == "ε = 0.5"
+    assert not gate.plan(TOTAL, epsilon="0.75").fits
+
+
+def test_history_shows_what_was_asked(people):
+    gate = noisegate.open(people, epsilon=1)
+    gate.sql(TOTAL, epsilon="0.5")
+    assert [entry.kind for entry in gate.history()] == ["account", "reserve", "settle"]
+    assert gate.ledger.verify().ok
+
+
+def test_the_number_of_rows_is_not_in_the_ledger(people):
+    gate = noisegate.open(people, epsilon=1)
+    gate.sql(TOTAL, epsilon="0.001")
+    text = "".join(str(entry.body) for entry in gate.history())
+    assert "400" not in text.replace("1000", "")

@@ -1,0 +1,151 @@
+import pytest
+
+from door import ROWS, Watched, counting, curator, domain
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import InsecureBits, OverBudget, RequestConflict, SourceError, Unsupported
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.laplace import Laplace
+from noisegate.noise.bits import Bits, SystemBits
+from noisegate.privacy.event import DiscreteGaussianEvent, GeometricEvent
+from noisegate.transforms.count import count
+
+
+class ScriptedBits(Bits):
+    def words(self, count, width):
+        return SystemBits().words(count, width)
+
+
+def test_an_answer_is_near_the_truth_and_paid_for():
+    door = curator()
+    release = door.measure(counting("0.5"))
+    assert abs(int(release.values[0]) - ROWS.num_rows) < 200  # fails once in e^100 runs
+    assert str(door.ledger.balance("clinic").spent) == "ε = 0.5"
+    assert release.event == GeometricEvent(scale=2, sensitivity=count(domain()).l1)
+    assert not release.free
+
+
+def test_a_repeated_question_spends_and_reads_once():
+    source = Watched()
+    door = curator(source=source)
+    first, second = door.measure(counting("0.5")), door.measure(counting("0.5"))
+    assert second.free
+    assert (second.values == first.values).all()
+    assert source.reads == 1
+    assert str(door.ledger.balance("clinic").spent) == "ε = 0.5"
+
+
+def test_a_fresh_id_draws_and_pays_anew_until_the_budget_ends():
+    source = Watched()
+    door = curator(source=source)
+    for _ in range(2):
+        door.measure(counting("0.5"), request_id=door.fresh_id())
+    with pytest.raises(OverBudget):
+        door.measure(counting("0.5"), request_id=door.fresh_id())
+    assert source.reads == 2
+
+
+def test_over_budget_reads_no_row_and_spends_nothing():
+    source = Watched()
+    door = curator(source=source)
+    with pytest.raises(OverBudget):
+        door.measure(counting("1.1"))
+    assert source.reads == 0
+    assert str(door.ledger.balance("clinic").spent) == "ε = 0"
+
+
+def test_ten_tenths_fit_into_one():
+    door = curator()
+    for _ in range(10):
+        door.measure(counting("0.1"), request_id=door.fresh_id())
+    assert str(door.remaining()) == "ε = 0"
+
+
+def test_a_broken_source_stays_charged_and_the_request_can_be_run_again(tmp_path):
+    source = Watched()
+    source.broken = SourceError("The engine is away.", fix="Wait.")
+    door = curator(tmp_path / "l", source=source)
+    with pytest.raises(SourceError):
+        door.measure(counting("0.5"))
+    assert str(door.ledger.balance("clinic").spent) == "ε = 0.5"
+    source.broken = None
+    assert not door.measure(counting("0.5")).free
+    assert str(door.ledger.balance("clinic").spent) == "ε = 0.5"
+    assert door.ledger.verify().ok
+
+
+def test_a_request_id_belongs_to_one_question():
+    door = curator()
+    door.measure(counting("0.25"), request_id="r1")
+    with pytest.raises(RequestConflict):
+        door.measure(counting("0.5"), request_id="r1")
+    assert str(door.ledger.balance("clinic").spent) == "ε = 0.25"
+
+
+def test_answers_outlive_the_process(tmp_path):
+    first = curator(tmp_path / "l").measure(counting("0.5"))
+    source = Watched()
+    again = curator(tmp_path / "l", source=source).measure(counting("0.5"))
+    assert (again.values == first.values).all()
+    assert again.free
+    assert source.reads == 0
+
+
+def test_another_data_set_or_snapshot_is_another_question(tmp_path):
+    curator(tmp_path / "l").measure(counting("0.5"))
+    other = domain(dataset="school")
+    assert not curator(tmp_path / "l", table=other).measure(counting("0.5", other)).free
+    later = domain(snapshot="2")
+    assert not curator(tmp_path / "l", table=later).measure(counting("0.5", later)).free
+
+
+def test_a_durable_ledger_refuses_bits_that_are_not_the_systems(tmp_path):
+    with pytest.raises(InsecureBits):
+        curator(tmp_path / "l", bits=ScriptedBits())
+    curator(bits=ScriptedBits())  # practice in memory is fine
+
+
+def test_a_question_about_another_table_is_refused():
+    door = curator()
+    with pytest.raises(Unsupported, match="not behind this door"):
+        door.measure(counting("0.5", domain(dataset="school")))
+    with pytest.raises(Unsupported, match="not behind this door"):
+        door.price(counting("0.5", domain(unit="id", cap=9)))
+
+
+def test_the_event_has_the_sensitivity_of_the_query_in_the_norm_of_the_noise():
+    query = count(domain(unit="id", cap=3))
+    gaussian = Measurement(query=query, mechanism=DiscreteGaussian(variance=8))
+    assert gaussian.event() == DiscreteGaussianEvent(variance=8, sensitivity=query.l2)
+    assert query.l2.squared == 9
+
+
+def test_noise_without_a_rule_is_refused():
+    measurement = Measurement(query=count(domain()), mechanism=Laplace(scale=8))
+    with pytest.raises(Unsupported, match="no rule"):
+        curator().measure(measurement)
+
+
+def test_a_capped_unit_pays_for_all_its_rows():
+    table = domain(unit="id", cap=10)
+    door = curator(table=table)
+    release = door.measure(counting("0.5", table))
+    assert release.event.scale == 20
+    assert abs(int(release.values[0]) - 30) < 2000  # three ids, ten rows each
+
+
+def test_gaussian_answers_are_priced_by_zcdp():
+    door = curator(budget=1, delta="1e-6", accountant="zcdp")
+    query = count(domain(), by="ward")
+    release = door.measure(Measurement(query=query, mechanism=DiscreteGaussian(variance=800)))
+    assert release.values.shape == (3,)
+    assert 0 < float(door.ledger.balance("clinic").spent) < 1
+
+
+def test_a_price_is_quoted_without_spending_or_reading():
+    source = Watched()
+    door = curator(source=source)
+    assert [str(part) for part in door.price(counting("0.5"))] == ["ε = 0.5", "True"]
+    assert [str(part) for part in door.price(counting("1.5"))] == ["ε = 1.5", "False"]
+    door.measure(counting("0.5"))
+    assert str(door.price(counting("0.5"))[0]) == "ε = 0"
+    assert source.reads == 1

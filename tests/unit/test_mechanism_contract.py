@@ -1,0 +1,249 @@
+"""What all mechanisms promise: checked parameters, exact prices, plain records, no wrap-around."""
+
+import json
+from dataclasses import FrozenInstanceError, fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.zcdp import ZCDPAccountant
+from noisegate.errors import SpecError
+from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.base import INPUT_MAX, NoiseMechanism, to_record
+from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.catalogue import MECHANISMS, from_record
+from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.top_k import TopK
+from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.loss import ApproxDP
+
+THIRD = Fraction(1, 3)
+EXAMPLES = (
+    Laplace(scale=THIRD),
+    Geometric(scale=Fraction(7, 2)),
+    TruncatedGeometric(scale=THIRD, top=9),
+    DiscreteGaussian(variance=THIRD),
+    RoundedGaussian(sigma=Fraction(5)),
+    Exponential(factor=THIRD, monotone=True),
+    PermuteAndFlip(factor=THIRD),
+    TopK(k=3, factor=THIRD),
+    AboveThreshold(threshold=-4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
+    Quantile(tau=THIRD, factor=THIRD, low=-6, high=6, step=3),
+    Quantiles(taus=(THIRD, 2 * THIRD), epsilon_levels=(THIRD, THIRD), low=0, high=8),
+    KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
+    ThresholdedGeometric(scale=THIRD, threshold=4),
+    PrivateBounds(scale=THIRD, threshold=4, digits=20),
+)
+NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
+
+
+def named(example):
+    return example.name
+
+
+@pytest.mark.parametrize("mechanism", EXAMPLES, ids=named)
+def test_a_record_survives_json_and_comes_back_equal(mechanism):
+    assert from_record(json.loads(json.dumps(to_record(mechanism)))) == mechanism
+
+
+@pytest.mark.parametrize("mechanism", EXAMPLES, ids=named)
+def test_a_mechanism_cannot_be_changed(mechanism):
+    with pytest.raises((FrozenInstanceError, AttributeError)):
+        setattr(mechanism, fields(mechanism)[0].name, 1)
+
+
+def test_every_mechanism_in_the_catalogue_is_exemplified_here():
+    assert {type(example) for example in EXAMPLES} == set(MECHANISMS.values())
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"mechanism": "lotto/1"},
+        {},
+        {"mechanism": "geometric/1"},
+        {"mechanism": "geometric/1", "scale": "1", "seed": "1"},
+        {"mechanism": "geometric/1", "scale": "one"},
+        {"mechanism": "geometric/1", "scale": "1/0"},
+        {"mechanism": "geometric/1", "scale": None},
+        {"mechanism": "quantiles/1", **dict.fromkeys(("taus", "epsilon_levels"), 3)},
+    ],
+)
+def test_a_record_that_is_not_fully_understood_is_refused(record):
+    with pytest.raises(SpecError):
+        from_record(record)
+
+
+GRID = {"low": 0, "high": 10}
+REFUSED = [
+    lambda: Laplace(scale=0),
+    lambda: Laplace(scale="1e-4"),
+    lambda: Laplace(scale=1 << 51),
+    lambda: Laplace.for_epsilon(0, sensitivity=L1(1)),
+    lambda: Geometric(scale=-1),
+    lambda: Geometric(scale=float("nan")),
+    lambda: Geometric(scale=1 << 41),
+    lambda: Geometric.for_epsilon(1, sensitivity=L1(0)),
+    lambda: TruncatedGeometric(scale=0, top=3),
+    lambda: TruncatedGeometric(scale=1, top=0),
+    lambda: TruncatedGeometric(scale=1, top=True),
+    lambda: TruncatedGeometric(scale=1, top=3).mass(4, 0),
+    lambda: DiscreteGaussian(variance=0),
+    lambda: DiscreteGaussian(variance=1 << 79),
+    lambda: DiscreteGaussian.for_rho(0, sensitivity=L2(squared=1)),
+    lambda: RoundedGaussian(sigma=0),
+    lambda: RoundedGaussian(sigma=1 << 51),
+    lambda: Exponential(factor=0),
+    lambda: Exponential(factor=1 << 41),
+    lambda: Exponential(factor=1, monotone=1),
+    lambda: Exponential.for_epsilon(1, score_sensitivity=0),
+    lambda: Exponential(factor=1).event(Fraction(0)),
+    lambda: Exponential(factor=1).shortfall("0.9", candidates=0),
+    lambda: PermuteAndFlip(factor=0),
+    lambda: PermuteAndFlip(factor=1, monotone="yes"),
+    lambda: TopK(k=0, factor=1),
+    lambda: TopK(k=1, factor=0),
+    lambda: TopK(k=1, factor=1, monotone=None),
+    lambda: TopK.for_epsilon(1, k=0, score_sensitivity=1),
+    lambda: TopK(k=3, factor=1).shortfall("0.9", candidates=2),
+    lambda: TopK(k=3, factor=1).sample(np.arange(2)),
+    lambda: AboveThreshold(threshold=0.5, threshold_scale=1, query_scale=1, cutoff=1),
+    lambda: AboveThreshold(threshold=1 << 62, threshold_scale=1, query_scale=1, cutoff=1),
+    lambda: AboveThreshold(threshold=0, threshold_scale=0, query_scale=1, cutoff=1),
+    lambda: AboveThreshold(threshold=0, threshold_scale=1, query_scale=0, cutoff=1),
+    lambda: AboveThreshold(threshold=0, threshold_scale=1, query_scale=1, cutoff=0),
+    lambda: AboveThreshold(threshold=0, threshold_scale=1, query_scale=1, cutoff=1, monotone=0),
+    lambda: AboveThreshold.for_epsilon(1, threshold=0, sensitivity=0, cutoff=1),
+    lambda: Quantile(tau="3/2", factor=1, **GRID),
+    lambda: Quantile(tau=Fraction(1, 10**9 + 1), factor=1, **GRID),
+    lambda: Quantile(tau="1/2", factor=0, **GRID),
+    lambda: Quantile(tau="1/2", factor=1, low=10, high=10),
+    lambda: Quantile(tau="1/2", factor=1, low=0, high=10, step=3),
+    lambda: Quantile(tau="1/2", factor=1, low=0, high=10, step=0),
+    lambda: Quantile(tau="1/2", factor=1, low=0, high=1 << 59),
+    lambda: Quantile(tau="1/2", factor=1, low=0.0, high=10),
+    lambda: Quantile(tau="1/2", factor=1, **GRID).event(0),
+    lambda: Quantiles.for_epsilon(1, taus=(), **GRID),
+    lambda: Quantiles.for_epsilon(1, taus=("1/2", "1/4"), **GRID),
+    lambda: Quantiles.for_epsilon(1, taus=(0, "1/4"), **GRID),
+    lambda: Quantiles(taus=("1/4", "1/2"), epsilon_levels=(1,), **GRID),
+    lambda: Quantiles(taus=("1/2",), epsilon_levels=(0,), **GRID),
+    lambda: Quantiles.for_epsilon(1, taus=("1/2",), low=0, high=1 << 57),
+    lambda: Quantiles.for_epsilon(1, taus=("1/2",), tie_bits=17, **GRID),
+    lambda: Quantiles.for_epsilon(
+        1, taus=(Fraction(1, 999_999_937), Fraction(999_999_929, 10**9)), **GRID
+    ),
+    lambda: KeySelection(epsilon=0, delta="1e-6"),
+    lambda: KeySelection(epsilon=1, delta=0),
+    lambda: KeySelection(epsilon=1, delta=1),
+    lambda: KeySelection.for_budget(1, "1e-6", keys_per_unit=0),
+    lambda: KeySelection(epsilon=1, delta="1e-6").event(0),
+    lambda: ThresholdedGeometric(scale=0, threshold=1),
+    lambda: ThresholdedGeometric(scale=1, threshold=0),
+    lambda: PrivateBounds(scale=0, threshold=1, digits=1),
+    lambda: PrivateBounds(scale=1, threshold=0, digits=1),
+    lambda: PrivateBounds(scale=1, threshold=1, digits=61),
+    lambda: PrivateBounds(scale=1, threshold=1, digits=2).sample(np.zeros(4, np.int64)),
+    lambda: Exponential(factor=1).sample(np.zeros(0, np.int64)),
+    lambda: Geometric(scale=1).sample(np.zeros(2)),
+    lambda: Geometric(scale=1).sample([1, 2]),
+]
+
+
+@pytest.mark.parametrize("make", REFUSED)
+def test_a_bad_parameter_is_refused_with_a_fix(make):
+    with pytest.raises(SpecError) as refusal:
+        make()
+    assert refusal.value.fix
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=named)
+@pytest.mark.parametrize("confidence", [0, 1, -1, "3/2"])
+def test_a_confidence_outside_zero_and_one_is_refused(mechanism, confidence):
+    with pytest.raises(SpecError):
+        mechanism.interval(confidence)
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=named)
+def test_noise_keeps_shape_and_type_and_never_wraps(mechanism):
+    exact = np.array([[np.iinfo(np.int64).min, 0], [5, np.iinfo(np.int64).max]])
+    noisy = mechanism.sample(exact)
+    assert noisy.shape == exact.shape
+    assert noisy.dtype == np.int64
+    if not isinstance(mechanism, TruncatedGeometric):
+        assert noisy[0, 0] < -INPUT_MAX + 10**6
+        assert noisy[1, 1] > INPUT_MAX - 10**6
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=named)
+def test_sampling_leaves_the_exact_answers_untouched(mechanism):
+    exact = np.arange(5)
+    mechanism.sample(exact)
+    assert exact.tolist() == [0, 1, 2, 3, 4]
+
+
+EPSILON = Fraction(7, 30)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Laplace.for_epsilon(EPSILON, sensitivity=L1(3)).event(L1(3)),
+        Geometric.for_epsilon(EPSILON, sensitivity=L1(3)).event(L1(3)),
+        TruncatedGeometric.for_epsilon(EPSILON, top=9, sensitivity=L1(3)).event(L1(3)),
+        Exponential.for_epsilon(EPSILON, score_sensitivity=3).event(Fraction(3)),
+        Exponential.for_epsilon(EPSILON, score_sensitivity=3, monotone=True).event(Fraction(3)),
+        PermuteAndFlip.for_epsilon(EPSILON, score_sensitivity=3).event(Fraction(3)),
+        TopK.for_epsilon(EPSILON, k=7, score_sensitivity=3).event(Fraction(3)),
+        AboveThreshold.for_epsilon(EPSILON, threshold=5, sensitivity=3, cutoff=4).event(
+            Fraction(3)
+        ),
+        AboveThreshold.for_epsilon(
+            EPSILON, threshold=5, sensitivity=3, cutoff=4, monotone=True
+        ).event(Fraction(3)),
+        Quantile.for_epsilon(EPSILON, tau="1/5", values_per_unit=3, **GRID).event(3),
+        Quantiles.for_epsilon(EPSILON, taus=("1/5", "1/2"), values_per_unit=3, **GRID).event(3),
+        PrivateBounds.for_epsilon(EPSILON, sensitivity=L1(3), digits=9, confidence="0.99").event(
+            L1(3)
+        ),
+    ],
+    ids=lambda event: event.name,
+)
+def test_a_mechanism_made_for_epsilon_costs_exactly_epsilon(event):
+    assert pure_loss(event) == ApproxDP(EPSILON, 0)
+
+
+def test_key_selection_costs_exactly_its_budget():
+    event = KeySelection.for_budget(EPSILON, "1e-6", keys_per_unit=5).event(5)
+    assert pure_loss(event) == ApproxDP(EPSILON, "1e-6")
+
+
+def test_thresholded_counts_cost_their_epsilon_and_at_most_their_delta():
+    event = ThresholdedGeometric.for_budget(EPSILON, "1e-6", keys_per_unit=5).event(5)
+    assert event.epsilon == EPSILON
+    assert Fraction("9e-7") < event.delta <= Fraction("1e-6")
+
+
+def test_gaussian_noise_made_for_rho_costs_exactly_rho():
+    event = DiscreteGaussian.for_rho("1/8", sensitivity=L2(squared=5)).event(L2(squared=5))
+    assert event.variance == 20
+    assert ZCDPAccountant().price(event).as_fractions()[0] == Fraction(1, 8)
+    rounded = RoundedGaussian(sigma="9/2").event(L2(squared=5))
+    assert rounded.variance == Fraction(81, 4)
+
+
+def test_many_values_per_unit_multiply_the_price_of_quantiles():
+    quantiles = Quantiles.for_epsilon(1, taus=("1/4", "1/2", "3/4"), **GRID)
+    assert pure_loss(quantiles.event(1)) == ApproxDP(1, 0)
+    assert pure_loss(quantiles.event(4)) == ApproxDP(4, 0)
+    assert pure_loss(Quantile.for_epsilon(1, tau="1/4", **GRID).event(4)) == ApproxDP(4, 0)

@@ -1,0 +1,168 @@
+"""One quantile and many: grids, ties, empty data, stated errors, and the far end of the race."""
+
+from fractions import Fraction
+from math import log
+
+import numpy as np
+import pytest
+
+from noisegate.mechanisms.quantile import Quantile, error_range, sorted_points
+from noisegate.mechanisms.quantiles import Quantiles, depth, plan
+from noisegate.mechanisms.ranks import (
+    ERROR_MAX,
+    RankGoal,
+    _scores,
+    private_rank,
+    rank_error_up,
+)
+from noisegate.noise.bits import SYSTEM, Bits
+
+HALF = Fraction(1, 2)
+
+
+class FirstWord(Bits):
+    """The first word is given, all later bits are the system's."""
+
+    def __init__(self, word):
+        self._word = word
+
+    def words(self, count, width):
+        out = SYSTEM.words(count, width)
+        if self._word is not None:
+            out[0], self._word = self._word, None
+        return out
+
+
+def test_a_rank_error_moves_by_half_for_the_median_and_by_one_at_the_ends():
+    assert error_range(HALF) == 1  # up by 1/2 here, down by 1/2 there
+    assert error_range(Fraction(1, 10)) == Fraction(9, 5)
+    assert error_range(Fraction(0)) == error_range(Fraction(1)) == 1
+
+
+def test_values_are_clamped_and_rounded_down_to_the_grid_and_sorted():
+    values = np.array([25, -7, 14, 10, 19, 1 << 62])
+    assert sorted_points(values, low=10, high=20, step=5).tolist() == [0, 0, 0, 1, 2, 2]
+    assert values.tolist()[0] == 25
+
+
+@pytest.mark.parametrize("tau", [0, "1/3", "1/2", 1])
+def test_the_answer_lies_on_the_grid(tau):
+    mechanism = Quantile.for_epsilon("0.01", tau=tau, low=-30, high=30, step=15)
+    drawn = {int(mechanism.sample(np.array([-99, 4, 99]))[0]) for _ in range(300)}
+    assert drawn <= {-30, -15, 0, 15, 30}
+    assert len(drawn) > 1
+
+
+def test_no_values_give_any_grid_point_alike():
+    """A false alarm once in 10⁹ runs: each of four points is missed with (3/4)⁸⁰."""
+    mechanism = Quantile.for_epsilon(1, tau="1/2", low=0, high=3)
+    assert {int(mechanism.sample(np.zeros(0, np.int64))[0]) for _ in range(80)} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("tau", ["1/10", "1/2", "9/10"])
+def test_a_value_that_everyone_shares_is_found(tau):
+    mechanism = Quantile.for_epsilon(1, tau=tau, low=0, high=1000)
+    assert mechanism.sample(np.full(10_000, 77)).tolist() == [77]
+
+
+@pytest.mark.parametrize("tau", [0, "1/4", "1/2", "99/100", 1])
+def test_the_rank_error_stays_within_its_bound(tau):
+    """At confidence 1 - 10⁻¹⁰ per draw, a false alarm once in 10⁸ runs."""
+    values = np.arange(0, 300_000, 3)[::-1].copy()
+    mechanism = Quantile.for_epsilon("0.5", tau=tau, low=0, high=400_000)
+    bound = mechanism.rank_error(1 - Fraction(1, 10**10))
+    goal = float(Fraction(tau)) * values.size
+    for _ in range(20):
+        found = int(mechanism.sample(values)[0])
+        low, high = (values < found).sum(), (values <= found).sum()
+        assert max(0, goal - high, low - goal) <= bound
+
+
+def test_the_stated_rank_error_is_the_textbook_one():
+    bound = rank_error_up(Fraction(1, 10), points=1000, failure=Fraction(1, 20))
+    assert bound - 1 < 10 * log(1000 / 0.05) <= bound
+
+
+def test_rank_errors_beyond_any_table_are_clamped_instead_of_wrapped():
+    ranks = np.array([0, 1 << 40, (1 << 62) - 1])
+    scores = _scores(ranks, ranks, Fraction(999_999_937, 10**9), 1 << 40)
+    assert scores.min() == -ERROR_MAX * 10**9
+    assert (scores <= 0).all()
+
+
+def test_a_word_of_zeros_sends_the_winner_far_and_one_of_ones_keeps_it_near():
+    data, goal = np.arange(1000), RankGoal(HALF, Fraction(1, 100))
+    for word, is_far in ((0, True), ((1 << 64) - 1, False)):
+        for _ in range(5):
+            found = private_rank(data, goal, points=1000, bits=FirstWord(word), reach=50)
+            assert (not 450 <= found < 550) == is_far
+
+
+def test_sorted_and_unsorted_values_give_the_same_points():
+    values = np.random.default_rng(5).integers(0, 50, 1000)
+    points = sorted_points(values, low=0, high=50, step=1)
+    assert points.tolist() == sorted(values.tolist())
+    assert sorted_points(points, low=0, high=50, step=1).tolist() == points.tolist()
+
+
+# --- many ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "levels"), [(1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (99, 7)])
+def test_halving_needs_the_logarithm_of_the_number_of_quantiles(count, levels):
+    taus = [Fraction(i, count + 1) for i in range(1, count + 1)]
+    calls = plan(taus)
+    assert depth(count) == len(calls) == levels
+    assert sorted(node.index for level in calls for node in level) == list(range(count))
+
+
+def test_quartiles_are_the_median_and_then_the_median_of_each_side():
+    first, second = plan([Fraction(1, 4), HALF, Fraction(3, 4)])
+    assert [(node.index, node.tau) for node in first] == [(1, HALF)]
+    assert [(node.index, node.tau) for node in second] == [(0, HALF), (2, HALF)]
+
+
+def test_uneven_levels_are_sought_relative_to_their_cuts():
+    first, second = plan([Fraction(1, 10), Fraction(9, 10)])
+    assert [node.tau for node in first] == [Fraction(1, 10)]
+    assert [node.tau for node in second] == [Fraction(8, 9)]
+
+
+def test_the_event_is_one_parallel_step_per_level():
+    mechanism = Quantiles.for_epsilon(1, taus=("1/4", "1/2", "3/4"), low=0, high=9)
+    event = mechanism.event(1)
+    assert [len(level.events) for level in event.events] == [1, 2]
+    assert {part.epsilon for level in event.events for part in level.events} == {HALF}
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_many_quantiles_rise_and_stay_within_their_bound(count):
+    """At confidence 1 - 10⁻¹⁰, a false alarm once in 10⁹ runs."""
+    values = np.arange(200_000)
+    taus = [Fraction(i, count + 1) for i in range(1, count + 1)]
+    mechanism = Quantiles.for_epsilon(2, taus=taus, low=0, high=300_000)
+    found = mechanism.sample(values)
+    assert (np.diff(found) >= 0).all()
+    goals = np.array([float(tau) * values.size for tau in taus])
+    ranks = np.minimum(found, values.size)
+    assert np.abs(ranks - goals).max() <= mechanism.rank_error(1 - Fraction(1, 10**10)) + 1
+
+
+def test_a_heavy_value_fills_all_the_quantiles_it_covers():
+    values = np.concatenate([np.zeros(90_000, np.int64), np.arange(10_000)])
+    mechanism = Quantiles.for_epsilon(4, taus=("1/4", "1/2", "3/4", "99/100"), low=0, high=100_000)
+    found = mechanism.sample(values).tolist()
+    assert found[:3] == [0, 0, 0]
+    assert 8000 < found[3] < 10_000
+
+
+def test_many_quantiles_of_no_values_are_points_of_the_grid():
+    mechanism = Quantiles.for_epsilon(1, taus=("1/4", "1/2"), low=10, high=20, step=5)
+    found = mechanism.sample(np.zeros(0, np.int64))
+    assert set(found.tolist()) <= {10, 15, 20}
+    assert found[0] <= found[1]
+
+
+def test_values_at_the_top_of_the_grid_take_part():
+    mechanism = Quantiles.for_epsilon(8, taus=("1/4", "1/2", "3/4"), low=0, high=10, tie_bits=0)
+    assert mechanism.sample(np.full(5000, 10)).tolist()[2] == 10
