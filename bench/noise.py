@@ -135,6 +135,7 @@ def _speed(case: Case, size: int, repeats: int) -> Row:
         "cpu_ms": ours.cpu_ms,
         "draws_per_s": size / ours.cpu_ms * 1e3,
         "numpy": case.numpy,
+        "numpy_wall_ms": theirs.wall_ms,
         "numpy_cpu_ms": theirs.cpu_ms,
         "times_numpy": theirs.cpu_ms / ours.cpu_ms,
     }

@@ -59,7 +59,7 @@ def _row(law: str, peer: str, cells: int, said: Any) -> Row:
     theirs = said["laws"].get(law, {"failed": "it has no such law"})
     if "failed" in theirs:
         return row | theirs
-    ours = noise.warm(OURS[law], cells, repeats=15)
+    ours = noise.warm(OURS[law], cells, repeats=101)
     times, least = theirs["cpu_ms"] / ours.cpu_ms, TIMES_MIN.get((peer, law))
     return row | {
         "wall_ms": theirs["wall_ms"],

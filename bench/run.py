@@ -1,7 +1,7 @@
 """Measure noise, ledger and door, with --peers also the peers. Shows speed, never fails for it.
 
-Ratios and rates are of CPU time, ours and theirs in turns, in this very run; the door's are of wall
-time, because there the disk is part of the answer.
+Rates and ratios are of CPU time, in this very run: beside NumPy in turns, beside a peer right after
+it. The door's ratios are of wall time, because there the disk is part of the answer.
 """
 
 import argparse

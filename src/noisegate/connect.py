@@ -17,6 +17,7 @@ from noisegate.query.gate import Gate
 from noisegate.sources.duckdb import DuckDBSource
 
 LEDGER_SUFFIX: Final = ".ledger"
+_EPSILON_MAX: Final = 10**6
 
 
 def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a choice of the steward
@@ -59,21 +60,23 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     domain = TableDomain(
         dataset=name,
         name=name,
+        origin=str(Path(source).resolve()) if isinstance(source, str | Path) else "",
         unit=PrivacyUnit(column=unit),
         columns=MappingProxyType(_columns(columns or {})),
         rows_per_unit_max=rows_per_unit,
         snapshot=snapshot,
     )
-    rows = DuckDBSource(source, table=name)
+    rows = DuckDBSource(source, table=name, used=_named(domain))
     _require_columns(domain, rows.columns())
     book = ledger if isinstance(ledger, Ledger) else open_ledger(_where(source, ledger))
+    _require_own_ledger(book, domain, beside=ledger is None, named=table is not None)
     _open_account(book, domain, epsilon=epsilon, delta=delta, accountant=accountant)
     return Gate(Curator(source=rows, table=domain, ledger=book, account=domain.dataset))
 
 
 def ledger_beside(source: str | Path) -> Path:
     """Where the budget of a file is kept unless said otherwise."""
-    return Path(f"{source}{LEDGER_SUFFIX}")
+    return Path(f"{Path(source).resolve()}{LEDGER_SUFFIX}")
 
 
 def _open_account(
@@ -95,8 +98,8 @@ def _open_account(
         budget, accountant = terms.budget, accountant or terms.accountant
     else:
         budget = ApproxDP(epsilon, delta)
-    if budget.epsilon <= 0:
-        raise SpecError("The budget is 0.", fix="Use an epsilon above 0.")
+    if not 0 < budget.epsilon <= _EPSILON_MAX:
+        raise SpecError("The budget is no budget.", fix="Use an epsilon from above 0 to 10**6.")
     ledger.open_account(
         domain.dataset,
         parent=None,
@@ -104,6 +107,20 @@ def _open_account(
         budget=budget,
         unit=str(domain.unit),
     )
+
+
+def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, named: bool) -> None:
+    others = [name for name in ledger.accounts() if name != domain.dataset]
+    if beside and others and domain.dataset not in ledger.accounts():
+        raise PolicyError(
+            f"The ledger beside this file already keeps the budget of {others[0]!r}.",
+            fix="Use that name (table=...): one file has one budget.",
+        )
+    if ledger.durable and not domain.origin and not named:
+        raise PolicyError(
+            "A durable ledger cannot tell one frame from another.",
+            fix="Name the table: table='...', and a new snapshot when its rows change.",
+        )
 
 
 def _where(source: "str | Path | Any", ledger: "str | Path | None") -> str:  # noqa: ANN401
@@ -120,9 +137,13 @@ def _columns(terms: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
     return {name: Column.from_terms(name, facts) for name, facts in terms.items()}
 
 
+def _named(domain: TableDomain) -> list[str]:
+    """All columns that the declaration speaks of."""
+    return [*domain.columns, *([domain.unit.column] if domain.unit.column else [])]
+
+
 def _require_columns(domain: TableDomain, present: tuple[str, ...]) -> None:
-    wanted = [*domain.columns, *([domain.unit.column] if domain.unit.column else [])]
-    if missing := [name for name in wanted if name not in present]:
+    if missing := [name for name in _named(domain) if name not in present]:
         raise PolicyError(
             f"{domain.name!r} has no column {missing[0]!r}.",
             fix=f"Its columns are: {', '.join(present)}.",

@@ -355,7 +355,7 @@ def test_large_binomials_follow_the_law_and_a_shift_by_one_deviation_is_seen():
 
 @pytest.mark.audit
 def test_large_binomials_follow_the_law_and_a_shift_by_a_fifth_of_a_deviation_is_seen():
-    large_binomials_follow_their_law(30_000, Fraction(1, 10_000))
+    large_binomials_follow_their_law(20_000, Fraction(1, 10_000))
 
 
 SCORES = np.array([0, -1, -3, -4, 2])
@@ -432,8 +432,8 @@ def test_choices_follow_their_law_and_twice_the_factor_is_seen(name):
 
 @pytest.mark.audit
 @pytest.mark.parametrize("name", CHOICES)
-def test_choices_follow_their_law_and_a_tenth_more_is_seen_in_a_hundred_thousand(name):
-    choices_follow_their_law(name, 100_000, Fraction(11, 10))
+def test_choices_follow_their_law_and_a_seventh_more_is_seen_in_fifty_thousand(name):
+    choices_follow_their_law(name, 50_000, Fraction(8, 7))
 
 
 def test_the_audit_itself_is_calibrated():

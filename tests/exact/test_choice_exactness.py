@@ -188,6 +188,21 @@ def test_stated_errors_cover_the_measured_ones_sixteen_times_over():
             assert abs(v - true) <= e / 16
 
 
+EDGES = [*range(1, 9), 1 << 10, 1 << 20, 1 << 40, (1 << 62) + 7]
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential"])
+@pytest.mark.parametrize("word", [*EDGES, *(TOP - edge for edge in EDGES)])
+def test_stated_errors_cover_both_ends_of_what_a_word_leaves_open(noise, word):
+    """U may be anywhere in [word, word + 1) / 2**64; at the extremes that is most of the error."""
+    with np.errstate(all="ignore"):  # as `choose` does: the branch not taken may divide by zero
+        value, error = choice_module._rough_noise(np.array([word], np.uint64), noise)
+    for end in (word, word + 1):
+        exponential = -mpmath.log(mpmath.mpf(end) / 2**64)
+        true = exponential if noise == "exponential" else -mpmath.log(exponential)
+        assert abs(mpmath.mpf(float(value[0])) - true) <= float(error[0])
+
+
 def test_whole_noisy_scores_stay_within_their_stated_errors():
     counts = np.array([1, 3, 1 << 50, (1 << 62) + 1])
     scores = np.array([0, -17, -(1 << 60), -(1 << 40)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from noisegate.exact import enclose, lower, real, upper
 from noisegate.noise.bernoulli import Coin
 from noisegate.noise.binomial import Binomial
-from noisegate.noise.gaussian import DiscreteGaussian
+from noisegate.noise.gaussian import Staircase
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, Digit, Ratio, Top
 from noisegate.noise.law import Certified
 from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, Rounded, StudentT
@@ -92,7 +92,7 @@ def test_enclosures_of_discrete_gaussians_hold_their_distribution_function(varia
         total = weights[0] + 2 * sum(weights[1:])
         size = k if k >= 0 else -1 - k
         tail = sum(weights[size + 1 :]) / total
-        assert_encloses(DiscreteGaussian(variance), k, bits, 1 - tail if k >= 0 else tail)
+        assert_encloses(Staircase(variance), k, bits, 1 - tail if k >= 0 else tail)
 
 
 @given(st.integers(1, 40), coins, st.data(), widths)

@@ -1,8 +1,10 @@
+import os
 import threading
 
 import pytest
 
 from door import WARDS, Watched, counting, curator, domain
+from noisegate.curator.allowance import Scope
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.privacy.event import DeclaredEvent, Parallel, Sequential
@@ -63,7 +65,7 @@ def test_two_cuts_add_up():
         recipe.whole.cut("ward", WARDS)[1].measure(counting("0.3"))
         with pytest.raises(OverBudget):
             recipe.whole.cut("ward", WARDS)[2].measure(counting("0.01"))
-        events = recipe.whole.used()
+        events = recipe.used()
     assert isinstance(events, Sequential)
     assert all(isinstance(event, Parallel) for event in events.events)
     assert spent(door) == "ε = 0.6"
@@ -132,7 +134,7 @@ def test_a_closed_allowance_answers_nothing_more():
 def test_an_allowance_left_open_by_a_crash_stays_spent_and_cannot_be_run_again(tmp_path):
     door = curator(tmp_path / "l")
     door.ledger.reserve(
-        "tree",
+        "clinic: recipe tree",
         question="tree/1",
         event=DeclaredEvent(epsilon="0.6"),
         account="clinic",
@@ -174,3 +176,32 @@ def test_racing_threads_never_draw_more_than_the_allowance():
             thread.join()
     assert (source.reads, len(refused)) == (6, 10)
     assert spent(door) == "ε = 0.6"
+
+
+def test_a_forked_child_can_neither_draw_on_an_allowance_nor_close_it():
+    source = Watched()
+    door = curator(source=source)
+    with allow(door) as recipe:
+        recipe.whole.measure(counting("0.25"))
+        child = os.fork()
+        if child == 0:
+            try:
+                recipe.whole.measure(counting("0.25"))
+            except RequestConflict:
+                recipe.close()
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert spent(door) == "ε = 0.6"
+    assert spent(door) == "ε = 0.25"
+
+
+def test_a_part_made_by_hand_is_refused():
+    door = curator()
+    with allow(door) as recipe:
+        stranger = Scope(recipe, type(recipe._whole)(()))
+        with pytest.raises(Unsupported, match="no part"):
+            stranger.measure(counting("0.1"))
+        with pytest.raises(Unsupported, match="no part"):
+            stranger.cut("ward", WARDS)
+    assert spent(door) == "ε = 0"

@@ -154,7 +154,7 @@ def test_keys_are_256_bits_from_the_operating_system(monkeypatch):
     source = SystemBits()
     words = first_words(source)
     assert asked == [32, 16]
-    # AES-256 in counter mode of the zero key and counter, from NIST's vectors [SP 800-38A / CAVP]
+    # AES-256 in counter mode of the zero key and counter, the published known answer
     assert source.words(0, 64).size == 0
     assert words[0].to_bytes(8, "little") == bytes.fromhex("dc95c078a2408989")
 

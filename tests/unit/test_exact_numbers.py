@@ -38,6 +38,8 @@ from noisegate.exact import (
         (5e-324, Fraction(5, 10**324)),
         (-0.0, Fraction(0)),
         (np.float64(0.1), Fraction(1, 10)),
+        (np.float32(0.1), Fraction(1, 10)),
+        (np.int64(-7), Fraction(-7)),
         (3, Fraction(3)),
         (Fraction(2, 7), Fraction(2, 7)),
         (Decimal("0.30"), Fraction(3, 10)),
@@ -221,23 +223,32 @@ def test_an_evaluation_inside_an_evaluation_keeps_the_outer_precision():
     assert enclose(outer, bits=100) == enclose(lambda: real(2).sqrt(), bits=100)
 
 
-def test_threads_at_different_precisions_all_get_right_bounds():
-    wrong, barrier = [], threading.Barrier(8)
+def test_threads_at_different_precisions_all_get_right_bounds_undisturbed():
+    wrong, barrier, before = [], threading.Barrier(8), ctx.prec
 
-    def work(seed):
+    def root_of_two():
+        precision = ctx.prec
+        time.sleep(0)  # an invitation to every other thread
+        root = real(2).sqrt()
+        if ctx.prec != precision:
+            wrong.append((precision, ctx.prec))
+        return root
+
+    def work(start):
         barrier.wait()
         for turn in range(60):
-            bits = 20 + (seed * 37 + turn * 91) % 900
-            lo, hi = enclose(lambda: real(2).sqrt(), bits=bits)
+            bits = 20 + (start * 37 + turn * 91) % 900
+            lo, hi = enclose(root_of_two, bits=bits)
             if not (lo * lo <= 2 << 2 * bits <= hi * hi and hi - lo <= 2):
-                wrong.append((seed, bits))
+                wrong.append((start, bits))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    threads = [threading.Thread(target=work, args=(start,)) for start in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert wrong == []
+    assert ctx.prec == before
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

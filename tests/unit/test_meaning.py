@@ -65,7 +65,7 @@ def test_the_sentences_say_the_numbers_and_the_proviso():
     )
     assert "73.2 % and at least 26.8 %" in lines[1]
     assert any("For 5 persons" in line and "148.414 times" in line for line in lines)
-    assert "1e-06" in lines[-2]
+    assert "1e-6" in lines[-2]
     assert "relative" in lines[-1]
     assert "independent" in lines[-1]
     assert str(meaning(1)).startswith("What ε = 1 means\n- The answers")
@@ -97,7 +97,7 @@ def test_a_belief_of_certainty_is_refused(prior):
 def test_a_guarantee_is_a_sentence():
     text = str(Guarantee(loss=ApproxDP("0.5", "1e-6"), unit=PERSON, scope="table 'visits'"))
     assert text == (
-        "(ε = 0.5, δ = 1e-06) for adding or removing one person "
+        "(ε = 0.5, δ = 1e-6) for adding or removing one person "
         "(all rows with the same 'patient_id') in table 'visits'."
     )
 

@@ -6,10 +6,11 @@ from math import erfc, exp, fsum, sqrt
 import numpy as np
 import pytest
 
+from noisegate.accounting.tails import upper_tail
 from noisegate.exact import upper
 from noisegate.mechanisms.bounds import PrivateBounds
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
-from noisegate.mechanisms.geometric import Geometric, upper_tail
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 from noisegate.privacy.distance import L1

@@ -57,7 +57,7 @@ def test_a_restriction_keeps_the_sensitivity():
 
 @pytest.mark.parametrize(("column", "key"), [("ward", "west"), ("age", 3), ("nope", "x")])
 def test_a_restriction_to_an_undeclared_key_is_refused(column, key):
-    with pytest.raises(Unsupported, match="declared key"):
+    with pytest.raises(Unsupported, match=r"not (a )?declared"):
         restrict(count(table()), column=column, key=key)
 
 

@@ -70,6 +70,10 @@ class Accountant(ABC):
     def implied(self, spent: Charge, budget: ApproxDP) -> ApproxDP:
         """The (ε, δ) that a total charge amounts to, for an account with this budget; rounded up.
 
+        A reading, not a promise, unless ε itself is summed: an analyst who stops at a moment that
+        the answers chose may have learnt slightly more than the reading then says. What is
+        promised at any stop is the budget.
+
         At most the budget whenever ``spent <= limit(budget)``, and (0, 0) when nothing is spent.
         """
 

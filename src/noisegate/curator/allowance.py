@@ -6,9 +6,12 @@ sequentially along a line of questions, in parallel across disjoint parts. A que
 fit into what was reserved is refused before a row is read.
 """
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, final
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, final
+from weakref import WeakSet
 
 from noisegate.accounting.accountant import Charge
 from noisegate.curator.measurement import Measurement
@@ -19,89 +22,84 @@ from noisegate.privacy.event import Event, NothingEvent, Parallel, Sequential
 from noisegate.privacy.release import Release
 from noisegate.transforms.restrict import restrict
 
-Quote = Callable[[Event], Mapping[str, Charge]]
-Draw = Callable[[Measurement, str], Release]
+Quote: TypeAlias = Callable[[Event], Mapping[str, Charge]]
+Draw: TypeAlias = Callable[[Measurement, str], Release]
 
 _UNFINISHED: Final = b""
 
 
-@final
-class Scope:
-    """A place to ask: the whole table, or one of several disjoint parts of it.
+@dataclass(eq=False, slots=True)
+class _Part:
+    """What has been asked about one part, and the cuts below it. Only the allowance touches it."""
 
-    Claim: the recipe as a whole is the event `used`: its questions in sequence, and the parts of
-        each cut in parallel. Adjacency: add/remove one unit, each unit being one row.
-    Why: basic adaptive composition, and [McS09] for parts: the cut is by a declared key of the
-        unit's own row, so a row lies in one part at most, whatever the answers were.
-    """
-
-    def __init__(self, root: "Allowance", where: tuple[tuple[str, Key], ...]) -> None:
-        self._root, self._where = root, where
-        self.events: list[Event] = []
-        self._cuts: list[tuple[Scope, ...]] = []
-
-    def measure(self, measurement: Measurement) -> Release:
-        """Answer a question about this part, within what the allowance holds."""
-        query = measurement.query
-        for column, key in self._where:
-            query = restrict(query, column=column, key=key)
-        restricted = Measurement(query=query, mechanism=measurement.mechanism)
-        return self._root.draw_for(self, restricted)
-
-    def cut(self, column: str, keys: Sequence[Key]) -> "tuple[Scope, ...]":
-        """Disjoint parts by the declared keys of a column: asking each costs like asking one."""
-        if len(set(keys)) < len(keys):
-            raise Unsupported("A part is listed twice.", fix="List each key once.")
-        if any(column == earlier for earlier, _ in self._where):
-            raise Unsupported(
-                f"This part is already one of {column!r}.", fix="Cut by another column."
-            )
-        parts = tuple(Scope(self._root, (*self._where, (column, key))) for key in keys)
-        self._cuts.append(parts)
-        return parts
+    where: tuple[tuple[str, Key], ...]
+    events: list[Event] = field(default_factory=list)
+    cuts: "list[tuple[_Part, ...]]" = field(default_factory=list)
 
     def used(self) -> Event:
-        """What has been asked here, as one event."""
-        cuts = [Parallel(events=tuple(part.used() for part in cut)) for cut in self._cuts if cut]
+        cuts = [Parallel(events=tuple(part.used() for part in cut)) for cut in self.cuts if cut]
         events = (*self.events, *cuts)
         return Sequential(events=events) if events else NothingEvent()
 
 
 @final
+class Scope:
+    """A place to ask: the whole table, or one of several disjoint parts of it."""
+
+    __slots__ = ("_allowance", "_part")
+
+    def __init__(self, allowance: "Allowance", part: _Part) -> None:
+        self._allowance, self._part = allowance, part
+
+    def measure(self, measurement: Measurement) -> Release:
+        """Answer a question about this part, within what the allowance holds."""
+        return self._allowance._measure(self._part, measurement)  # noqa: SLF001 - one mechanism
+
+    def cut(self, column: str, keys: Sequence[Key]) -> "tuple[Scope, ...]":
+        """Disjoint parts by the declared keys of a column: asking each costs like asking one."""
+        parts = self._allowance._cut(self._part, column, keys)  # noqa: SLF001 - one mechanism
+        return tuple(Scope(self._allowance, part) for part in parts)
+
+
+@final
 class Allowance:
-    """A reservation that a recipe draws on. Made by `Curator.allowance`, closed when it is left."""
+    """A reservation that a recipe draws on. Made by `Curator.allowance`, closed when it is left.
+
+    Claim: the recipe as a whole is the event `used`: its questions in sequence, and the parts of
+        each cut in parallel. Adjacency: add/remove one unit, each unit being one row.
+    Why: basic adaptive composition, and [McS09] for parts: a cut is by a declared key of the unit's
+        own row, so a row lies in one part at most, whatever the answers were. Every event is on
+        record before its draw, and `used` is what the ledger charges in the end.
+    """
 
     def __init__(self, entry: Reservation, *, quote: Quote, draw: Draw) -> None:
         self._entry, self._quote, self._draw = entry, quote, draw
         self._lock = threading.Lock()
         self._answer, self._closed = entry.answer, entry.answer is not None
-        self.whole = Scope(self, ())
+        self._whole = _Part(())
+        self._parts = {self._whole}
+        _open_allowances.add(self)
+
+    @property
+    def whole(self) -> Scope:
+        """The whole table."""
+        return Scope(self, self._whole)
 
     @property
     def answer(self) -> bytes | None:
         """The recipe's stored result, if it was finished before: use it and ask nothing."""
         return self._answer or None
 
+    def used(self) -> Event:
+        """What has been asked so far, as one event."""
+        with self._lock:
+            return self._whole.used()
+
     def finish(self, answer: bytes) -> None:
         """Hand over the recipe's result, to be stored when the allowance closes."""
-        if self._closed:
-            raise RequestConflict("The allowance is closed.", fix="Use the stored answer.")
-        self._answer = answer
-
-    def draw_for(self, scope: Scope, measurement: Measurement) -> Release:
-        """Check, note down, draw: the event is on record before the first row is read."""
-        unit = measurement.query.table.unit
-        if measurement.query.tally.where and unit.column is not None:
-            raise Unsupported(
-                f"One {unit.noun} may have rows in several parts, so parts cannot be asked in "
-                "parallel.",
-                fix="Ask about the whole table, or per key.",
-            )
         with self._lock:
-            if self._closed:
-                raise RequestConflict("The allowance is closed.", fix="Open a new one.")
-            self._note_down(scope, measurement.event())
-        return self._draw(measurement, self._entry.request_id)
+            self._require_open()
+            self._answer = answer
 
     def close(self) -> None:
         """Store the result and give back what nothing was drawn for; once."""
@@ -109,19 +107,80 @@ class Allowance:
             if self._closed:
                 return
             self._closed = True
-        self._answer = self._entry.close(self.whole.used(), self._answer or _UNFINISHED)
+        self._answer = self._entry.close(self._whole.used(), self._answer or _UNFINISHED)
 
-    def _note_down(self, scope: Scope, event: Event) -> None:
-        scope.events.append(event)
+    def _measure(self, part: _Part, measurement: Measurement) -> Release:
+        query = measurement.query
+        for column, key in part.where:
+            query = restrict(query, column=column, key=key)
+        restricted = Measurement(query=query, mechanism=measurement.mechanism)
+        with self._lock:
+            self._require_open()
+            self._require_known(part)
+            _require_one_part_per_unit(restricted)
+            self._note_down(part, restricted.event())
+        return self._draw(restricted, self._entry.request_id)
+
+    def _cut(self, part: _Part, column: str, keys: Sequence[Key]) -> tuple[_Part, ...]:
+        if any(type(key) not in (str, int) for key in keys) or len(set(keys)) < len(keys):
+            raise Unsupported("The parts are not distinct keys.", fix="List each key once.")
+        if any(column == earlier for earlier, _ in part.where):
+            raise Unsupported(
+                f"This is already a part by {column!r}.", fix="Cut by another column."
+            )
+        with self._lock:
+            self._require_open()
+            self._require_known(part)
+            parts = tuple(_Part((*part.where, (column, key))) for key in keys)
+            part.cuts.append(parts)
+            self._parts.update(parts)
+        return parts
+
+    def _note_down(self, part: _Part, event: Event) -> None:
+        part.events.append(event)
         fits = False
         try:
-            charges = self._quote(self.whole.used())
+            charges = self._quote(self._whole.used())
             fits = all(charge <= self._entry.charges[name] for name, charge in charges.items())
         finally:
             if not fits:
-                scope.events.pop()
+                part.events.pop()
         if not fits:
             raise OverBudget(
                 "The question does not fit into what is left of the allowance.",
                 fix="Nothing was drawn. Reserve more, or ask with more noise.",
             )
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RequestConflict(
+                "The allowance is closed, or belongs to another process.",
+                fix="Use its stored answer, or open a new one.",
+            )
+
+    def _require_known(self, part: _Part) -> None:
+        if part not in self._parts:
+            raise Unsupported("This is no part of the allowance.", fix="Use `whole` and `cut`.")
+
+
+def _require_one_part_per_unit(measurement: Measurement) -> None:
+    unit = measurement.query.table.unit
+    if measurement.query.tally.where and unit.column is not None:
+        raise Unsupported(
+            f"One {unit.noun} may have rows in several parts: they cannot be asked in parallel.",
+            fix="Ask about the whole table, or per key.",
+        )
+
+
+_open_allowances: "WeakSet[Allowance]" = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """A forked child holds copies: drawing on them, or closing them, would not be counted once."""
+    for allowance in list(_open_allowances):
+        allowance._lock = threading.Lock()  # noqa: SLF001 - the copy's lock may be held
+        allowance._closed = True  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)

@@ -20,7 +20,7 @@ from uuid import uuid4
 from noisegate.accounting.accountant import Charge
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Unsupported
+from noisegate.errors import PolicyError, Unsupported
 from noisegate.ledger.store import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.domain import TableDomain
@@ -44,6 +44,7 @@ class Curator:
         bits: Bits = SYSTEM,
     ) -> None:
         ledger.require_secure(type(bits) is SystemBits)
+        _require_root(ledger, account, table.dataset)
         self._source, self._bits = source, bits
         self.table, self.ledger, self.account = table, ledger, account
 
@@ -59,7 +60,7 @@ class Curator:
             stored = self.ledger.find_question(question, None)
             if stored is not None:
                 return _release(stored, question, "", free=True)
-        request_id = request_id or f"{self.account}:{digest(question)}"
+        request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
         event = measurement.event()
         entry = self.ledger.reserve(
             request_id, question=question, event=event, account=self.account, kind="measurement"
@@ -73,11 +74,18 @@ class Curator:
     def allowance(self, event: Event, *, question: str, request_id: str) -> Iterator[Allowance]:
         """One reservation for a recipe that asks many adaptive questions; see `Allowance`.
 
+        Reserve in the measure of the account (a declared ε for pure, a declared ρ for zCDP): after
+        a crash the reserved event is all that is on record.
+
         Leaving the block closes it: what was used stays charged, the rest goes back, also when the
         recipe fails. A recipe that was finished before gets its stored answer, at no charge.
         """
         entry = self.ledger.reserve(
-            request_id, question=question, event=event, account=self.account, kind="allowance"
+            self._own_id(f"recipe {request_id}"),
+            question=question,
+            event=event,
+            account=self.account,
+            kind="allowance",
         )
         allowance = Allowance(entry, quote=self._quote, draw=self._draw_inside)
         try:
@@ -105,7 +113,11 @@ class Curator:
 
     def fresh_id(self) -> str:
         """A request id that was never used: asking with it draws anew and pays anew."""
-        return f"{self.account}:{uuid4().hex}"
+        return uuid4().hex
+
+    def _own_id(self, name: str) -> str:
+        """Ids belong to accounts, so that no analyst can take another's."""
+        return f"{self.account}: {name}"
 
     def _draw(self, measurement: Measurement, question: str, request_id: str) -> Release:
         self._require_own(measurement)
@@ -122,12 +134,24 @@ class Curator:
         return self.ledger.quote(event, account=self.account).charges
 
     def _require_own(self, measurement: Measurement) -> None:
-        if measurement.query.table != self.table:
+        if type(measurement) is not Measurement or measurement.query.table != self.table:
             raise Unsupported(
                 f"The question is about {measurement.query.table.name!r}, which is not behind this "
                 "door.",
                 fix=f"Ask about {self.table.name!r}.",
             )
+
+
+def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
+    """Answers are shared below one root, so an account must hang below its data set's."""
+    balance = ledger.balance(account)
+    while balance.parent is not None:
+        balance = ledger.balance(balance.parent)
+    if balance.account != dataset:
+        raise PolicyError(
+            f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
+            fix="Open the account below the data set's own.",
+        )
 
 
 def digest(text: str) -> str:

@@ -84,7 +84,8 @@ class Request:
 class Balance:
     """What an account may spend, has spent, and has left.
 
-    ``spent`` is the (ε, δ) that all charges amount to together. ``remaining`` is the (ε, δ) of the
+    ``spent`` is the (ε, δ) that all charges amount to together; a reading (see
+    `Accountant.implied`), where the promise is ``budget``. ``remaining`` is the (ε, δ) of the
     largest single question that still fits into this account (its ancestors may have less). Under
     basic composition the two sum to the budget; under concentrated accounting they need not.
     Both are for reading: decisions compare ``charge`` with ``limit``, in whole grains.
@@ -168,10 +169,17 @@ class Books:
 
     def chain(self, name: str) -> list[Account]:
         """The account and its ancestors, nearest first."""
-        accounts = [self.accounts[name]]
-        while (parent := accounts[-1].parent) is not None:
-            accounts.append(self.accounts[parent])
-        return accounts
+        return ancestry(name, self.accounts.__getitem__)
+
+
+def ancestry(name: str, find: Callable[[str], Account]) -> list[Account]:
+    """The account and its ancestors, nearest first: everyone who pays."""
+    accounts = [find(name)]
+    while (parent := accounts[-1].parent) is not None:
+        accounts.append(find(parent))
+        if len({account.name for account in accounts}) < len(accounts):
+            raise LedgerError(f"Account {name!r} is its own ancestor.", fix="Run verify; restore.")
+    return accounts
 
 
 def fold(entries: Iterable[Entry], prices: Prices) -> Books:

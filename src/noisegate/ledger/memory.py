@@ -95,7 +95,9 @@ class _Kept(Transaction):
         settled = (
             request.settled
             for request in self._requests.values()
-            if request.question == question and account in (None, request.account)
+            if request.question == question
+            and request.use == "measurement"
+            and account in (None, request.account)
         )
         return max((seq for seq in settled if seq is not None), default=None)
 

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
-from noisegate.ledger.account import Account, Prices, Request
+from noisegate.ledger.account import Account, Prices, Request, ancestry
 from noisegate.ledger.entry import Body, Entry, canonical, decode_charges, digest, encode_charges
 from noisegate.ledger.transaction import Transaction
 from noisegate.privacy.event import Event
@@ -63,7 +63,7 @@ class Rules:
             raise PolicyError(
                 f"Account {account.name!r} is already open on other terms: {_terms(earlier)}; "
                 f"asked for: {_terms(account)}.",
-                fix="Use the ledger's terms, change its budget with a reason, or name a new one.",
+                fix="Use the ledger's terms, or change its budget (noisegate ledger budget).",
             )
         self._require_parent(tx, account)
         self.prices.limit(account)  # refuses a budget that the accountant cannot keep
@@ -206,7 +206,8 @@ class Rules:
         price = self.prices.implied(account, charge)
         left = self.prices.implied(account, self.prices.left(account))
         raise OverBudget(
-            f"This costs {price}; account {account.name!r} has {left} left of {account.budget}.",
+            f"This costs {price}; account {account.name!r} has {left:left} left "
+            f"of {account.budget}.",
             fix="Nothing was spent. Ask for less, or ask the steward to raise the budget.",
         )
 
@@ -234,10 +235,7 @@ class Rules:
 
 def chain(tx: Transaction, name: str) -> list[Account]:
     """The account and all its ancestors, nearest first: everyone who pays."""
-    accounts = [known_account(tx, name)]
-    while (parent := accounts[-1].parent) is not None:
-        accounts.append(known_account(tx, parent))
-    return accounts
+    return ancestry(name, lambda each: known_account(tx, each))
 
 
 def stored_answer(tx: Transaction, seq: int) -> bytes:

@@ -60,7 +60,10 @@ _SAVE_REQUEST: Final = (
 _ANSWER: Final = "SELECT answer FROM answers WHERE seq = ?"
 _PAGE_OF_ANSWERS: Final = "SELECT seq, answer FROM answers WHERE seq > ? ORDER BY seq LIMIT ?"
 _SAVE_ANSWER: Final = "INSERT INTO answers (seq, answer) VALUES (?, ?)"
-_SETTLED: Final = "SELECT max(settled) FROM requests WHERE settled IS NOT NULL AND question = ?"
+_SETTLED: Final = (
+    "SELECT max(settled) FROM requests "
+    "WHERE settled IS NOT NULL AND use_of = 'measurement' AND question = ?"
+)
 _SETTLED_IN: Final = f"{_SETTLED} AND account = ?"
 
 

@@ -64,4 +64,4 @@ class Transaction(ABC):
 
     @abstractmethod
     def last_settled(self, question: str, account: str | None) -> int | None:
-        """The latest entry that answered the question (a digest), for one account or any."""
+        """The latest measurement of the question (a digest), for one account or any."""

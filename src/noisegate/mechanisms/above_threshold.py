@@ -18,6 +18,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
@@ -31,7 +32,6 @@ from noisegate.mechanisms.base import (
     surely_at_most,
     whole_count,
 )
-from noisegate.mechanisms.geometric import upper_tail
 from noisegate.mechanisms.scores import require_flag, sides
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

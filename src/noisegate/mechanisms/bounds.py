@@ -12,6 +12,7 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
+from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
@@ -24,7 +25,6 @@ from noisegate.mechanisms.base import (
     store_positive,
     surely_at_most,
 )
-from noisegate.mechanisms.geometric import upper_tail
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace

@@ -10,25 +10,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
-from noisegate.exact import Number, Real, positive, real
-from noisegate.mechanisms.base import (
-    NoiseMechanism,
-    clamped,
-    failure_of,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-)
+from noisegate.accounting.calibrate import geometric_error
+from noisegate.exact import Number, positive
+from noisegate.mechanisms.base import NoiseMechanism, clamped, store_positive
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-
-
-def upper_tail(scale: Fraction, t: int) -> Real:
-    """Pr[Z ≥ t] = α^t / (1 + α) as a ball, for t ≥ 0, with α = e^(-1/scale)."""
-    return (-real(t / scale)).exp() / (1 + (-real(1 / scale)).exp())
 
 
 @final
@@ -62,11 +51,5 @@ class Geometric(NoiseMechanism[L1]):
         return values + discrete_laplace(self.scale, values.shape, bits=bits)
 
     def interval(self, confidence: Number) -> int:
-        """The smallest certified half-width.
-
-        Claim: Pr[|Z| > t] = 2 α^(t+1) / (1 + α). Why: two geometric series. Rounding: up.
-        """
-        failure = failure_of(confidence)
-        return smallest_whole(
-            lambda t: surely_at_most(lambda: 2 * upper_tail(self.scale, t + 1), failure)
-        )
+        """The smallest certified half-width; see `geometric_error`. Rounding: up."""
+        return geometric_error(self.scale, confidence=confidence)

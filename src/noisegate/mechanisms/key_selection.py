@@ -16,6 +16,7 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
+from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, lower, positive, real, upper
 from noisegate.mechanisms.base import (
@@ -28,7 +29,6 @@ from noisegate.mechanisms.base import (
     surely_at_most,
     whole_count,
 )
-from noisegate.mechanisms.geometric import upper_tail
 from noisegate.noise.bernoulli import bernoulli
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

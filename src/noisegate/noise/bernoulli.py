@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from math import ceil
 from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, enclose
+from noisegate.exact import Number, enclose, upper
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import CHUNK, Int64Array, Size, in_chunks, whole
 from noisegate.noise.geometric import geometric_gaps
@@ -73,11 +75,16 @@ def bernoulli_exp(
         raise SpecError("The error bound is too wide to filter.", fix="Use a bound below 1/4.")
     words = bits.words(rough.size, 64)
     u = words * 2.0**-64
-    p = np.exp(-rough)
+    # Most coins of small γ need no exponential, since e^(-γ) ≥ 1 - γ.
+    accept: NDArray[np.bool_] = u * (1 + _WORD_ERROR) + _WORD_STEP < 1 - rough - (
+        error + _WORD_ERROR
+    )
+    rest = np.flatnonzero(~accept)
+    u, p = u[rest], np.exp(-rough[rest])
     slack = 2 * error + _EXP_ERROR
-    accept: NDArray[np.bool_] = u * (1 + _WORD_ERROR) + _WORD_STEP < p * (1 - slack)
+    accept[rest] = u * (1 + _WORD_ERROR) + _WORD_STEP < p * (1 - slack)
     reject = u * (1 - _WORD_ERROR) - _WORD_STEP > p * (1 + slack)
-    for lane in np.flatnonzero(~(accept | reject)):
+    for lane in rest[~(accept[rest] | reject)]:
         chance = Certified.exp_minus(exact(int(lane)))
         accept[lane] = falls_below(chance, int(words[lane]), 64, bits)
     return accept
@@ -102,7 +109,8 @@ def sample_rows(count: int, p: Number | Certified, *, bits: Bits = SYSTEM) -> In
     count, coin = whole(count, "count", least=0, below=SATURATION), probability(p)
     if coin == 0 or count == 0:
         return np.empty(0, np.int64)
-    at_once = max(1, min(CHUNK, SATURATION // (count + 1)))  # so that the sum of gaps never wraps
+    expected = ceil(upper(partial(as_real, coin)) * count * 5 / 4) + 64
+    at_once = max(1, min(CHUNK, expected, SATURATION // (count + 1)))  # their sum never wraps
     parts, last = [], -1
     while last < count:
         gaps = geometric_gaps(coin, at_once, bits=bits)

@@ -81,6 +81,8 @@ def choose(
     # The k-th largest lower end: whoever cannot reach it is beaten by k others for certain.
     bar = np.partition(low, -k)[-k]
     finalists = np.flatnonzero(high >= bar)
+    if k == finalists.size == 1:
+        return live[finalists]
     racers = [_Racer(contest, int(live[i]), noise, int(words[i]), bits) for i in finalists.tolist()]
     return np.array([racer.index for racer in _ranked(racers)[:k]], np.int64)
 
@@ -162,16 +164,12 @@ def _ranked(racers: list[_Racer]) -> list[_Racer]:
     """Racers in falling order, refined until no two of them overlap."""
     while len(racers) > 1:
         racers = sorted(racers, key=_middle, reverse=True)
-        overlapping = {
-            racer
-            for first, second in pairwise(racers)
-            if not _beats(first, second)
-            for racer in (first, second)
-        }
-        if not overlapping:
+        clear = [_beats(first, second) for first, second in pairwise(racers)]
+        if all(clear):
             break
-        for racer in overlapping:
-            racer.refine()
+        for racer, above, below in zip(racers, [True, *clear], [*clear, True], strict=True):
+            if not (above and below):
+                racer.refine()
     return racers
 
 

@@ -150,7 +150,7 @@ def geometric_gaps(p: "Number | Certified", size: Size, *, bits: Bits = SYSTEM) 
     if coin == 0:
         raise SpecError("probability is 0.", fix="Use a probability above 0.")
     if coin == 1:
-        return np.zeros(size, np.int64)
+        return in_chunks(size, lambda count: np.zeros(count, np.int64))
     return _draw(Ratio(coin=coin), size, bits, signed=False)
 
 

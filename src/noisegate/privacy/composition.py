@@ -215,6 +215,8 @@ def _rise_until(
 
 
 def _delta_left(delta: Fraction, delta_each: Fraction, count: int) -> Fraction:
+    if not 0 <= delta_each < 1:
+        raise SpecError("delta_each is no small probability.", fix="Use 0 <= delta_each < 1.")
     if delta_each == 0:
         return delta
     left = lower(lambda: 1 - real(1 - delta) / real(1 - delta_each) ** count)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from noisegate.errors import LedgerError, SpecError
-from noisegate.exact import fraction
+from noisegate.exact import fraction, shown
 from noisegate.privacy.distance import L1, L2
 
 
@@ -193,6 +193,9 @@ class Sequential(Event):
     name: ClassVar[str] = "sequential/1"
     events: tuple[Event, ...]
 
+    def __post_init__(self) -> None:
+        _store_events(self)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +207,9 @@ class Parallel(Event):
 
     name: ClassVar[str] = "parallel/1"
     events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        _store_events(self)
 
 
 @final
@@ -275,9 +281,12 @@ def decode(record: Mapping[str, Any]) -> Event:
     if unknown := set(record) - set(known) - {"event"}:
         raise LedgerError(f"{kind.name} has unknown fields {sorted(unknown)}.", fix=newer)
     given = {key: field for key, field in known.items() if key in record}
-    return kind(
-        **{field.name: _decode_value(field.type, record[key]) for key, field in given.items()}
-    )
+    try:
+        return kind(
+            **{field.name: _decode_value(field.type, record[key]) for key, field in given.items()}
+        )
+    except (TypeError, ValueError, AttributeError, ZeroDivisionError, SpecError):
+        raise LedgerError(f"A record of {kind.name} is damaged.", fix="Restore a copy.") from None
 
 
 def _key(field: str) -> str:
@@ -304,17 +313,24 @@ def _decode_value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
         return L1(value)
     if kind is L2:
         return L2(squared=value)
-    if kind is int:
-        return int(value)
-    if kind is Fraction:
-        return Fraction(value)
-    return tuple(decode(item) for item in value)
+    if kind in (int, Fraction) and isinstance(value, str):
+        return kind(value)
+    if isinstance(value, list):
+        return tuple(decode(item) for item in value)
+    raise ValueError  # numbers are text in a record, so that nothing is rounded
+
+
+def _store_events(event: "Sequential | Parallel") -> None:
+    events = tuple(event.events)
+    if not all(isinstance(part, Event) for part in events):
+        raise SpecError("A part is not an event.", fix="Give a list of events.")
+    object.__setattr__(event, "events", events)
 
 
 def _store_positive(event: Event, field: str) -> None:
     exact = fraction(getattr(event, field), name=field)
     if exact <= 0:
-        raise SpecError(f"{field} is {exact}.", fix=f"Use a {field} above 0.")
+        raise SpecError(f"{field} is {shown(exact)}.", fix=f"Give {field} a value above 0.")
     object.__setattr__(event, field, exact)
 
 

@@ -4,26 +4,27 @@ Losses of one kind add up (sequential composition) and are partially ordered. Th
 from one kind to another are in `conversion.py`, with their direction of rounding in the name.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 from typing import Self, final
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction
+from noisegate.exact import Number, fraction, shown
 
 
 def _at_least_zero(value: Number, name: str) -> Fraction:
     exact = fraction(value, name=name)
     if exact < 0:
-        raise SpecError(f"{name} is {value}.", fix=f"Use a {name} of at least 0.")
+        raise SpecError(f"{name} is {shown(exact)}.", fix=f"Give {name} a value of at least 0.")
     return exact
 
 
 def _probability(value: Number, name: str) -> Fraction:
     exact = _at_least_zero(value, name)
     if exact > 1:
-        raise SpecError(f"{name} is {value}.", fix=f"Use a {name} between 0 and 1.")
+        raise SpecError(f"{name} is {shown(exact)}.", fix=f"Give {name} a value from 0 to 1.")
     return exact
 
 
@@ -58,9 +59,8 @@ class ApproxDP:
 
     def __format__(self, spec: str) -> str:
         """Readable decimals: a loss rounds up, a balance (``"left"``) rounds down."""
-        epsilon, delta = (
-            _short(value, left=spec == "left") for value in (self.epsilon, self.delta)
-        )
+        text = decimal_down if spec == "left" else decimal_up
+        epsilon, delta = text(self.epsilon), text(self.delta)
         return f"ε = {epsilon}" if self.delta == 0 else f"(ε = {epsilon}, δ = {delta})"
 
 
@@ -92,8 +92,12 @@ class ZCDP:
         return self.rho <= other.rho and self.delta <= other.delta
 
     def __str__(self) -> str:
-        text = f"ρ = {_short(self.rho)}"
-        return f"{text} (zCDP)" if self.delta == 0 else f"({text}, δ = {_short(self.delta)}) (zCDP)"
+        text = f"ρ = {decimal_up(self.rho)}"
+        return (
+            f"{text} (zCDP)"
+            if self.delta == 0
+            else f"({text}, δ = {decimal_up(self.delta)}) (zCDP)"
+        )
 
 
 @final
@@ -127,13 +131,25 @@ class RenyiDP:
         return all(a <= b for a, b in zip(self.epsilons, other.epsilons, strict=True))
 
 
-def _short(value: Fraction, *, left: bool = False) -> str:
-    """Six digits behind the first, exact where that is enough, else in the cautious direction."""
+def decimal_up(value: Fraction) -> str:
+    """A readable decimal that is never below the number: five places behind its first digit."""
+    return _decimal(value, ceil)
+
+
+def decimal_down(value: Fraction) -> str:
+    """A readable decimal that is never above the number."""
+    return _decimal(value, floor)
+
+
+def _decimal(value: Fraction, whole: Callable[[Fraction], int]) -> str:
     if value == 0:
         return "0"
-    exponent = 0
-    while value * 10**exponent < 1:
-        exponent += 1
-    shift = 10 ** (exponent + 5)
-    digits = floor(value * shift) if left else ceil(value * shift)
-    return f"{float(Fraction(digits, shift)):.10g}"
+    places = 5
+    while value * 10**places < 10**5:
+        places += 1
+    digits = str(whole(value * 10**places))
+    if places > 9:  # 1.2345e-6
+        mantissa = f"{digits[0]}.{digits[1:]}".rstrip("0").rstrip(".")
+        return f"{mantissa}e-{places + 1 - len(digits)}"
+    digits = digits.rjust(places + 1, "0")
+    return f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")

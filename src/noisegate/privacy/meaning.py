@@ -12,7 +12,7 @@ from typing import Final, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, exp_up, fraction, lower, real, upper
-from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.loss import ApproxDP, decimal_up
 
 GROUPS: Final = (2, 5, 10)
 _PROVISO: Final = (
@@ -41,11 +41,13 @@ class Meaning:
         p e^ε/(1 + p (e^ε - 1)) and falls to at least p/(p + (1 - p) e^ε); the value of a present
         unit: the same with 2ε; posteriors with and without the unit's rows differ by at most
         tanh(ε/2) in total variation; a fair guess "in or out?" is right with probability at most
-        (e^ε + δ)/(1 + e^ε). With δ > 0 all but the last hold outside an event of probability δ.
+        (e^ε + δ)/(1 + e^ε). With δ > 0 all but the last are statements about an ε-private twin of
+        the answers, which differs from them with probability at most δ on either table; they are
+        not true of the answers themselves outside an event of probability δ.
     Adjacency: add/remove.
     Why: Bayes' rule, given the other rows or independent of them; [KS14] with its constant
-        sharpened to tanh(ε/2); [KOV15] for guesses; [DN10] for why nothing absolute can be
-        promised. Rounding: every bound away from comfort.
+        sharpened to tanh(ε/2); [KOV15] for guesses; [DR14, Lemma 3.17] for the twin; [DN10] for
+        why nothing absolute can be promised. Rounding: every bound away from comfort.
     """
 
     loss: ApproxDP
@@ -153,8 +155,9 @@ def _group_sentence(group: GroupMeaning, before: str) -> str:
 def _delta_sentence(loss: ApproxDP) -> tuple[str, ...]:
     if loss.delta == 0:
         return ()
-    delta = float(loss.delta)
-    return (f"With probability at most {delta:.3g} (more for groups) these limits may fail.",)
+    chance = decimal_up(loss.delta)
+    twin = f"answers that differ from the real ones with probability at most {chance}"
+    return (f"With δ, these limits hold for {twin} (more for groups).",)
 
 
 def _percent(value: Fraction) -> str:

@@ -54,13 +54,14 @@ class Gate:
         ``fresh`` pays for a new, independent draw instead.
         """
         plan = self._plan(sql, epsilon=epsilon, within=within, confidence=confidence, fresh=fresh)
+        plan.margin(confidence)  # a confidence that is none is refused before anything is paid
         request_id = self._curator.fresh_id() if fresh else None
         release = self._curator.measure(plan.measurement, request_id=request_id)
         return self._answer(plan, release)
 
     @property
     def spent(self) -> ApproxDP:
-        """What this analyst's account has spent."""
+        """What this analyst's account has spent: a reading; the promise is the budget."""
         return self._curator.ledger.balance(self._curator.account).spent
 
     @property

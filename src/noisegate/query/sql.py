@@ -17,6 +17,7 @@ _FORM: Final = (
     "The form is SELECT [column,] COUNT(*) [AS name] FROM table "
     "[WHERE column = 'key' [AND ...]] [GROUP BY column]."
 )
+_LENGTH_MAX: Final = 10_000
 _CLAUSES: Final = frozenset({"kind", "expressions", "from_", "where", "group"})
 
 
@@ -43,9 +44,11 @@ def parse(sql: str, table: TableDomain) -> Selection:
 
 
 def _single_select(sql: str) -> exp.Select:
+    if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
+        raise Unsupported("The SQL is not text of readable length.", fix=_FORM)
     try:
         statements = [tree for tree in sqlglot.parse(sql, dialect="duckdb") if tree is not None]
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         raise Unsupported("The SQL cannot be read.", fix=_FORM) from None
     if len(statements) != 1:
         raise Unsupported(f"There are {len(statements)} statements.", fix="Ask one question.")

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key
-from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query, declared, require_key
 
 
 def restrict(query: Query, *, column: str, key: Key) -> Query:
@@ -13,11 +12,7 @@ def restrict(query: Query, *, column: str, key: Key) -> Query:
     Claim: keeps the sensitivity. Why: a row-wise filter keeps or drops each row by its own value.
     Requires: a declared key, so that asking says nothing about which keys exist.
     """
-    declared = query.table.columns.get(column)
-    if declared is None or declared.keys is None or key not in declared.keys:
-        raise Unsupported(
-            f"{key!r} is not a declared key of {column!r}.",
-            fix=f"Declare it: columns={{{column!r}: {{'in': [...]}}}}.",
-        )
-    tally = replace(query.tally, where=(*query.tally.where, (declared, key)))
+    found = declared(query.table, column)
+    require_key(found, key)
+    tally = replace(query.tally, where=(*query.tally.where, (found, key)))
     return replace(query, tally=tally, path=(*query.path, f"only rows with {column!r} = {key!r}"))
