@@ -25,6 +25,7 @@ Real: TypeAlias = Any  # flint.arb, which ships without types
 
 PRECISION_MAX: Final = 1 << 22
 EXPONENT_MAX: Final = 1 << 20
+DIGITS_BITS_MAX: Final = 14_000  # numbers that Python still writes out as text
 _arb_lock = RLock()
 
 
@@ -46,15 +47,19 @@ def fraction(value: Number, *, name: str = "value") -> Fraction:
     """
     if isinstance(value, bool) or not isinstance(value, (AnyReal, str, Decimal)):
         raise _not_a_number(value, name)
-    if isinstance(value, Rational):
-        return Fraction(int(value.numerator), int(value.denominator))
     try:
-        text = str(value)
-        if "/" not in text and abs(Decimal(text).adjusted()) > 10_000:
-            raise _not_a_number(value, name)  # "1e999999999" would fill the memory
-        return Fraction(text)
+        if isinstance(value, Rational):
+            exact = Fraction(int(value.numerator), int(value.denominator))
+        else:
+            text = str(value)
+            if "/" not in text and abs(Decimal(text).adjusted()) > 4_200:
+                raise _not_a_number(value, name)  # "1e999999999" would fill the memory
+            exact = Fraction(text)
     except (ValueError, InvalidOperation, OverflowError, ZeroDivisionError):
         raise _not_a_number(value, name) from None
+    if max(exact.numerator.bit_length(), exact.denominator.bit_length()) > DIGITS_BITS_MAX:
+        raise _not_a_number(value, name)
+    return exact
 
 
 def positive(value: Number, *, name: str) -> Fraction:

@@ -104,7 +104,7 @@ def test_without_the_filter_the_same_bits_give_the_same_coins(monkeypatch):
         exact_lanes.append(lane)
         return exponents[lane]
 
-    monkeypatch.setattr(bernoulli_module, "_EXP_ERROR", np.inf)
+    monkeypatch.setattr(bernoulli_module, "_WORD_STEP", np.inf)
     slow = bernoulli_exp(rough, exact, error=2.0**-50, bits=ReplayedBits(recording.record))
     assert exact_lanes == list(range(3000))
     assert fast.tolist() == slow.tolist()

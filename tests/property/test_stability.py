@@ -37,9 +37,9 @@ def queries(table):
 def collect(rows, query):
     columns = list(zip(*rows, strict=True)) or [(), ()]
     arrays = [pa.array(column, pa.string()) for column in columns]
-    return DuckDBSource(pa.table(dict(zip(("u", "k"), arrays, strict=True))), table="t").collect(
-        query.tally
-    )
+    return DuckDBSource(
+        pa.table(dict(zip(("u", "k"), arrays, strict=True))), table="t", used=("u", "k")
+    ).collect(query.tally)
 
 
 def within(query, here, there):

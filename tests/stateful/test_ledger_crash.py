@@ -218,7 +218,7 @@ def run_with_file_limit(path, bytes_max, revealed):
 
 def test_a_failing_write_at_any_size_forgets_no_spend(quick_path):
     codes = []
-    for bytes_max in [*range(0, 120_000, 8192), 10_000_000]:
+    for bytes_max in [*range(0, 60_000, 4096), 10_000_000]:
         path, (reader, writer) = str(quick_path / f"{bytes_max}.db"), os.pipe()
         codes.append(run_with_file_limit(path, bytes_max, writer))
         os.close(writer)

@@ -35,7 +35,11 @@ class Watched(Source):
     """A source that counts how often its rows were read, and may break."""
 
     def __init__(self, rows=ROWS):
-        self._inner, self.reads, self.broken = DuckDBSource(rows, table="people"), 0, None
+        self._inner, self.reads, self.broken = (
+            DuckDBSource(rows, table="people", used=("id", "ward")),
+            0,
+            None,
+        )
 
     def collect(self, tally):
         self.reads += 1

@@ -49,8 +49,8 @@ from noisegate.exact import (
         ("1_000", Fraction(1000)),
         (".5", Fraction(1, 2)),
         ("-2.50", Fraction(-5, 2)),
-        ("1e10000", Fraction(10**10000)),
-        (10**5000, Fraction(10**5000)),
+        ("1e4200", Fraction(10**4200)),
+        (10**4200, Fraction(10**4200)),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -107,14 +107,14 @@ def test_what_is_no_finite_number_is_refused_quickly_with_a_fix(value):
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, "-1e-300", 0.0, Fraction(-1, 3), -(10**5000)], ids=range(6)
+    "value", [0, -1, "-1e-300", 0.0, Fraction(-1, 3), -(10**4200)], ids=range(6)
 )
 def test_a_positive_number_is_above_zero(value):
     with pytest.raises(SpecError, match="above 0"):
         positive(value, name="scale")
 
 
-@pytest.mark.parametrize("value", ["1e-10000", "1/3", 10**5000], ids=range(3))
+@pytest.mark.parametrize("value", ["1e-4200", "1/3", 10**4200], ids=range(3))
 def test_any_number_above_zero_is_positive(value):
     assert positive(value, name="scale") == fraction(value)
 

@@ -74,7 +74,6 @@ def test_an_impossible_size_is_refused_with_a_fix(name, size):
         SAMPLERS[name](size)
 
 
-@pytest.mark.xfail(strict=True, reason="geometric_gaps(1, size) skips the check of its size")
 @pytest.mark.parametrize("size", IMPOSSIBLE_SIZES, ids=str)
 def test_an_impossible_size_is_refused_also_for_the_coin_that_always_shows_one(size):
     with pytest.raises(SpecError, match="size"):

@@ -122,7 +122,8 @@ class Allowance:
         return self._draw(restricted, self._entry.request_id)
 
     def _cut(self, part: _Part, column: str, keys: Sequence[Key]) -> tuple[_Part, ...]:
-        if any(type(key) not in (str, int) for key in keys) or len(set(keys)) < len(keys):
+        listed = tuple(keys)
+        if any(type(key) not in (str, int) for key in listed) or len(set(listed)) < len(listed):
             raise Unsupported("The parts are not distinct keys.", fix="List each key once.")
         if any(column == earlier for earlier, _ in part.where):
             raise Unsupported(
@@ -131,7 +132,7 @@ class Allowance:
         with self._lock:
             self._require_open()
             self._require_known(part)
-            parts = tuple(_Part((*part.where, (column, key))) for key in keys)
+            parts = tuple(_Part((*part.where, (column, key))) for key in listed)
             part.cuts.append(parts)
             self._parts.update(parts)
         return parts

@@ -28,6 +28,7 @@ from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
+from noisegate.transforms.query import Query
 
 
 @final
@@ -134,7 +135,9 @@ class Curator:
         return self.ledger.quote(event, account=self.account).charges
 
     def _require_own(self, measurement: Measurement) -> None:
-        if type(measurement) is not Measurement or measurement.query.table != self.table:
+        query = measurement.query
+        exact_types = (type(measurement), type(query), type(query.table))
+        if exact_types != (Measurement, Query, TableDomain) or query.table != self.table:
             raise Unsupported(
                 f"The question is about {measurement.query.table.name!r}, which is not behind this "
                 "door.",
@@ -147,10 +150,10 @@ def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
     balance = ledger.balance(account)
     while balance.parent is not None:
         balance = ledger.balance(balance.parent)
-    if balance.account != dataset:
+    if balance.account != dataset or ":" in account:
         raise PolicyError(
             f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
-            fix="Open the account below the data set's own.",
+            fix="Open the account below the data set's own, without a colon in its name.",
         )
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
@@ -18,13 +18,15 @@ from noisegate.sources.source import Source, Tally
 
 _FILE_KINDS: Final = (".csv", ".tsv", ".parquet")
 _UNREACHABLE: Final = "The engine could not read the table."
+_FRAME: Final = "noisegate_frame"
 _GIVE: Final = "Give a CSV or Parquet file, or a pandas, Polars or Arrow table."
 
-# Types whose every stored value the engine can read and write as text. Times and nested values
-# are not among them: some bit patterns have no text, and one such row would stop all answers.
+# Types whose every stored value the engine can read and write as text, each value by itself. Times
+# and nested values are not among them, since some have no text; nor are fractions, since frames
+# turn a whole column into them, and its large numbers into their neighbours, for one such row.
 _DECODABLE: Final = frozenset({
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-    "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "ENUM", "UUID",
+    "UINTEGER", "UBIGINT", "UHUGEINT", "VARCHAR", "ENUM", "UUID",
 })  # fmt: skip
 
 
@@ -32,8 +34,8 @@ _DECODABLE: Final = frozenset({
 class DuckDBSource(Source):
     """One table in a private DuckDB connection that can reach this one file and nothing else.
 
-    ``used`` are the columns that questions will look at. Their types are checked here, before any
-    question, because a type that the engine may fail to decode would let a row decide later.
+    ``used`` are the columns that questions may look at; the engine sees no others. Whatever could
+    fail because of a row fails here, before any question: types are checked, files are read once.
     """
 
     def __init__(
@@ -46,13 +48,15 @@ class DuckDBSource(Source):
         self._table = table
         self._data = Path(data) if isinstance(data, str | Path) else _as_arrow(data)
         self._lock = threading.Lock()
+        self._types = _types(self._data)
+        self._used = tuple(name for name in dict.fromkeys(used) if name in self._types)
+        for name in self._used:
+            _require_decodable(name, self._types[name])
         self._connection = self._connect()
-        described = self._connection.execute(f"DESCRIBE {_quoted(table)}").fetchall()
-        self._columns = tuple(str(row[0]) for row in described)
-        _require_decodable({str(row[0]): str(row[1]) for row in described}, set(used))
+        self._try_once()
 
     def columns(self) -> tuple[str, ...]:  # noqa: D102 - see Source
-        return self._columns
+        return tuple(self._types)
 
     def collect(self, tally: Tally) -> NDArray[np.int64]:  # noqa: D102 - see Source
         query = select_of(tally).sql(dialect="duckdb")
@@ -75,19 +79,36 @@ class DuckDBSource(Source):
         )
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
+        names = [exp.to_identifier(name, quoted=True) for name in self._used]
+        shown = exp.select(*names) if names else exp.select(exp.alias_(exp.true(), "row"))
+        view = exp.to_identifier(self._table, quoted=True).sql(dialect="duckdb")
         connection = duckdb.connect(":memory:")
-        try:
+        with suppress(duckdb.Error):
             if isinstance(self._data, Path):
-                reader = _reader(self._data)
-                _lock_down(connection, [str(self._data.resolve())])
-                view = f"CREATE VIEW {_quoted(self._table)} AS SELECT * FROM {reader}"  # noqa: S608 - quoted
-                connection.execute(view)
+                _lock_down(connection, [self._data])
+                query = f"{shown.sql(dialect='duckdb')} FROM {_reader(self._data)}"
             else:
-                connection.register(self._table, self._data)
+                connection.register(_FRAME, _only(self._data, self._used))
                 _lock_down(connection, [])
-        except duckdb.Error:
-            raise SourceError(_UNREACHABLE, fix=_GIVE) from None
-        return connection
+                query = shown.from_(_FRAME).sql(dialect="duckdb")
+            connection.execute(f"CREATE VIEW {view} AS {query}")
+            return connection
+        raise SourceError(_UNREACHABLE, fix=_GIVE)
+
+    def _try_once(self) -> None:
+        """Read what questions will read. A file that cannot be read whole is no table."""
+        # lengths in letters, because to count alone the engine would not look at the texts
+        texts = [exp.Sum(this=exp.Length(this=_as(name, "TEXT"))) for name in self._used]
+        query = exp.select(exp.Count(this=exp.Star()), *texts)
+        query = query.from_(exp.to_identifier(self._table, quoted=True))
+        with suppress(duckdb.Error):
+            self._connection.execute(query.sql(dialect="duckdb")).fetchall()
+            return
+        raise SourceError(
+            "The rows cannot be read whole: a line has too many or too few columns, a quote is "
+            "open, a text is no UTF-8.",
+            fix="Write the file anew, best as Parquet.",
+        )
 
 
 def select_of(tally: Tally) -> exp.Select:
@@ -119,8 +140,12 @@ def select_of(tally: Tally) -> exp.Select:
 def _as_key(column: Column) -> exp.Expr:
     """The column as whole number or text, whatever its type; NULL where that has no meaning."""
     kind = "TEXT" if column.keys is None or isinstance(column.keys[0], str) else "INT128"
-    name = exp.column(exp.to_identifier(column.name, quoted=True))
-    return exp.TryCast(this=name, to=exp.DataType.build(kind, dialect="duckdb"))
+    return _as(column.name, kind)
+
+
+def _as(name: str, kind: str) -> exp.Expr:
+    column = exp.column(exp.to_identifier(name, quoted=True))
+    return exp.TryCast(this=column, to=exp.DataType.build(kind, dialect="duckdb"))
 
 
 def _literal(key: Key) -> exp.Expr:
@@ -148,18 +173,39 @@ def _as_arrow(frame: Any) -> Any:  # noqa: ANN401 - a frame in, an Arrow table o
     return frame
 
 
-def _require_decodable(types: Mapping[str, str], used: set[str]) -> None:
-    for name in sorted(used & set(types)):
-        kind = types[name].partition("(")[0]
-        if kind not in _DECODABLE:
-            raise SourceError(
-                f"Column {name!r} is of type {kind}, which questions cannot use.",
-                fix="Store it as text or as a whole number.",
-            )
+def _only(frame: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - Arrow tables
+    """The columns in use, or one that says nothing: engines decode a column to count rows."""
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    if names:
+        return frame.select(list(names))
+    return pa.table({"row": pa.repeat(True, frame.num_rows)})  # noqa: FBT003 - a value
 
 
-def _lock_down(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
-    allowed = ", ".join(_text(path) for path in paths)
+def _types(data: "Path | Any") -> dict[str, str]:  # noqa: ANN401 - or an Arrow table
+    """The columns and their types, as the engine calls them, without reading rows."""
+    connection = duckdb.connect(":memory:")
+    with suppress(duckdb.Error):
+        if isinstance(data, Path):
+            source = _reader(data)
+        else:
+            connection.register(_FRAME, data.slice(0, 0))
+            source = _FRAME
+        rows = connection.execute(f"DESCRIBE FROM {source}").fetchall()
+        return {str(row[0]): str(row[1]) for row in rows}
+    raise SourceError(_UNREACHABLE, fix=_GIVE)
+
+
+def _require_decodable(name: str, kind: str) -> None:
+    if kind.partition("(")[0] not in _DECODABLE:
+        raise SourceError(
+            f"Column {name!r} is of type {kind.partition('(')[0]}, which questions cannot use.",
+            fix="Store it as text or as a whole number.",
+        )
+
+
+def _lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
+    allowed = ", ".join(_text(str(path.resolve())) for path in paths)
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -172,18 +218,14 @@ def _reader(path: Path) -> str:
     if kind not in _FILE_KINDS:
         raise SourceError(f"{path.name!r} is none of {', '.join(_FILE_KINDS)}.", fix=_GIVE)
     where = _text(str(path.resolve()))
-    return (
-        f"read_parquet({where}, hive_partitioning = false)"
-        if kind == ".parquet"
-        else _csv(path, where)
-    )
+    parquet = f"read_parquet({where}, hive_partitioning = false)"
+    return parquet if kind == ".parquet" else _csv(path, where)
 
 
 def _csv(path: Path, where: str) -> str:
-    """A reader whose columns come from the header line alone, all as text, skipping broken lines.
+    """A strict reader whose columns come from the header line alone, all as text.
 
     Types and delimiters are never guessed from rows: a guess would be an output that rows decide.
-    It is not parallel, because the parallel one refuses line breaks inside quotes.
     """
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         first = file.readline()
@@ -198,13 +240,9 @@ def _csv(path: Path, where: str) -> str:
     columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
     return (
         f"read_csv({where}, columns = {{{columns}}}, delim = {_text(delimiter)}, "
-        "header = true, quote = '\"', escape = '\"', auto_detect = false, parallel = false, "
-        "ignore_errors = true, null_padding = true, strict_mode = false, hive_partitioning = false)"
+        "header = true, quote = '\"', escape = '\"', auto_detect = false, strict_mode = true, "
+        "hive_partitioning = false)"
     )
-
-
-def _quoted(name: str) -> str:
-    return exp.to_identifier(name, quoted=True).sql(dialect="duckdb")
 
 
 def _text(value: str) -> str:

@@ -32,7 +32,7 @@ class Query:
         ):
             raise Unsupported("The tally does not fit the table.", fix="Make it with `count`.")
         if tally.by is not None:
-            declared(table, tally.by.name)
+            _require_same(tally.by, declared(table, tally.by.name))
             if table.unit.column is not None:
                 raise Unsupported(
                     "Counting per key needs a bound on the keys of one unit, which is not offered "
@@ -40,7 +40,8 @@ class Query:
                     fix="Ask for the total, or declare that every row is one person if that is so.",
                 )
         for column, key in tally.where:
-            require_key(declared(table, column.name), key)
+            _require_same(column, declared(table, column.name))
+            require_key(column, key)
 
     @property
     def moved(self) -> int:
@@ -86,6 +87,11 @@ def declared(table: TableDomain, name: str) -> Column:
             fix=f"Declare them: columns={{{name!r}: {{'in': [...]}}}}.",
         )
     return column
+
+
+def _require_same(column: Column, known: Column) -> None:
+    if type(column) is not Column or column != known:
+        raise Unsupported("The tally has columns of its own.", fix="Make it with `count`.")
 
 
 def require_key(column: Column, key: Key) -> None:
