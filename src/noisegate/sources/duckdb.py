@@ -64,8 +64,10 @@ class DuckDBSource(Source):
             rows = self._rows(query)
         if tally.by is None or tally.by.keys is None:
             return np.array([rows[0][0] or 0], np.int64)
-        counts = {key: count for key, count in rows if key is not None}
-        return np.array([counts.get(key, 0) for key in tally.by.keys], np.int64)
+        counts = np.zeros(tally.cells, np.int64)
+        for place, count in rows:
+            counts[place] = count or 0
+        return counts
 
     def _rows(self, query: str) -> list[Any]:
         with suppress(duckdb.Error):
@@ -129,11 +131,27 @@ def select_of(tally: Tally) -> exp.Select:
         return exp.select(exp.Sum(this=capped)).from_(per_unit.subquery("units"))
     if tally.by is None or tally.by.keys is None:
         return query.select(exp.Count(this=exp.Star()))
-    keys = [_literal(key) for key in tally.by.keys]
+    # The keys come first and the counts are joined to them, so that the answer has a public shape.
+    # A filter on the rows instead would cost several times the count itself.
+    counts = query.select(
+        exp.alias_(_as_key(tally.by), "x"), exp.alias_(exp.Count(this=exp.Star()), "n")
+    )
     return (
-        query.select(exp.alias_(_as_key(tally.by), "k"), exp.Count(this=exp.Star()))
-        .where(exp.In(this=_as_key(tally.by), expressions=keys))
-        .group_by(_as_key(tally.by))
+        exp.select("k.i", "g.n")
+        .from_(_keys(tally.by.keys))
+        .join(counts.group_by(_as_key(tally.by)).subquery("g"), on="g.x = k.x", join_type="left")
+    )
+
+
+def _keys(keys: Sequence[Key]) -> exp.Values:
+    """The declared keys and their places, as a table k(i, x)."""
+    rows = [
+        exp.Tuple(expressions=[exp.Literal.number(place), _literal(key)])
+        for place, key in enumerate(keys)
+    ]
+    names = [exp.to_identifier("i"), exp.to_identifier("x")]
+    return exp.Values(
+        expressions=rows, alias=exp.TableAlias(this=exp.to_identifier("k"), columns=names)
     )
 
 
