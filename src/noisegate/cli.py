@@ -94,14 +94,17 @@ def plan(
     ledger: LedgerPath = None,
     as_json: Json = False,
 ) -> None:
-    """Show price and error of a question without paying or reading a row."""
+    """Show price and error of a question without paying."""
     from noisegate.connect import ledger_beside  # noqa: PLC0415
 
     if ledger is None and not ledger_beside(file).is_file():
         ledger, budget = ":memory:", budget or _ANY_BUDGET  # a plan leaves nothing behind
     gate = _gate(file, budget, delta, accountant, unit, rows_per_unit, keys, ledger)
     found = gate.plan(sql, epsilon=epsilon, within=within, confidence=confidence)
-    typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False) if as_json else found)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
+    else:
+        _print_table(None, ("", ""), found.facts(confidence))
 
 
 @app.command("explain-epsilon")
@@ -145,8 +148,9 @@ def demo() -> None:
 
     console = Console()
     run(
-        say=lambda text: console.print(Text(text)),
         title=lambda text: console.print(Text(f"\n{text}", style="bold")),
+        say=lambda text: console.print(Text(text)),
+        show=lambda answer: _print_answer(answer, "0.95"),
     )
 
 

@@ -11,7 +11,7 @@ from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, mp
 
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.law import SATURATION
-from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, StudentT, rounded
+from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, Quartic, StudentT, rounded
 
 rounded_module = import_module("noisegate.noise.rounded")
 
@@ -31,6 +31,11 @@ def cauchy_cdf(x):
     return 0.5 + mpmath.atan(x) / mpmath.pi
 
 
+def quartic_cdf(x):
+    """By the antiderivative 2F1(1/4, 1; 5/4; -x⁴) x of 1 / (1 + x⁴), not by partial fractions."""
+    return 0.5 + mpmath.sqrt(2) / mpmath.pi * x * mpmath.hyp2f1(0.25, 1, 1.25, -(x**4))
+
+
 def gumbel_cdf(x):
     return mpmath.exp(-mpmath.exp(-x))
 
@@ -42,6 +47,7 @@ SHAPES = {
     "t3": (StudentT(3), partial(student_cdf, 3)),
     "t4": (StudentT(4), partial(student_cdf, 4)),
     "t30": (StudentT(30), partial(student_cdf, 30)),
+    "quartic": (Quartic(), quartic_cdf),
     "gumbel": (Gumbel(), gumbel_cdf),
 }
 SCALES = [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(1000, 7), Fraction(1 << 50)]
@@ -138,9 +144,9 @@ def test_nearly_all_lanes_are_settled_by_floats(name):
 )
 @pytest.mark.parametrize("name", SHAPES)
 def test_float_tails_err_by_a_small_part_of_the_stated_bound(name, scale):
-    """Boundary, division and tail together; a sixteenth (Student's t, many terms: an eighth)."""
+    """Boundary, division and tail together; a sixteenth (Student's t and the quartic, with many terms: an eighth)."""
     shape, cdf = SHAPES[name]
-    part = 8 if isinstance(shape, StudentT) else 16
+    part = 8 if isinstance(shape, StudentT | Quartic) else 16
     depths = np.concatenate([np.linspace(2**-22, 0.5, 150), np.exp2(-np.linspace(1, 22, 150))])
     for upper in (False, True):
         with np.errstate(all="ignore"):

@@ -10,6 +10,7 @@ from noisegate.connect import ledger_beside
 from noisegate.connect import open as open_gate
 from noisegate.errors import OverBudget
 from noisegate.privacy.meaning import meaning
+from noisegate.query.answer import Answer
 
 _WARDS: Final = ("north", "south", "east", "west")
 _ROWS: Final = 1_200
@@ -17,8 +18,10 @@ _TOTAL: Final = "SELECT COUNT(*) AS n FROM patients"
 _BY_WARD: Final = "SELECT ward, COUNT(*) AS n FROM patients GROUP BY ward"
 
 
-def run(say: Callable[[str], None], title: Callable[[str], None]) -> None:
-    """Tell the story; ``say`` prints a paragraph and ``title`` a heading."""
+def run(
+    *, title: Callable[[str], None], say: Callable[[str], None], show: Callable[[Answer], None]
+) -> None:
+    """Tell the story: headings, paragraphs, and answers as tables."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "patients.csv"
         _write_rows(file)
@@ -28,12 +31,11 @@ def run(say: Callable[[str], None], title: Callable[[str], None]) -> None:
         title("What would it cost, and how far may it be off? (free, reads no row)")
         say(f"{_BY_WARD}\n{gate.plan(_BY_WARD, epsilon='0.5')}")
         title("Ask, and pay ε = 0.5")
-        say(str(gate.sql(_BY_WARD, epsilon="0.5")))
+        show(gate.sql(_BY_WARD, epsilon="0.5"))
         title("Ask the same again: answered from the ledger, for free")
-        say(str(gate.sql(_BY_WARD, epsilon="0.5")))
+        show(gate.sql(_BY_WARD, epsilon="0.5"))
         title("Say how exact it must be instead; the price follows: within 20, 95 % of the time")
-        answer = gate.sql(_TOTAL, within=20)
-        say(f"{answer}\n{answer.guarantee}")
+        show(gate.sql(_TOTAL, within=20))
         title("Ask for more than is left: refused, nothing spent")
         try:
             gate.sql(_TOTAL, epsilon="0.5")

@@ -47,12 +47,18 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        facts = self.to_dict()
-        lines = [
-            f"columns     {', '.join(self.columns)} ({facts['cells']} cells)",
-            f"mechanism   {facts['mechanism']}",
-            f"stability   {'; '.join(facts['stability'])}",
-            f"error       ± {facts['margin']:,} per cell at 95% confidence",
-            f"price       {self.price}" + ("" if self.fits else " (more than is left)"),
+        return "\n".join(f"{name:12}{fact}" for name, fact in self.facts())
+
+    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
+        """The plan in words, one fact a line."""
+        query, mechanism = self.measurement.query, to_record(self.measurement.mechanism)
+        name = str(mechanism.pop("mechanism")).partition("/")[0]
+        terms = ", ".join(f"{term} {value}" for term, value in mechanism.items())
+        cells = query.tally.cells
+        return [
+            ("columns", f"{', '.join(self.columns)} ({cells} number{'s' if cells > 1 else ''})"),
+            ("noise", f"{name}, {terms}"),
+            ("because", "; ".join(query.path)),
+            ("error", f"± {self.margin(confidence):,} each, at {float(confidence):.0%} confidence"),
+            ("price", f"{self.price}" + ("" if self.fits else " (more than is left)")),
         ]
-        return "\n".join(lines)
