@@ -138,6 +138,8 @@ def test_gaussian_answers_are_priced_by_zcdp():
     query = count(domain(), by="ward")
     release = door.measure(Measurement(query=query, mechanism=DiscreteGaussian(variance=800)))
     assert release.values.shape == (3,)
+    assert door.loss_of(release.event).delta > 0
+    assert str(door.loss_of(counting("0.1").event())) == "ε = 0.1"  # whatever the account's measure
     assert 0 < float(door.ledger.balance("clinic").spent) < 1
 
 

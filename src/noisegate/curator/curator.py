@@ -18,6 +18,7 @@ from typing import final
 from uuid import uuid4
 
 from noisegate.accounting.accountant import Charge
+from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import PolicyError, Unsupported
@@ -100,7 +101,14 @@ class Curator:
         if not fresh and self.ledger.find_question(measurement.question(), None) is not None:
             return ApproxDP(0), True
         quote = self.ledger.quote(measurement.event(), account=self.account)
-        return quote.loss, quote.fits
+        return self.loss_of(measurement.event()), quote.fits
+
+    def loss_of(self, event: Event) -> ApproxDP:
+        """The (ε, δ) of one event by itself: its pure loss, or what the account makes of it."""
+        try:
+            return pure_loss(event)
+        except Unsupported:
+            return self.ledger.quote(event, account=self.account).loss
 
     def remaining(self) -> ApproxDP:
         """The largest single loss that the account and all its ancestors still have room for."""

@@ -119,7 +119,7 @@ class Gate:
         values = release.values.tolist()
         keys = by.keys if by is not None and by.keys is not None else ()
         rows = zip(keys, values, strict=True) if keys else ((value,) for value in values)
-        paid = self._curator.ledger.quote(release.event, account=self._curator.account).loss
+        paid = self._curator.loss_of(release.event)
         guarantee = Guarantee(loss=paid, unit=table.unit, scope=f"this answer about {table.name!r}")
         return Answer(
             plan=plan,
