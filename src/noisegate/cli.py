@@ -39,6 +39,8 @@ Confidence = Annotated[str, typer.Option(help="How surely the ± holds.")]
 Budget = Annotated[str | None, typer.Option(help="ε of the whole data set, at the first question.")]
 Delta = Annotated[str, typer.Option(help="δ of the whole data set.")]
 Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
+Analyst = Annotated[str | None, typer.Option(help="Who asks: an account below the data set's.")]
+Share = Annotated[str | None, typer.Option(help="With --analyst: the ε this analyst may spend.")]
 Unit = Annotated[str | None, typer.Option(help="The column that names the person behind a row.")]
 RowsPerUnit = Annotated[int | None, typer.Option(help="With --unit: rows that count per person.")]
 Keys = Annotated[
@@ -59,6 +61,8 @@ def ask(
     budget: Budget = None,
     delta: Delta = "0",
     accountant: Accountant = None,
+    analyst: Analyst = None,
+    share: Share = None,
     unit: Unit = None,
     rows_per_unit: RowsPerUnit = None,
     keys: Keys = None,
@@ -68,7 +72,7 @@ def ask(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Ask a question. The same question again is answered from the ledger, for free."""
-    gate = _gate(file, budget, delta, accountant, unit, rows_per_unit, keys, ledger)
+    gate = _gate(file, budget, delta, accountant, analyst, share, unit, rows_per_unit, keys, ledger)
     answer = gate.sql(sql, epsilon=epsilon, within=within, confidence=confidence, fresh=fresh)
     if as_json:
         typer.echo(json.dumps(answer.to_dict(confidence), ensure_ascii=False))
@@ -88,6 +92,8 @@ def plan(
     budget: Budget = None,
     delta: Delta = "0",
     accountant: Accountant = None,
+    analyst: Analyst = None,
+    share: Share = None,
     unit: Unit = None,
     rows_per_unit: RowsPerUnit = None,
     keys: Keys = None,
@@ -99,7 +105,7 @@ def plan(
 
     if ledger is None and not ledger_beside(file).is_file():
         ledger, budget = ":memory:", budget or _ANY_BUDGET  # a plan leaves nothing behind
-    gate = _gate(file, budget, delta, accountant, unit, rows_per_unit, keys, ledger)
+    gate = _gate(file, budget, delta, accountant, analyst, share, unit, rows_per_unit, keys, ledger)
     found = gate.plan(sql, epsilon=epsilon, within=within, confidence=confidence)
     if as_json:
         typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
@@ -235,6 +241,8 @@ def _gate(
     budget: str | None,
     delta: str,
     accountant: str | None,
+    analyst: str | None,
+    share: str | None,
     unit: str | None,
     rows_per_unit: int | None,
     keys: list[str] | None,
@@ -247,6 +255,8 @@ def _gate(
         epsilon=budget,
         delta=delta,
         accountant=accountant,
+        analyst=analyst,
+        share=share,
         unit=unit,
         rows_per_unit=rows_per_unit,
         columns=_columns(keys or []),

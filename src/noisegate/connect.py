@@ -31,6 +31,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     table: str | None = None,
     ledger: "str | Path | Ledger | None" = None,
     accountant: str | None = None,
+    analyst: str | None = None,
+    share: Number | None = None,
     snapshot: str = "1",
 ) -> Gate:
     """Open a gate in front of one table.
@@ -47,6 +49,9 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         ledger: Where the budget is kept. By default a file beside the source, named after it, or
             memory alone where the source is a frame.
         accountant: "pure" (sums of ε), "zcdp" (with a δ), or "renyi-<order>".
+        analyst: Who asks. Each analyst has an account below the data set's, so that all of them
+            together never exceed its budget. Left out, questions are charged to it directly.
+        share: The ε that this analyst may spend; by default as much as the data set has.
         snapshot: The name of this state of the rows; questions are answered once per snapshot.
 
     Returns:
@@ -70,8 +75,10 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     _require_columns(domain, rows.columns())
     book = ledger if isinstance(ledger, Ledger) else open_ledger(_where(source, ledger))
     _require_own_ledger(book, domain, beside=ledger is None, named=table is not None)
-    _open_account(book, domain, epsilon=epsilon, delta=delta, accountant=accountant)
-    return Gate(Curator(source=rows, table=domain, ledger=book, account=domain.dataset))
+    budget = None if epsilon is None else ApproxDP(epsilon, delta)
+    _open_root(book, domain, budget=budget, accountant=accountant)
+    account = _open_analyst(book, domain, analyst=analyst, share=share)
+    return Gate(Curator(source=rows, table=domain, ledger=book, account=account))
 
 
 def ledger_beside(source: str | Path) -> Path:
@@ -79,34 +86,44 @@ def ledger_beside(source: str | Path) -> Path:
     return Path(f"{Path(source).resolve()}{LEDGER_SUFFIX}")
 
 
-def _open_account(
-    ledger: Ledger,
-    domain: TableDomain,
-    *,
-    epsilon: Number | None,
-    delta: Number,
-    accountant: str | None,
+def _open_root(
+    ledger: Ledger, domain: TableDomain, *, budget: ApproxDP | None, accountant: str | None
 ) -> None:
-    known = domain.dataset in ledger.accounts()
-    if epsilon is None:
-        if not known:
-            raise PolicyError(
-                f"{domain.dataset!r} has no budget yet.",
-                fix="Give epsilon, the budget of the data set (--budget on the command line).",
-            )
-        terms = ledger.balance(domain.dataset)
-        budget, accountant = terms.budget, accountant or terms.accountant
-    else:
-        budget = ApproxDP(epsilon, delta)
-    if not 0 < budget.epsilon <= _EPSILON_MAX:
+    """The data set's own account: what all analysts together may learn."""
+    known = ledger.balance(domain.dataset) if domain.dataset in ledger.accounts() else None
+    if budget is None and known is None:
+        raise PolicyError(
+            f"{domain.dataset!r} has no budget yet.",
+            fix="Give epsilon, the budget of the data set (--budget on the command line).",
+        )
+    terms = budget or (known.budget if known else ApproxDP(0))
+    if not 0 < terms.epsilon <= _EPSILON_MAX:
         raise SpecError("The budget is no budget.", fix="Use an epsilon from above 0 to 10**6.")
     ledger.open_account(
         domain.dataset,
         parent=None,
-        accountant=accountant or "pure",
-        budget=budget,
+        accountant=accountant or (known.accountant if known and budget is None else "pure"),
+        budget=terms,
         unit=str(domain.unit),
     )
+
+
+def _open_analyst(
+    ledger: Ledger, domain: TableDomain, *, analyst: str | None, share: Number | None
+) -> str:
+    """The account that questions are asked from, below the data set's."""
+    if analyst is None:
+        if share is not None:
+            raise SpecError("A share belongs to an analyst.", fix="Give the analyst's name too.")
+        return domain.dataset
+    root, name = ledger.balance(domain.dataset), f"{domain.dataset}/{analyst}"
+    if share is None and name in ledger.accounts():
+        return name
+    budget = root.budget if share is None else ApproxDP(share, root.budget.delta)
+    ledger.open_account(
+        name, parent=domain.dataset, accountant=root.accountant, budget=budget, unit=root.unit
+    )
+    return name
 
 
 def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, named: bool) -> None:

@@ -156,3 +156,40 @@ def test_the_number_of_rows_is_not_in_the_ledger(people):
     gate.sql(TOTAL, epsilon="0.001")
     text = "".join(str(entry.body) for entry in gate.history())
     assert "400" not in text.replace("1000", "")
+
+
+def test_analysts_have_shares_and_never_exceed_the_data_set_together(people):
+    ann = noisegate.open(people, epsilon=1, analyst="ann", share="0.75")
+    bob = noisegate.open(people, analyst="bob", share="0.75")
+    ann.sql(TOTAL, epsilon="0.75")
+    with pytest.raises(OverBudget, match="people/ann"):
+        ann.sql(TOTAL, epsilon="0.25")
+    assert str(bob.remaining) == "ε = 0.25"
+    with pytest.raises(OverBudget, match="'people'"):
+        bob.sql(TOTAL, epsilon="0.5")
+    assert bob.sql(TOTAL, epsilon="0.75").free  # what ann asked costs nobody anything more
+    bob.sql(TOTAL, epsilon="0.25")
+    assert str(noisegate.open(people, analyst="ann").spent) == "ε = 0.75"
+    assert str(noisegate.open(people).spent) == "ε = 1"
+    assert bob.ledger.verify().ok
+
+
+def test_a_share_needs_an_analyst_and_does_not_change_silently(people):
+    noisegate.open(people, epsilon=1, analyst="ann", share="0.5")
+    with pytest.raises(SpecError, match="share"):
+        noisegate.open(people, share="0.5")
+    with pytest.raises(PolicyError, match="other terms"):
+        noisegate.open(people, analyst="ann", share="0.75")
+
+
+def test_one_file_has_one_budget(people):
+    noisegate.open(people, epsilon=1)
+    with pytest.raises(PolicyError, match="already keeps"):
+        noisegate.open(people, epsilon=1, table="again")
+
+
+def test_a_frame_in_a_durable_ledger_needs_a_name(tmp_path):
+    frame = pa.table({"a": [1]})
+    with pytest.raises(PolicyError, match="one frame from another"):
+        noisegate.open(frame, epsilon=1, ledger=tmp_path / "l")
+    noisegate.open(frame, epsilon=1, ledger=tmp_path / "l", table="mine")

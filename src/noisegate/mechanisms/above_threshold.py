@@ -138,7 +138,7 @@ class SparseRun:
     @property
     def is_over(self) -> bool:
         """Whether the last allowed yes was given; this is known to the asker anyway."""
-        return self._left == 0
+        return self._left <= 0
 
     def ask(self, values: Int64Array) -> NDArray[np.bool_]:
         """Answers to the next questions, cut after the yes that ends the run.
@@ -148,6 +148,8 @@ class SparseRun:
         if self.is_over:
             raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
         exact = clamped(values)
+        if exact.ndim != 1:
+            raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
         noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
         answers: NDArray[np.bool_] = exact + noise >= self._bar
         ends = np.flatnonzero(np.cumsum(answers) == self._left)

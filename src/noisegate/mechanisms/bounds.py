@@ -60,8 +60,9 @@ class PrivateBounds(Mechanism[L1]):
         """Noise that costs exactly ε, and the lowest threshold that no empty counter reaches.
 
         Claim: with the given confidence no counter without values reaches the threshold, so each
-            end of a found range is within a factor 2 of a value. Why: union bound over counters;
-            an empty one reaches t with probability α^t / (1 + α). Rounding: up.
+            end of a found range is within a factor 2 of a value, clamped to ±(2**digits - 1).
+        Why: union bound over counters; an empty one reaches t with probability α^t / (1 + α).
+        Rounding: up.
         """
         scale = sensitivity.value / positive(epsilon, name="epsilon")
         failure = failure_of(confidence) / (2 * digits + 1)

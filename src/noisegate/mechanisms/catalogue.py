@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from noisegate.errors import SpecError
+from noisegate.exact import fraction, shown
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.bounds import PrivateBounds
@@ -51,12 +52,14 @@ def from_record(record: Mapping[str, Any]) -> Mechanism[Any]:
 
 def _parse(kind: Any, value: Any, name: str) -> object:  # noqa: ANN401 - JSON
     try:
-        if kind is bool:
+        if kind is bool and isinstance(value, bool):
             return value
-        if kind is int:
-            return int(value)
-        return Fraction(value) if kind is Fraction else tuple(Fraction(item) for item in value)
-    except (ValueError, TypeError, ZeroDivisionError):
-        raise SpecError(
-            f"{name} is {value!r}.", fix="Write numbers as text, such as '1/3'."
-        ) from None
+        if kind in (int, Fraction) and isinstance(value, str):
+            return int(value) if kind is int else fraction(value, name=name)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(fraction(item, name=name) for item in value)
+    except ValueError:
+        pass
+    raise SpecError(
+        f"{name} is {shown(value)!r}.", fix="Write numbers as text, such as '1/3'."
+    ) from None

@@ -144,9 +144,9 @@ class ThresholdedGeometric(Mechanism[int]):
         """Noise that costs exactly ε, and the lowest threshold whose event stays within δ."""
         keys = whole_count(keys_per_unit, name="keys_per_unit")
         scale = keys / positive(epsilon, name="epsilon")
-        share = positive(delta, name="delta") / keys
+        share = positive(delta, name="delta")
         threshold = smallest_whole(
-            lambda t: surely_at_most(lambda: upper_tail(scale, t - 1), share), least=1
+            lambda t: surely_at_most(lambda: keys * upper_tail(scale, t - 1), share), least=1
         )
         return cls(scale=scale, threshold=threshold)
 
@@ -160,7 +160,7 @@ class ThresholdedGeometric(Mechanism[int]):
         Rounding: δ up.
         """
         keys = whole_count(keys_per_unit, name="keys_per_unit")
-        delta = upper(lambda: keys * upper_tail(self.scale, self.threshold - 1))
+        delta = upper(lambda: keys * upper_tail(self.scale, self.threshold - 1), digits_bits=128)
         return KeySelectionEvent(epsilon=keys / self.scale, delta=min(delta, Fraction(1)))
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
@@ -186,12 +186,18 @@ def _turns(epsilon: Fraction, delta: Fraction) -> tuple[int, int]:
         room = real(epsilon).expm1() / real(delta) * (1 - _rising(turn, epsilon, delta))
         return room.log1p() / real(epsilon)
 
+    if delta == Fraction(1, 2):
+        return 1, 1  # π(1) = ½ and π(2) = 1 for every ε: the one case where both ends are whole
     turn = 1 + _whole_part(rise)
     return turn, turn + _whole_part(fall)
 
 
 def _whole_part(compute: Callable[[], Real]) -> int:
-    """⌊x⌋ of a real number that is not whole: e^ε is transcendental for rational ε ≠ 0."""
+    """⌊x⌋ of a real number that is not whole.
+
+    A whole one would make e^ε, which is transcendental for rational ε ≠ 0, the root of a polynomial
+    with rational coefficients; that polynomial vanishes for δ = ½ alone.
+    """
     for bits in (64, 256, 1024, 4096):
         low, high = enclose(compute, bits=bits)
         if low >> bits == high >> bits:
