@@ -35,7 +35,7 @@ format: $(STAMP)  ## rewrite files in house format
 	$(RUN)ruff check --fix .
 
 audit: $(STAMP)  ## long statistical audits of samplers and mechanisms
-	$(RUN)python -m pytest -q -m audit tests
+	$(RUN)python -m pytest -q -n 2 -m audit tests
 
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
 	@$(RUN)python bench/run.py

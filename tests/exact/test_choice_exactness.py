@@ -209,7 +209,9 @@ def test_whole_noisy_scores_stay_within_their_stated_errors():
     for factor in (Fraction(1, 3), Fraction(10**9, 7), Fraction(1, 10**12)):
         contest = Contest(scores, factor, counts)
         words = SYSTEM.words(4, 64)
-        value, error = choice_module._rough(contest, np.arange(4), words, "gumbel")
+        value, error = choice_module._rough(
+            contest, np.arange(4), words, "gumbel", int(contest.scores.max())
+        )
         for i, word in enumerate(words.tolist()):
             true = noisy_score(contest, i, word, "gumbel")
             assert abs(mpmath.mpf(float(value[i])) - true) <= float(error[i])

@@ -181,8 +181,8 @@ def test_noise_keeps_shape_and_type_and_never_wraps(mechanism):
     assert noisy.shape == exact.shape
     assert noisy.dtype == np.int64
     if not isinstance(mechanism, TruncatedGeometric):
-        assert noisy[0, 0] < -INPUT_MAX + 10**6
-        assert noisy[1, 1] > INPUT_MAX - 10**6
+        assert -INPUT_MAX <= noisy[0, 0] < -INPUT_MAX + 10**6
+        assert INPUT_MAX - 10**6 < noisy[1, 1] <= INPUT_MAX
 
 
 @pytest.mark.parametrize("mechanism", NOISES, ids=named)
@@ -247,3 +247,14 @@ def test_many_values_per_unit_multiply_the_price_of_quantiles():
     assert pure_loss(quantiles.event(1)) == ApproxDP(1, 0)
     assert pure_loss(quantiles.event(4)) == ApproxDP(4, 0)
     assert pure_loss(Quantile.for_epsilon(1, tau="1/4", **GRID).event(4)) == ApproxDP(4, 0)
+
+
+def test_noise_that_stopped_early_ends_at_the_same_place_for_every_answer(monkeypatch):
+    mechanism = Laplace(scale=1 << 50)
+    limit = 1 << 62
+    monkeypatch.setattr(
+        "noisegate.mechanisms.laplace.rounded",
+        lambda *_, **__: np.array([-limit, limit, -limit, limit]),
+    )
+    exact = np.array([0, 0, 1, 1]) * INPUT_MAX
+    assert mechanism.sample(exact).tolist() == [-INPUT_MAX, INPUT_MAX] * 2

@@ -11,8 +11,10 @@ ask for a value with fresh noise instead.
 Fraction(1, 1)
 """
 
+import os
 from dataclasses import dataclass
 from fractions import Fraction
+from threading import Lock
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -95,7 +97,8 @@ class AboveThreshold(Mechanism[Fraction]):
         Adjacency: that of ``sensitivity``, the largest change of any one question.
         Why: [LSL17, Thm 4 and 5]. Move the threshold noise by Δ: every no stays at least as likely,
             at a cost of ε₁ once; each yes moves its own noise by at most 2Δ (Δ if monotone).
-        Rounding: none.
+        Rounding: none, but that noise stops at ±2**62, which a draw reaches with probability below
+            e^(-2**21) at the largest scale.
         """
         reach = positive(sensitivity, name="sensitivity")
         times = sides(monotone=self.monotone) * self.cutoff
@@ -129,11 +132,12 @@ class AboveThreshold(Mechanism[Fraction]):
 class SparseRun:
     """One run of questions, in order, until the cutoff. It never shows what it compared."""
 
-    __slots__ = ("_bar", "_bits", "_left", "_spec")
+    __slots__ = ("_bar", "_bits", "_left", "_lock", "_owner", "_spec")
 
     def __init__(self, spec: AboveThreshold, *, bar: int, bits: Bits) -> None:
         self._spec, self._bar, self._bits = spec, bar, bits
         self._left = spec.cutoff
+        self._lock, self._owner = Lock(), os.getpid()
 
     @property
     def is_over(self) -> bool:
@@ -143,19 +147,22 @@ class SparseRun:
     def ask(self, values: Int64Array) -> NDArray[np.bool_]:
         """Answers to the next questions, cut after the yes that ends the run.
 
-        Later questions may depend on these answers. The values are clamped to ±2**61.
+        Later questions may depend on these answers. The values are clamped to ±2**60.
         """
-        if self.is_over:
-            raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
         exact = clamped(values)
         if exact.ndim != 1:
             raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
-        noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-        answers: NDArray[np.bool_] = exact + noise >= self._bar
-        ends = np.flatnonzero(np.cumsum(answers) == self._left)
-        answers = answers[: ends[0] + 1] if ends.size else answers
-        self._left -= int(np.count_nonzero(answers))
-        return answers
+        if os.getpid() != self._owner:
+            raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
+        with self._lock:
+            if self.is_over:
+                raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
+            noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
+            answers: NDArray[np.bool_] = exact + noise >= self._bar
+            ends = np.flatnonzero(np.cumsum(answers) == self._left)
+            answers = answers[: ends[0] + 1] if ends.size else answers
+            self._left -= int(np.count_nonzero(answers))
+            return answers
 
 
 def _half_width(scale: Fraction, failure: Fraction) -> int:

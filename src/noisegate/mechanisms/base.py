@@ -20,8 +20,10 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event
 
 # Exact answers are clamped here and noise stops at ±2**62, so that their sum never wraps. Clamping
-# moves no two answers further apart, so sensitivities stay what they are.
-INPUT_MAX: Final = 1 << 61
+# moves no two answers further apart, so sensitivities stay what they are. Sums are clamped again,
+# below anything that noise which stopped early could reach: what is released is then exactly the
+# clamped sum with ideal noise, by post-processing, and not noise whose ends depend on the answer.
+INPUT_MAX: Final = 1 << 60
 
 Sensitivity = TypeVar("Sensitivity")
 Record: TypeAlias = dict[str, Any]
@@ -74,6 +76,12 @@ def clamped(exact: Int64Array, limit: int = INPUT_MAX) -> Int64Array:
     if type(exact) is not np.ndarray or exact.dtype != np.int64:  # a masked array hides from noise
         raise SpecError("The exact answers are not int64.", fix="Give a plain array of int64.")
     return np.clip(exact, -limit, limit)
+
+
+def noisy(values: Int64Array, noise: Int64Array) -> Int64Array:
+    """Clamped answers plus noise, clamped again."""
+    released: Int64Array = np.clip(values + noise, -INPUT_MAX, INPUT_MAX)
+    return released
 
 
 def store(mechanism: Mechanism[Any], field: str, value: object) -> None:

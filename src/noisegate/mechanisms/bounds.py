@@ -20,6 +20,7 @@ from noisegate.mechanisms.base import (
     Mechanism,
     clamped,
     failure_of,
+    noisy,
     require_whole,
     smallest_whole,
     store_positive,
@@ -85,8 +86,8 @@ class PrivateBounds(Mechanism[L1]):
         counts = clamped(exact)
         if counts.shape != (2 * self.digits + 1,):
             raise SpecError("The counters do not fit.", fix="Count with `histogram`.")
-        noisy = counts + discrete_laplace(self.scale, counts.shape, bits=bits)
-        passing = np.flatnonzero(noisy >= self.threshold) - self.digits
+        released = noisy(counts, discrete_laplace(self.scale, counts.shape, bits=bits))
+        passing = np.flatnonzero(released >= self.threshold) - self.digits
         low, high = (passing[0], passing[-1]) if passing.size else (-self.digits, self.digits)
         return np.array([_lowest(int(low)), _highest(int(high))], np.int64)
 

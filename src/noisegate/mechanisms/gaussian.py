@@ -16,6 +16,7 @@ from noisegate.mechanisms.base import (
     NoiseMechanism,
     clamped,
     failure_of,
+    noisy,
     smallest_whole,
     store_positive,
     surely_at_most,
@@ -58,9 +59,11 @@ class DiscreteGaussian(NoiseMechanism[L2]):
         return DiscreteGaussianEvent(variance=self.variance, sensitivity=sensitivity)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The answers, clamped to ±2**61, plus noise."""
+        """The answers, clamped to ±2**60, plus noise."""
         values = clamped(exact)
-        return values + discrete_gaussian(size=values.shape, variance=self.variance, bits=bits)
+        return noisy(
+            values, discrete_gaussian(size=values.shape, variance=self.variance, bits=bits)
+        )
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width; see `discrete_gaussian_error`. Rounding: up."""
@@ -88,9 +91,9 @@ class RoundedGaussian(NoiseMechanism[L2]):
         return GaussianEvent(variance=self.sigma**2, sensitivity=sensitivity)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The answers, clamped to ±2**61, plus noise."""
+        """The answers, clamped to ±2**60, plus noise."""
         values = clamped(exact)
-        return values + rounded(GaussianShape(), self.sigma, values.shape, bits=bits)
+        return noisy(values, rounded(GaussianShape(), self.sigma, values.shape, bits=bits))
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width.

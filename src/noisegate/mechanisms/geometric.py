@@ -12,7 +12,7 @@ from typing import ClassVar, final
 
 from noisegate.accounting.calibrate import geometric_error
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import NoiseMechanism, clamped, store_positive
+from noisegate.mechanisms.base import NoiseMechanism, clamped, noisy, store_positive
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
@@ -46,9 +46,9 @@ class Geometric(NoiseMechanism[L1]):
         return GeometricEvent(scale=self.scale, sensitivity=sensitivity)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The answers, clamped to ±2**61, plus noise."""
+        """The answers, clamped to ±2**60, plus noise."""
         values = clamped(exact)
-        return values + discrete_laplace(self.scale, values.shape, bits=bits)
+        return noisy(values, discrete_laplace(self.scale, values.shape, bits=bits))
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width; see `geometric_error`. Rounding: up."""

@@ -23,6 +23,7 @@ from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
     clamped,
+    noisy,
     require_whole,
     smallest_whole,
     store_positive,
@@ -166,8 +167,8 @@ class ThresholdedGeometric(Mechanism[int]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The noisy count of each key, or 0 where the key stays hidden."""
         counts = clamped(exact)
-        noisy = counts + discrete_laplace(self.scale, counts.shape, bits=bits)
-        return np.where((counts >= 1) & (noisy >= self.threshold), noisy, HIDDEN)
+        released = noisy(counts, discrete_laplace(self.scale, counts.shape, bits=bits))
+        return np.where((counts >= 1) & (released >= self.threshold), released, HIDDEN)
 
 
 def _rising(n: int, epsilon: Fraction, delta: Fraction) -> Real:

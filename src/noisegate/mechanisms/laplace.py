@@ -14,6 +14,7 @@ from noisegate.mechanisms.base import (
     NoiseMechanism,
     clamped,
     failure_of,
+    noisy,
     smallest_whole,
     store_positive,
     surely_at_most,
@@ -55,9 +56,9 @@ class Laplace(NoiseMechanism[L1]):
         return LaplaceEvent(scale=self.scale, sensitivity=sensitivity)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The answers, clamped to ±2**61, plus noise."""
+        """The answers, clamped to ±2**60, plus noise."""
         values = clamped(exact)
-        return values + rounded(LaplaceShape(), self.scale, values.shape, bits=bits)
+        return noisy(values, rounded(LaplaceShape(), self.scale, values.shape, bits=bits))
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width.

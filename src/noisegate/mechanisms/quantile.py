@@ -93,7 +93,10 @@ class Quantile(Mechanism[int]):
         return np.array([self.low + self.step * point], np.int64)
 
     def rank_error(self, confidence: Number) -> int:
-        """How many ranks the answer may be off, at this confidence: ln(points / β) / factor."""
+        """How many ranks the answer may be off, at this confidence: ln(points / β) / factor.
+
+        Among the values as they are clamped and rounded to the grid.
+        """
         return rank_error_up(self.factor, points=self.points, failure=failure_of(confidence))
 
     @property

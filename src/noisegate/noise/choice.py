@@ -21,11 +21,14 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Real, lower, real, upper
 from noisegate.noise.bits import SYSTEM, Bits, Words
-from noisegate.noise.chunks import Int64Array
+from noisegate.noise.chunks import CHUNK, Int64Array
 
 Noise: TypeAlias = Literal["gumbel", "exponential"]
 Floats: TypeAlias = NDArray[np.float64]
 
+_ENTRY: Final = np.dtype(
+    [("index", np.int64), ("word", np.uint64), ("low", np.float64), ("high", np.float64)]
+)
 _ULP: Final = 2.0**-46  # errors of NumPy's log and log1p (4 ulp) and of the arithmetic, with room
 
 
@@ -43,7 +46,7 @@ class Contest:
             raise SpecError("Scores must be a row of int64.", fix="Give at least one candidate.")
         if not 0 <= self.factor < 1 << 900:
             raise SpecError("The factor is out of range.", fix="Use epsilon / (2 · sensitivity).")
-        if np.abs(self.scores.astype(np.float64)).max() >= 2.0**61:
+        if max(-int(self.scores.min()), int(self.scores.max())) >= 1 << 61:
             raise SpecError("A score is beyond ±2**61.", fix="Clamp the scores.")
         if self.multiplicity is not None and (
             self.multiplicity.shape != self.scores.shape
@@ -65,32 +68,51 @@ def choose(
     >>> choose(Contest(np.array([0, 900, 3]), Fraction(1)))
     array([1])
     """
-    live = np.arange(contest.scores.size)
-    if contest.multiplicity is not None:
-        if noise != "gumbel":
-            raise SpecError("Multiplicities need Gumbel noise.", fix="List the candidates.")
-        live = np.flatnonzero(contest.multiplicity)
-    if not 1 <= k <= live.size:
-        raise SpecError(f"k is {k} of {live.size} candidates.", fix="Use 1 <= k <= candidates.")
-    words = bits.words(live.size, 64)
-    with np.errstate(all="ignore"):
-        value, error = _rough(contest, live, words, noise)
-        # What floats cannot bound may be anywhere; NaN would be sorted above everything.
-        low = np.nan_to_num(value - error, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-        high = np.nan_to_num(value + error, nan=np.inf, posinf=np.inf, neginf=-np.inf)
-    # The k-th largest lower end: whoever cannot reach it is beaten by k others for certain.
-    bar = np.partition(low, -k)[-k]
-    finalists = np.flatnonzero(high >= bar)
-    if k == finalists.size == 1:
-        return live[finalists]
-    racers = [_Racer(contest, int(live[i]), noise, int(words[i]), bits) for i in finalists.tolist()]
+    counts = contest.multiplicity
+    if counts is not None and noise != "gumbel":
+        raise SpecError("Multiplicities need Gumbel noise.", fix="List the candidates.")
+    candidates = contest.scores.size if counts is None else int(np.count_nonzero(counts))
+    if not 1 <= k <= candidates:
+        raise SpecError(f"k is {k} of {candidates} candidates.", fix="Use 1 <= k <= candidates.")
+    live, words = _finalists(contest, k, noise, bits)
+    if k == live.size == 1:
+        return live
+    pairs = zip(live.tolist(), words.tolist(), strict=True)
+    racers = [_Racer(contest, index, noise, word, bits) for index, word in pairs]
     return np.array([racer.index for racer in _ranked(racers)[:k]], np.int64)
 
 
-def _rough(contest: Contest, live: Int64Array, words: Words, noise: Noise) -> tuple[Floats, Floats]:
+def _finalists(contest: Contest, k: int, noise: Noise, bits: Bits) -> tuple[Int64Array, Words]:
+    """Who may still be among the k best, and the words drawn for them; a chunk at a time."""
+    counts = contest.multiplicity
+    best = contest.scores.max() if counts is None else contest.scores[counts > 0].max()
+    kept = np.empty(0, _ENTRY)
+    for start in range(0, contest.scores.size, CHUNK):
+        live = np.arange(start, min(start + CHUNK, contest.scores.size))
+        live = live if counts is None else live[counts[live] > 0]
+        words = bits.words(live.size, 64)
+        entries = np.empty(live.size, _ENTRY)
+        entries["index"], entries["word"] = live, words
+        with np.errstate(all="ignore"):
+            value, error = _rough(contest, live, words, noise, int(best))
+            # What floats cannot bound may be anywhere; NaN would be sorted above everything.
+            low, high = value - error, value + error
+            entries["low"] = np.where(np.isnan(low), -np.inf, low)
+            entries["high"] = np.where(np.isnan(high), np.inf, high)
+        kept = np.concatenate([kept, entries])
+        if kept.size > k:
+            # The k-th largest lower end: who cannot reach it is beaten by k others for certain.
+            bar = np.partition(kept["low"], -k)[-k]
+            kept = kept[kept["high"] >= bar]
+    return kept["index"].copy(), kept["word"].copy()
+
+
+def _rough(
+    contest: Contest, live: Int64Array, words: Words, noise: Noise, best: int
+) -> tuple[Floats, Floats]:
     """Noisy scores as floats, less the best exact score, and a bound on their error."""
     scores = contest.scores[live]
-    gap = (scores - scores.max()).astype(np.float64)
+    gap = (scores - best).astype(np.float64)
     value = gap * float(contest.factor)
     error = np.abs(value) * _ULP
     if contest.multiplicity is not None:

@@ -20,7 +20,7 @@ from noisegate.exact import Number, Real, enclose, positive, real
 from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Size, in_chunks
-from noisegate.noise.law import Law, clamp_to_unit
+from noisegate.noise.law import SATURATION, Law, clamp_to_unit
 from noisegate.noise.table import table_for
 
 STEPS_MAX: Final = 64
@@ -41,7 +41,14 @@ class Staircase(Law):
     variance: Fraction
     block_bits: int = 0
 
+    @property
+    def support(self) -> tuple[int, int]:  # type: ignore[override]  # noqa: D102
+        limit = SATURATION >> self.block_bits  # blocks beyond are counted into the last
+        return -limit, limit
+
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
+        if not self.support[0] <= k < self.support[1]:
+            return (0, 0) if k < 0 else (1 << bits, 1 << bits)
         reach, sums = _partial_sums(self.variance, self.block_bits, bits)
         if not -reach <= k < reach:
             return (0, 1) if k < 0 else ((1 << bits) - 1, 1 << bits)

@@ -16,7 +16,7 @@ from noisegate.exact import Number, Real, enclose, fraction, real
 from noisegate.noise.bits import Bits
 
 MORE_BITS: Final = 64
-SATURATION: Final = 1 << 62  # int64 outcomes are clamped here: post-processing, and out of reach
+SATURATION: Final = 1 << 62  # int64 outcomes stop here; mechanisms clamp their sums well below
 
 
 class Law(ABC):
