@@ -71,7 +71,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         rows_per_unit_max=rows_per_unit,
         snapshot=snapshot,
     )
-    rows = DuckDBSource(source, table=name, used=_named(domain))
+    rows = DuckDBSource(source, table=name, used=_used(domain))
     _require_columns(domain, rows.columns())
     book = ledger if isinstance(ledger, Ledger) else open_ledger(_where(source, ledger))
     _require_own_ledger(book, domain, beside=ledger is None, named=table is not None)
@@ -154,13 +154,14 @@ def _columns(terms: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
     return {name: Column.from_terms(name, facts) for name, facts in terms.items()}
 
 
-def _named(domain: TableDomain) -> list[str]:
-    """All columns that the declaration speaks of."""
-    return [*domain.columns, *([domain.unit.column] if domain.unit.column else [])]
+def _used(domain: TableDomain) -> list[str]:
+    """The columns that questions look at: the unit's, and those with declared keys."""
+    keyed = [name for name, column in domain.columns.items() if column.keys is not None]
+    return [*keyed, *([domain.unit.column] if domain.unit.column else [])]
 
 
 def _require_columns(domain: TableDomain, present: tuple[str, ...]) -> None:
-    if missing := [name for name in _named(domain) if name not in present]:
+    if missing := [name for name in (*domain.columns, *_used(domain)) if name not in present]:
         raise PolicyError(
             f"{domain.name!r} has no column {missing[0]!r}.",
             fix=f"Its columns are: {', '.join(present)}.",

@@ -60,9 +60,25 @@ def test_a_column_that_is_not_there_is_named(people):
         noisegate.open(people, epsilon=1, unit="person", rows_per_unit=1)
 
 
-def test_a_unit_needs_a_cap(people):
-    with pytest.raises(SpecError, match="cap"):
-        noisegate.open(people, epsilon=1, unit="id")
+def test_a_count_of_a_units_rows_needs_a_cap(people):
+    gate = noisegate.open(people, epsilon=1, unit="id")
+    with pytest.raises(Unsupported, match="rows_per_unit"):
+        gate.sql(TOTAL, epsilon=1)
+    assert str(gate.spent) == "ε = 0"
+
+
+def test_bounds_may_be_declared_for_any_column():
+    frame = pa.table(
+        {"x": [1.5, 2.5, float("nan")], "when": pa.array([0, 1, 2], pa.timestamp("s"))}
+    )
+    columns = {"x": {"between": [0, 100]}, "when": {}}
+    gate = noisegate.open(frame, epsilon=1, columns=columns)
+    assert gate.sql("SELECT COUNT(*) FROM data", epsilon=1).columns == ("count",)
+
+
+def test_keys_of_a_column_of_fractions_are_refused(tmp_path):
+    with pytest.raises(SourceError, match="DOUBLE"):
+        noisegate.open(pa.table({"x": [1.5]}), epsilon=1, columns={"x": {"in": ["1.5"]}})
 
 
 def test_a_policy_file_is_refused_for_now(tmp_path):

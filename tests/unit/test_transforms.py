@@ -75,7 +75,7 @@ def test_different_questions_have_different_records():
 
 
 @pytest.mark.parametrize(
-    ("unit", "cap"), [("id", None), (None, 3), ("id", 0), ("id", True), ("id", 1 << 40)]
+    ("unit", "cap"), [(None, 3), ("id", 0), ("id", True), ("id", 1 << 40), ("id", 1.5)]
 )
 def test_a_cap_that_does_not_fit_the_unit_is_refused(unit, cap):
     with pytest.raises(SpecError):
@@ -96,3 +96,8 @@ def test_public_facts_are_read_exactly():
     column = Column.from_terms("c", {"between": [0, 0.1]})
     assert column.between is not None
     assert str(column.between[1]) == "1/10"
+
+
+def test_a_unit_without_a_cap_has_no_count():
+    with pytest.raises(Unsupported, match="no bound"):
+        count(table(unit="id"))

@@ -107,8 +107,8 @@ class TableDomain:
         cap = self.rows_per_unit_max
         if cap is not None and (type(cap) is not int or not 1 <= cap <= 1 << 31):
             raise SpecError("rows_per_unit_max is not usable.", fix="Use a whole number from 1.")
-        if (self.unit.column is None) != (cap is None):
+        if self.unit.column is None and cap is not None:
             raise SpecError(
-                "The cap on rows per unit does not fit the unit.",
-                fix="Give rows_per_unit_max exactly when the unit is a column.",
+                "A cap on rows per unit needs a unit.",
+                fix="Name the unit's column, or drop the cap.",
             )

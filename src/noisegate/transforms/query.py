@@ -31,6 +31,11 @@ class Query:
             table.rows_per_unit_max,
         ):
             raise Unsupported("The tally does not fit the table.", fix="Make it with `count`.")
+        if table.unit.column is not None and table.rows_per_unit_max is None:
+            raise Unsupported(
+                f"One {table.unit.noun} may have any number of rows, so a count has no bound.",
+                fix="Give rows_per_unit: how many rows of one person count.",
+            )
         if tally.by is not None:
             _require_same(tally.by, declared(table, tally.by.name))
             if table.unit.column is not None:
