@@ -47,6 +47,13 @@ def test_every_kind_of_source_counts_the_same(kind, tmp_path):
     assert source.collect(Tally(table="t")).dtype == np.int64
 
 
+def test_a_frame_without_types_of_its_own_is_refused_without_its_words():
+    with pytest.raises(SourceError, match="plain Arrow form") as refusal:
+        DuckDBSource(pd.DataFrame({"a": pd.Series([1, "verysecret"], dtype=object)}), table="t")
+    assert refusal.value.__context__ is None
+    assert "secret" not in str(refusal.value)
+
+
 def test_an_empty_table_counts_zero():
     source = DuckDBSource(pa.table({"g": pa.array([], pa.string())}), table="t", used=["g"])
     assert source.collect(Tally(table="t")).tolist() == [0]

@@ -61,6 +61,7 @@ def test_a_grouped_count_shows_its_key():
         "SELECT COUNT(*) FROM people TABLESAMPLE 10%", "SELECT COUNT(*) FROM people QUALIFY 1=1",
         "WITH people AS (SELECT 1) SELECT COUNT(*) FROM people", "SELECT COUNT(*) FROM people UNION ALL SELECT 1",
         "SELECT COUNT(*) INTO x FROM people", "PRAGMA version", "SELECT people.* FROM people", "EXPLAIN SELECT 1",
+        "SELECT ward AS n, COUNT(*) AS N FROM people GROUP BY ward",
         "SELECT COUNT(*) FROM people WINDOW w AS ()", "SELECT COUNT(*) FROM people FOR UPDATE",
     ],
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
 The integers are cut into blocks of B = 2**b, so that σ / B is at most 64. A block is drawn with the
 weight of its likeliest integer, a place in it uniformly, and the place is accepted with an exact
-coin, the ratio of its weight to the block's. Rejection from this staircase is exact [CKS20 proves
-the law; the staircase is ours], and the steps are so flat that 99 of 100 draws are accepted. Up
-to σ = 64 the blocks are single integers and every draw is.
+coin, the ratio of its weight to the block's. Rejection from this staircase is exact, and its steps
+are so flat that 99 of 100 draws are accepted; up to σ = 64 the blocks are single integers and every
+draw is. (The law is [CKS20]'s; they propose by a discrete Laplace law, which accepts 3 of 4.)
 """
 
 from dataclasses import dataclass

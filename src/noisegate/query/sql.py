@@ -97,6 +97,8 @@ def _shown(select: exp.Select, grouped: str | None) -> tuple[str | None, str]:
             key_column = name or column
     if count_column is None:
         raise Unsupported("No COUNT(*) is asked for.", fix=_FORM)
+    if key_column is not None and key_column.lower() == count_column.lower():
+        raise Unsupported(f"Two columns are called {count_column!r}.", fix="Name one of them.")
     if key_column is None and grouped is not None:
         raise Unsupported("The grouped column is not shown.", fix=_FORM)
     return key_column, count_column

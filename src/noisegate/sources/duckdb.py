@@ -176,19 +176,21 @@ def _as_arrow(frame: Any) -> Any:  # noqa: ANN401 - a frame in, an Arrow table o
     """The frame with types of its own: an engine that guesses would let one row change them all."""
     import pyarrow as pa  # noqa: PLC0415 - only for frames
 
-    refusal = SourceError("The frame has no plain Arrow form.", fix=_GIVE)
-    try:
+    table = None
+    with suppress(pa.ArrowException, TypeError, ValueError):  # their words may quote rows
         if hasattr(frame, "to_arrow"):  # Polars
-            frame = frame.to_arrow()
+            table = frame.to_arrow()
         elif hasattr(frame, "iloc"):  # pandas; mixed types in a column are refused here
-            frame = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError):
-        raise refusal from None
-    if not isinstance(frame, pa.Table):
-        raise refusal
-    if len(set(frame.column_names)) < frame.num_columns:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        else:
+            table = frame
+    if not isinstance(table, pa.Table):
+        raise SourceError(
+            "The frame has no plain Arrow form.", fix="Give each column one type. " + _GIVE
+        )
+    if len(set(table.column_names)) < table.num_columns:
         raise SourceError("Two columns have the same name.", fix="Rename one of them.")
-    return frame
+    return table
 
 
 def _only(frame: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - Arrow tables
