@@ -144,6 +144,27 @@ def explain_epsilon(
         typer.echo(sentence)
 
 
+@app.command("what-if")
+def what_if(
+    budget: Annotated[str, typer.Option(help="ε of the whole data set.")],
+    epsilon: Epsilon = None,
+    within: Within = None,
+    confidence: Confidence = "0.95",
+    delta: Delta = "0",
+    as_json: Json = False,
+) -> None:
+    """Say how sharp counts are at a price (or what an error costs), and how many a budget buys."""
+    from noisegate.lab.what_if import what_if as facts_of  # noqa: PLC0415
+
+    facts = facts_of(
+        epsilon=epsilon, within=within, confidence=confidence, budget=budget, delta=delta
+    )
+    if as_json:
+        typer.echo(json.dumps(dict(facts), ensure_ascii=False))
+    else:
+        _print_table(f"What a budget of ε = {budget} buys", ("", ""), facts)
+
+
 @app.command()
 def demo() -> None:
     """Run the main job on made-up rows: price, answer, ledger, refusal."""

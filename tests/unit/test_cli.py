@@ -157,9 +157,20 @@ def test_epsilon_is_explained():
     assert facts["epsilon"] == "1/2"
 
 
+def test_what_a_budget_buys():
+    words = ("what-if", "--budget", "1", "--delta", "1e-6", "--json")
+    facts = json.loads(run(*words, "--epsilon", "0.01").stdout)
+    assert facts["error of one count"] == "± 300"
+    assert facts["counts that fit, sums of ε"] == "100"
+    zcdp, best = (int(facts[key].replace(",", "")) for key in list(facts)[-2:])
+    assert 100 < zcdp < best
+    assert "± 50" in run(*words[:-1], "--within", "50").stdout
+    assert "exactly one" in run(*words, code=2).stderr
+
+
 def test_help_names_every_command():
     shown = run("--help").stdout
-    for command in ("ask", "plan", "ledger", "demo", "explain-epsilon"):
+    for command in ("ask", "plan", "ledger", "demo", "explain-epsilon", "what-if"):
         assert command in shown
 
 
