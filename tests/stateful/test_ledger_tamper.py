@@ -217,3 +217,27 @@ def test_a_damaged_file_is_an_operators_error(path, pinned):
         file.write(b"\xff" * 8 * 4096)
     with pytest.raises(LedgerError, match="Restore the ledger"):
         problems(path)
+
+
+def test_a_log_that_lost_its_tail_while_in_use_is_noticed_by_whoever_saw_it(path, pinned):
+    with open_ledger(path) as ledger:
+        assert ledger.head() == pinned
+        tamper(path, "DELETE FROM entries WHERE seq > 2")
+        with pytest.raises(LedgerError, match="older one"):
+            reserve(ledger, "more")
+
+
+def test_a_postgres_log_that_was_rolled_back_while_in_use_is_noticed(server):
+    where = server.fresh()
+    pinned = make_story(where)
+    base, _, schema = where.partition("?")
+    with open_ledger(where) as ledger:
+        assert ledger.head() == pinned
+        options = dict(pair.split("=", 1) for pair in schema.split("&"))
+        name = options.pop("schema", "noisegate")
+        rest = "&".join(f"{key}={value}" for key, value in options.items())
+        with psycopg.connect(f"{base}?{rest}", autocommit=True) as raw:
+            raw.execute(f'ALTER TABLE "{name}".entries DISABLE TRIGGER ALL')
+            raw.execute(f'DELETE FROM "{name}".entries WHERE seq > 2')
+        with pytest.raises(LedgerError, match="older one"):
+            reserve(ledger, "more")

@@ -57,6 +57,9 @@ class _Kept(Transaction):
     def head(self) -> Head | None:
         return Head(self._rows[-1][0], self._rows[-1][5]) if self._rows else None
 
+    def hash_at(self, seq: int) -> str | None:
+        return self._rows[seq][5] if seq < len(self._rows) else None
+
     def append(self, entry: Entry) -> None:
         self._rows.append(entry.to_row())
         self.undo.append(self._rows.pop)

@@ -25,6 +25,7 @@ Rows: TypeAlias = Sequence[tuple[Any, ...]]
 PAGE: Final = 1000
 
 _HEAD: Final = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
+_HASH_AT: Final = "SELECT hash FROM entries WHERE seq = ?"
 _APPEND: Final = (
     "INSERT INTO entries (seq, kind, at, body, previous_hash, hash) VALUES (?, ?, ?, ?, ?, ?)"
 )
@@ -78,6 +79,11 @@ class SQLTransaction(Transaction):
         """The row with the highest number."""
         rows = self._run(_HEAD)
         return Head(*rows[0]) if rows else None
+
+    def hash_at(self, seq: int) -> str | None:
+        """One row, by its number."""
+        rows = self._run(_HASH_AT, seq)
+        return rows[0][0] if rows else None
 
     def append(self, entry: Entry) -> None:
         """One row; the primary key refuses a number that is taken."""

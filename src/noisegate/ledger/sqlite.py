@@ -26,8 +26,6 @@ T = TypeVar("T")
 APPLICATION_ID: Final = 0x4E67_4C67  # "NgLg"
 BUSY_TIMEOUT_S: Final = 30.0
 BUSY_PAUSE_S: Final = 0.001
-_LAST: Final = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
-_HASH_AT: Final = "SELECT hash FROM entries WHERE seq = ?"
 _PRAGMAS: Final = (
     "synchronous = FULL",
     "fullfsync = ON",
@@ -93,7 +91,6 @@ class SQLiteLedger(Ledger):
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # device and inode while connected
         self._first_hash: str | None = None  # of the ledger that this object was opened for
-        self._seen: tuple[int, str] | None = None  # the last entry seen, which must stay
         close_before_fork(self)
         self._read(lambda tx: tx.head())
 
@@ -135,11 +132,8 @@ class SQLiteLedger(Ledger):
             self._require_same_file()
             try:
                 connection.execute(begin)
-                self._require_seen(connection)
                 result = work(_SQLiteTransaction(connection))
-                last = connection.execute(_LAST).fetchone()
                 connection.execute("COMMIT")
-                self._seen = last
             except BaseException as error:
                 self._roll_back(connection)
                 if isinstance(error, sqlite3.Error) and _code(error) != sqlite3.SQLITE_BUSY:
@@ -181,13 +175,6 @@ class SQLiteLedger(Ledger):
         if _identity(self.path) != self._file:
             self.close()
             raise _replaced(self.path)
-
-    def _require_seen(self, connection: sqlite3.Connection) -> None:
-        """An older copy put in the file's place would have forgotten charges."""
-        if self._seen is not None:
-            found = connection.execute(_HASH_AT, self._seen[:1]).fetchone()
-            if found != self._seen[1:]:
-                raise _replaced(self.path)
 
     def _require_same_ledger(self, connection: sqlite3.Connection) -> None:
         """A new ledger under the old name would begin with an unspent budget."""

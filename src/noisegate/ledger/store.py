@@ -19,7 +19,7 @@ from noisegate.errors import InsecureBits, LedgerError, SpecError
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
 from noisegate.ledger.archive import Line, refill, write_lines
 from noisegate.ledger.audit import Verification, check
-from noisegate.ledger.entry import Entry, Row
+from noisegate.ledger.entry import Entry, Head, Row
 from noisegate.ledger.rules import (
     Asked,
     Clock,
@@ -104,6 +104,7 @@ class Ledger(ABC):
     ) -> None:
         self._rules = Rules(Prices(accountants), _clock)
         self._first = _first
+        self._seen: Head | None = None  # the last entry seen, which must stay
 
     @abstractmethod
     def _write(self, work: Callable[[Transaction], T]) -> T:
@@ -112,6 +113,29 @@ class Ledger(ABC):
     @abstractmethod
     def _read(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` on one consistent view."""
+
+    def _run(
+        self,
+        transact: Callable[[Callable[[Transaction], tuple[T, Head | None]]], tuple[T, Head | None]],
+        work: Callable[[Transaction], T],
+    ) -> T:
+        """Run ``work`` on a log that still holds what this process has seen of it.
+
+        An older copy put in its place would have forgotten charges. What was seen is read before
+        the transaction begins, so that its view cannot be older.
+        """
+        seen = self._seen
+
+        def guarded(tx: Transaction) -> tuple[T, Head | None]:
+            if seen is not None and tx.hash_at(seen.seq) != seen.hash:
+                raise LedgerError(
+                    "The ledger was replaced by another or an older one while it was in use.",
+                    fix="Put it back as it was, and start again.",
+                )
+            return work(tx), tx.head()
+
+        result, self._seen = transact(guarded)
+        return result
 
     @abstractmethod
     def close(self) -> None:
@@ -132,7 +156,7 @@ class Ledger(ABC):
         require_name(name, "account")
         require_text(unit, "unit")
         account = Account(name=name, parent=parent, accountant=accountant, budget=budget, unit=unit)
-        opened = self._write(lambda tx: self._rules.open_account(tx, account))
+        opened = self._run(self._write, lambda tx: self._rules.open_account(tx, account))
         return self._rules.prices.balance(opened)
 
     def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
@@ -141,23 +165,28 @@ class Ledger(ABC):
         Below what is spent, nothing more is granted; what was answered cannot be taken back.
         """
         require_text(reason, "reason")
-        account = self._write(lambda tx: self._rules.change_budget(tx, name, budget, reason))
+        account = self._run(
+            self._write, lambda tx: self._rules.change_budget(tx, name, budget, reason)
+        )
         return self._rules.prices.balance(account)
 
     def accounts(self) -> list[str]:
         """The names of all accounts, in the order of opening, so parents first."""
-        return [account.name for account in self._read(lambda tx: tx.accounts())]
+        return [account.name for account in self._run(self._read, lambda tx: tx.accounts())]
 
     def balance(self, account: str) -> Balance:
         """Budget, spent and remaining of an account."""
-        return self._rules.prices.balance(self._read(lambda tx: known_account(tx, account)))
+        return self._rules.prices.balance(
+            self._run(self._read, lambda tx: known_account(tx, account))
+        )
 
     # questions
 
     def quote(self, event: Event, *, account: str) -> Quote:
         """The price of an event for an account and its ancestors. Free, and promises nothing."""
-        terms, quotes = self._read(
-            lambda tx: (known_account(tx, account), self._rules.quote(tx, account, event))
+        terms, quotes = self._run(
+            self._read,
+            lambda tx: (known_account(tx, account), self._rules.quote(tx, account, event)),
         )
         return Quote(
             charges={name: charge for name, (charge, _) in quotes.items()},
@@ -177,7 +206,7 @@ class Ledger(ABC):
         asked = Asked(
             request_id=request_id, account=account, use=kind, question=question, event=event
         )
-        request, answer, resumed = self._write(lambda tx: self._rules.reserve(tx, asked))
+        request, answer, resumed = self._run(self._write, lambda tx: self._rules.reserve(tx, asked))
         return Reservation(
             request_id=request_id,
             account=account,
@@ -192,14 +221,16 @@ class Ledger(ABC):
         )
 
     def _settle_request(self, request_id: str, answer: bytes) -> bytes:
-        return self._write(lambda tx: self._rules.settle(tx, request_id, answer))
+        return self._run(self._write, lambda tx: self._rules.settle(tx, request_id, answer))
 
     def _close_request(self, request_id: str, used: Event, answer: bytes) -> bytes:
-        return self._write(lambda tx: self._rules.close(tx, request_id, used, answer))
+        return self._run(self._write, lambda tx: self._rules.close(tx, request_id, used, answer))
 
     def find(self, request_id: str, question: str, account: str) -> bytes | None:
         """The stored answer of a request; None if there is none yet."""
-        return self._read(lambda tx: self._rules.find(tx, (request_id, question, account)))
+        return self._run(
+            self._read, lambda tx: self._rules.find(tx, (request_id, question, account))
+        )
 
     def find_question(self, question: str, account: str | None) -> bytes | None:
         """The latest stored answer of a question, whatever its request id.
@@ -207,7 +238,7 @@ class Ledger(ABC):
         ``account`` None looks in all accounts. To show an answer again is post-processing: it costs
         nothing, also for another analyst, whom the root account already counts as a colluder.
         """
-        return self._read(lambda tx: self._rules.find_question(tx, question, account))
+        return self._run(self._read, lambda tx: self._rules.find_question(tx, question, account))
 
     def require_secure(self, bits_are_secure: bool) -> None:  # noqa: FBT001 - reads as a demand
         """Refuse to vouch for noise that did not come from the system's entropy."""
@@ -222,7 +253,7 @@ class Ledger(ABC):
     def note(self, text: str) -> None:
         """Write a remark into the log."""
         require_text(text, "note")
-        self._write(lambda tx: self._rules.note(tx, text))
+        self._run(self._write, lambda tx: self._rules.note(tx, text))
 
     def head(self) -> str:
         """The hash of the last entry, which seals the whole log.
@@ -230,26 +261,28 @@ class Ledger(ABC):
         Write it down somewhere else, and give it to `verify` later. A tail that was cut off, and a
         log that was rewritten from some entry on, can only be seen against a pinned head.
         """
-        head = self._read(lambda tx: tx.head())
+        head = self._run(self._read, lambda tx: tx.head())
         if head is None:
             raise LedgerError("The ledger has no first entry.", fix="Restore it from a copy.")
         return head.hash
 
     def history(self, account: str | None = None) -> list[Entry]:
         """All entries, or those of an account and the accounts below it."""
-        return self._read(lambda tx: _history(tx, account))
+        return self._run(self._read, lambda tx: _history(tx, account))
 
     def verify(self, *, pinned_head: str | None = None) -> Verification:
         """Recheck everything: chain, prices, limits, cached balances, answers' digests."""
-        return self._read(lambda tx: check(tx, self._rules.prices, pinned_head=pinned_head))
+        return self._run(
+            self._read, lambda tx: check(tx, self._rules.prices, pinned_head=pinned_head)
+        )
 
     def export(self, file: IO[str]) -> int:
         """Write the log and the answers as JSON lines; returns the number of entries."""
-        return self._read(lambda tx: write_lines(tx, file))
+        return self._run(self._read, lambda tx: write_lines(tx, file))
 
     def restore(self, lines: Sequence[Line]) -> None:
         """Fill a ledger that holds only the same first entry; see `open.restore_ledger`."""
-        self._write(lambda tx: refill(tx, lines, self._rules.prices))
+        self._run(self._write, lambda tx: refill(tx, lines, self._rules.prices))
 
     def _begin(self, tx: Transaction) -> None:
         """Write the first entry of a store that has none."""

@@ -19,6 +19,10 @@ class Transaction(ABC):
         """The last entry; None in a store that was never begun."""
 
     @abstractmethod
+    def hash_at(self, seq: int) -> str | None:
+        """The hash of one entry; None if it is not there."""
+
+    @abstractmethod
     def append(self, entry: Entry) -> None:
         """Add one entry to the log."""
 
