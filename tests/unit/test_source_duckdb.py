@@ -49,7 +49,10 @@ def test_every_kind_of_source_counts_the_same(kind, tmp_path):
 
 def test_a_frame_without_types_of_its_own_is_refused_without_its_words():
     with pytest.raises(SourceError, match="plain Arrow form") as refusal:
-        DuckDBSource(pd.DataFrame({"a": pd.Series([1, "verysecret"], dtype=object)}), table="t")
+        mixed = pd.DataFrame({"a": pd.Series([1, "verysecret"], dtype=object), "b": [1, 2]})
+        DuckDBSource(mixed, table="t", used=["a"])
+    assert DuckDBSource(mixed, table="t", used=["b"]).collect(Tally(table="t")).tolist() == [2]
+    assert DuckDBSource(mixed, table="t").columns() == ("a", "b")
     assert refusal.value.__context__ is None
     assert "secret" not in str(refusal.value)
 

@@ -45,18 +45,21 @@ class DuckDBSource(Source):
         table: str,
         used: Iterable[str] = (),
     ) -> None:
-        self._table = table
-        self._data = Path(data) if isinstance(data, str | Path) else _as_arrow(data)
-        self._lock = threading.Lock()
-        self._types = _types(self._data)
-        self._used = tuple(name for name in dict.fromkeys(used) if name in self._types)
-        for name in self._used:
-            _require_decodable(name, self._types[name])
+        self._table, self._lock = table, threading.Lock()
+        self._data: Any = Path(data) if isinstance(data, str | Path) else data
+        is_file = isinstance(self._data, Path)
+        self._columns = tuple(_types(self._data)) if is_file else _names(data)
+        self._used = tuple(name for name in dict.fromkeys(used) if name in self._columns)
+        if not is_file:
+            self._data = _as_arrow(data, self._used)
+        for name, kind in _types(self._data).items():
+            if name in self._used:
+                _require_decodable(name, kind)
         self._connection = self._connect()
         self._try_once()
 
     def columns(self) -> tuple[str, ...]:  # noqa: D102 - see Source
-        return tuple(self._types)
+        return self._columns
 
     def collect(self, tally: Tally) -> NDArray[np.int64]:  # noqa: D102 - see Source
         query = select_of(tally).sql(dialect="duckdb")
@@ -90,7 +93,7 @@ class DuckDBSource(Source):
                 _lock_down(connection, [self._data])
                 query = f"{shown.sql(dialect='duckdb')} FROM {_reader(self._data)}"
             else:
-                connection.register(_FRAME, _only(self._data, self._used))
+                connection.register(_FRAME, self._data)
                 _lock_down(connection, [])
                 query = shown.from_(_FRAME).sql(dialect="duckdb")
             connection.execute(f"CREATE VIEW {view} AS {query}")
@@ -172,34 +175,41 @@ def _literal(key: Key) -> exp.Expr:
     return exp.cast(exp.Literal.string(str(key)), "INT128", dialect="duckdb")
 
 
-def _as_arrow(frame: Any) -> Any:  # noqa: ANN401 - a frame in, an Arrow table out
-    """The frame with types of its own: an engine that guesses would let one row change them all."""
+def _names(frame: Any) -> tuple[str, ...]:  # noqa: ANN401 - any frame
+    names = tuple(map(str, getattr(frame, "column_names", getattr(frame, "columns", ()))))
+    if len(set(names)) < len(names):
+        raise SourceError("Two columns have the same name.", fix="Rename one of them.")
+    return names
+
+
+def _as_arrow(frame: Any, used: Sequence[str]) -> Any:  # noqa: ANN401 - a frame in, Arrow out
+    """The used columns with types of their own, or one column that says nothing.
+
+    An engine that guesses types would let one row change them all, and one that counts rows may
+    decode a column to do so: it gets none that questions do not use.
+    """
     import pyarrow as pa  # noqa: PLC0415 - only for frames
 
-    table = None
-    with suppress(pa.ArrowException, TypeError, ValueError):  # their words may quote rows
-        if hasattr(frame, "to_arrow"):  # Polars
-            table = frame.to_arrow()
+    table, names = None, list(used)
+    with suppress(pa.ArrowException, TypeError, ValueError, AttributeError, KeyError):
+        if isinstance(frame, pa.Table):
+            table = frame.select(names) if names else _blank(frame.num_rows)
+        elif hasattr(frame, "to_arrow"):  # Polars
+            table = frame.select(names).to_arrow() if names else _blank(frame.height)
         elif hasattr(frame, "iloc"):  # pandas; mixed types in a column are refused here
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-        else:
-            table = frame
-    if not isinstance(table, pa.Table):
+            plain = pa.Table.from_pandas
+            table = plain(frame[names], preserve_index=False) if names else _blank(len(frame))
+    if not isinstance(table, pa.Table):  # the library's own words are gone: they may quote rows
         raise SourceError(
             "The frame has no plain Arrow form.", fix="Give each column one type. " + _GIVE
         )
-    if len(set(table.column_names)) < table.num_columns:
-        raise SourceError("Two columns have the same name.", fix="Rename one of them.")
     return table
 
 
-def _only(frame: Any, names: Sequence[str]) -> Any:  # noqa: ANN401 - Arrow tables
-    """The columns in use, or one that says nothing: engines decode a column to count rows."""
+def _blank(rows: int) -> Any:  # noqa: ANN401 - an Arrow table
     import pyarrow as pa  # noqa: PLC0415 - only for frames
 
-    if names:
-        return frame.select(list(names))
-    return pa.table({"row": pa.repeat(True, frame.num_rows)})  # noqa: FBT003 - a value
+    return pa.table({"row": pa.repeat(True, rows)})  # noqa: FBT003 - a value
 
 
 def _types(data: "Path | Any") -> dict[str, str]:  # noqa: ANN401 - or an Arrow table
