@@ -332,7 +332,7 @@ def _print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN
 
     table = Table(title=title, title_justify="left", show_header=any(names))
     for name in names:
-        table.add_column(Text(name))
+        table.add_column(Text(name), overflow="fold")  # nothing is cut off
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     Console().print(table)
