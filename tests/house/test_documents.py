@@ -1,6 +1,10 @@
 """The documents say what is there, and their examples run."""
 
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 
 from test_layers import FLOOR_OF, SRC, python_files, room_of
 
@@ -12,13 +16,31 @@ ROOT = SRC.parents[1]
 
 def test_the_example_of_the_readme_runs(tmp_path, monkeypatch):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    rows = "".join(f"{i},{'north' if i % 3 else 'south'}\n" for i in range(100))
-    (tmp_path / "people.csv").write_text("id,ward\n" + rows)
+    shutil.copy(ROOT / "examples" / "clinic.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
     scope = {}
     exec(block, scope)
     assert scope["answer"].columns == ("ward", "n")
     assert scope["gate"].ledger.verify().ok
+
+
+def test_the_commands_of_the_readme_run(tmp_path):
+    """Every `noisegate` line of the page, in order, on the rows that come with it."""
+    for file in (ROOT / "examples").glob("*.csv"):
+        shutil.copy(file, tmp_path)
+    lines = re.findall(r"^\$ noisegate (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) >= 6
+    for line in lines:
+        words = [sys.executable, "-m", "noisegate", *shlex.split(line, comments=True)]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+    # the page shows the refusal that comes when the budget is used up
+    fresh = next(line for line in lines if "--fresh" in line)
+    words = [sys.executable, "-m", "noisegate", *shlex.split(fresh)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    page = " ".join((ROOT / "README.md").read_text().split())
+    assert " ".join(done.stderr.split()) in page
 
 
 def test_every_public_name_is_documented():

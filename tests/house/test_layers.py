@@ -17,6 +17,7 @@ FLOORS = (  # lowest first
     {"server"},
     {"lab"},
     {"cli"},
+    {"__main__"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 SAME_FLOOR = {("exact", "errors")}

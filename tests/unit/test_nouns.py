@@ -16,7 +16,7 @@ from noisegate.privacy.event import (
     decode,
     encode,
 )
-from noisegate.privacy.loss import ZCDP, ApproxDP, PureDP, RenyiDP
+from noisegate.privacy.loss import ZCDP, ApproxDP, RenyiDP
 from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
 
@@ -28,7 +28,7 @@ def curve(*epsilons, orders=(2, 3)):
 
 
 def test_losses_of_a_kind_add_up_and_compare():
-    assert PureDP("0.1") + ApproxDP("0.2", "1e-6") == ApproxDP("0.3", "1e-6")
+    assert ApproxDP("0.1") + ApproxDP("0.2", "1e-6") == ApproxDP("0.3", "1e-6")
     assert ZCDP("0.1") + ZCDP("0.1", "1e-9") == ZCDP("0.2", "1e-9")
     assert curve(1, 2) + curve(3, 4) == curve(4, 6)
     assert ApproxDP(1, 0) <= ApproxDP(1, "0.1")

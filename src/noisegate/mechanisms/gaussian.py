@@ -10,8 +10,8 @@ from typing import ClassVar, Final, final
 
 from flint import arb
 
-from noisegate.accounting.calibrate import discrete_gaussian_error
-from noisegate.exact import Number, Real, positive, real
+from noisegate.accounting.calibrate import discrete_gaussian_error, discrete_gaussian_variance
+from noisegate.exact import Number, Real, real
 from noisegate.mechanisms.base import (
     NoiseMechanism,
     clamped,
@@ -47,7 +47,7 @@ class DiscreteGaussian(NoiseMechanism[L2]):
     @classmethod
     def for_rho(cls, rho: Number, *, sensitivity: L2) -> "DiscreteGaussian":
         """The least noise whose event costs exactly ``rho`` in zCDP: variance = s² / 2ρ."""
-        return cls(variance=sensitivity.squared / (2 * positive(rho, name="rho")))
+        return cls(variance=discrete_gaussian_variance(rho, sensitivity=sensitivity))
 
     def event(self, sensitivity: L2, /) -> DiscreteGaussianEvent:
         """What one use is.

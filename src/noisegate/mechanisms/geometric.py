@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
-from noisegate.accounting.calibrate import geometric_error
-from noisegate.exact import Number, positive
+from noisegate.accounting.calibrate import geometric_error, geometric_scale
+from noisegate.exact import Number
 from noisegate.mechanisms.base import NoiseMechanism, clamped, noisy, store_positive
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
@@ -34,7 +34,7 @@ class Geometric(NoiseMechanism[L1]):
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Geometric":
         """The least noise whose event costs exactly ``epsilon``: scale = sensitivity / ε."""
-        return cls(scale=sensitivity.value / positive(epsilon, name="epsilon"))
+        return cls(scale=geometric_scale(epsilon, sensitivity=sensitivity))
 
     def event(self, sensitivity: L1, /) -> GeometricEvent:
         """What one use is.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
-from noisegate.exact import Number, Real, positive, real
+from noisegate.accounting.calibrate import geometric_scale
+from noisegate.exact import Number, Real, real
 from noisegate.mechanisms.base import (
     NoiseMechanism,
     clamped,
@@ -44,7 +45,7 @@ class Laplace(NoiseMechanism[L1]):
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Laplace":
         """The least noise whose event costs exactly ``epsilon``."""
-        return cls(scale=sensitivity.value / positive(epsilon, name="epsilon"))
+        return cls(scale=geometric_scale(epsilon, sensitivity=sensitivity))
 
     def event(self, sensitivity: L1, /) -> LaplaceEvent:
         """What one use is.

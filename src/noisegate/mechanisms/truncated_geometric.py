@@ -12,9 +12,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from noisegate.accounting.calibrate import geometric_scale
 from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, lower, positive, real, upper
+from noisegate.exact import Number, Real, lower, real, upper
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     NoiseMechanism,
@@ -52,7 +53,7 @@ class TruncatedGeometric(NoiseMechanism[L1]):
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, top: int, sensitivity: L1) -> "TruncatedGeometric":
         """The least noise whose event costs exactly ``epsilon``."""
-        return cls(scale=sensitivity.value / positive(epsilon, name="epsilon"), top=top)
+        return cls(scale=geometric_scale(epsilon, sensitivity=sensitivity), top=top)
 
     def event(self, sensitivity: L1, /) -> GeometricEvent:
         """What one use is.

@@ -64,11 +64,6 @@ class ApproxDP:
         return f"ε = {epsilon}" if self.delta == 0 else f"(ε = {epsilon}, δ = {delta})"
 
 
-def PureDP(epsilon: Number) -> ApproxDP:  # noqa: N802 - reads as the loss it makes
-    """ε-differential privacy, that is (ε, 0)."""
-    return ApproxDP(epsilon, 0)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class ZCDP:

@@ -1,0 +1,5 @@
+"""``python -m noisegate`` is the command line."""
+
+from noisegate.cli import main
+
+main()
