@@ -67,6 +67,19 @@ def test_a_count_of_a_units_rows_needs_a_cap(people):
     assert str(gate.spent) == "ε = 0"
 
 
+def test_a_capped_count_says_that_it_is_capped(people):
+    gate = noisegate.open(people, epsilon=1, unit="id", rows_per_unit=2)
+    answer = gate.sql(TOTAL, epsilon=1)
+    assert "at most 2 rows of one person" in answer.footer()
+    assert answer.to_dict()["rows_per_unit"] == 2
+    assert (
+        "rows of one"
+        not in noisegate.open(pa.table({"a": [1]}), epsilon=1)
+        .sql("SELECT COUNT(*) FROM data", epsilon=1)
+        .footer()
+    )
+
+
 def test_bounds_may_be_declared_for_any_column():
     frame = pa.table(
         {"x": [1.5, 2.5, float("nan")], "when": pa.array([0, 1, 2], pa.timestamp("s"))}

@@ -41,7 +41,8 @@ class Answer:
     def margins(self, confidence: Number = 0.95) -> dict[str, tuple[int, ...]]:
         """Half-widths: the exact number lies within ± this of the shown one, so confidently.
 
-        The statement is about the noise alone, for each cell by itself.
+        The statement is about the noise alone, for each cell by itself: where rows per unit are
+        capped, about the capped number.
         """
         margin = self.plan.margin(confidence)
         return {self.plan.count_column: tuple(margin for _ in self.rows)}
@@ -72,6 +73,7 @@ class Answer:
             "rows": [list(row) for row in self.rows],
             "margins": shown,
             "confidence": float(confidence),
+            "rows_per_unit": self.plan.measurement.query.table.rows_per_unit_max,
             "price": float(self.cost.epsilon),
             "price_delta": float(self.cost.delta),
             "remaining": float(self.remaining.epsilon),
@@ -88,7 +90,11 @@ class Answer:
     def footer(self, confidence: Number = 0.95) -> str:
         """Price, balance and what the ± means, in one line."""
         paid = "free: answered from the ledger" if self.free else f"price {self.cost}"
-        return f"{paid} · left {self.remaining:left} · ± at {float(confidence):.0%} confidence"
+        line = f"{paid} · left {self.remaining:left} · ± at {float(confidence):.0%} confidence"
+        table = self.plan.measurement.query.table
+        if table.rows_per_unit_max is None:
+            return line
+        return f"{line}, with at most {table.rows_per_unit_max} rows of one {table.unit.noun}"
 
     def __str__(self) -> str:
         return "\n".join(["\t".join(self.columns), *map("\t".join, self.cells()), self.footer()])
