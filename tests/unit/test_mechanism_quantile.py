@@ -6,7 +6,8 @@ from math import log
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.quantile import Quantile, error_range, sorted_points
+from noisegate.errors import SpecError
+from noisegate.mechanisms.quantile import Quantile, error_range, grid_points
 from noisegate.mechanisms.quantiles import Quantiles, depth, plan
 from noisegate.mechanisms.ranks import (
     ERROR_MAX,
@@ -39,10 +40,10 @@ def test_a_rank_error_moves_by_half_for_the_median_and_by_one_at_the_ends():
     assert error_range(Fraction(0)) == error_range(Fraction(1)) == 1
 
 
-def test_values_are_clamped_and_rounded_down_to_the_grid_and_sorted():
+def test_values_are_clamped_and_rounded_down_to_the_grid_and_stay_as_they_are():
     values = np.array([25, -7, 14, 10, 19, 1 << 62])
-    assert sorted_points(values, low=10, high=20, step=5).tolist() == [0, 0, 0, 1, 2, 2]
-    assert values.tolist()[0] == 25
+    assert grid_points(values, low=10, high=20, step=5).tolist() == [2, 0, 0, 0, 1, 2]
+    assert values.tolist() == [25, -7, 14, 10, 19, 1 << 62]
 
 
 @pytest.mark.parametrize("tau", [0, "1/3", "1/2", 1])
@@ -98,11 +99,55 @@ def test_a_word_of_zeros_sends_the_winner_far_and_one_of_ones_keeps_it_near():
             assert (not 450 <= found < 550) == is_far
 
 
-def test_sorted_and_unsorted_values_give_the_same_points():
+@pytest.mark.parametrize("tie_bits", [0, 3])
+def test_no_order_of_the_values_changes_what_the_calls_see(tie_bits):
     values = np.random.default_rng(5).integers(0, 50, 1000)
-    points = sorted_points(values, low=0, high=50, step=1)
-    assert points.tolist() == sorted(values.tolist())
-    assert sorted_points(points, low=0, high=50, step=1).tolist() == points.tolist()
+    mechanism = Quantiles.for_epsilon(1, taus=("1/2",), low=0, high=50, tie_bits=tie_bits)
+    for row in (values, np.sort(values), np.sort(values)[::-1], values.reshape(10, 100).T):
+        keys = mechanism._keys(row, SYSTEM)
+        assert (np.diff(keys) >= 0).all()
+        assert (keys >> tie_bits).tolist() == sorted(values.tolist())
+    found = Quantile.for_epsilon(100, tau="1/2", low=0, high=50).sample(values.reshape(10, 100).T)
+    assert abs((values < found[0]).sum() - 500) < 40  # the value's own ties are within 40 ranks
+
+
+def test_the_values_are_left_as_they_were():
+    values = np.random.default_rng(6).integers(-9, 60, 500)
+    before = values.copy()
+    for taus in (("1/2",), ("1/4", "3/4")):
+        Quantiles.for_epsilon(1, taus=taus, low=0, high=50).sample(values)
+    Quantile.for_epsilon(1, tau="1/2", low=0, high=50).sample(values)
+    assert (values == before).all()
+
+
+def test_cells_are_answered_each_from_its_own_values():
+    """At confidence 1 - 10⁻¹⁰ per draw; the cells lie further apart than that."""
+    cells = [np.arange(k * 10_000, k * 10_000 + 2_000) for k in range(5)]
+    one = Quantile.for_epsilon(4, tau="1/2", low=0, high=100_000).sample_cells(cells)
+    three = Quantiles.for_epsilon(4, taus=("1/4", "1/2", "3/4"), low=0, high=100_000)
+    many = three.sample_cells(cells)
+    assert one.shape == (5, 1)
+    assert many.shape == (5, 3)
+    assert one.dtype == many.dtype == np.int64
+    bound = three.rank_error(1 - Fraction(1, 10**10)) + 1
+    goals = 10_000 * np.arange(5)[:, None] + np.array([500, 1000, 1500])
+    assert np.abs(many - goals).max() <= bound
+    assert np.abs(one[:, 0] - goals[:, 1]).max() <= bound
+
+
+def test_no_cells_give_no_answers_and_empty_cells_give_points_of_the_grid():
+    mechanism = Quantiles.for_epsilon(1, taus=("1/4", "1/2"), low=10, high=20, step=5)
+    assert mechanism.sample_cells([]).shape == (0, 2)
+    empty = mechanism.sample_cells([np.zeros(0, np.int64)] * 3)
+    assert empty.shape == (3, 2)
+    assert set(empty.ravel().tolist()) <= {10, 15, 20}
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3), np.zeros(3, np.int32), [1, 2]])
+def test_values_of_another_type_are_refused(wrong):
+    mechanism = Quantiles.for_epsilon(1, taus=("1/4", "1/2"), low=0, high=20)
+    with pytest.raises(SpecError):
+        mechanism.sample_cells([np.zeros(3, np.int64), wrong])
 
 
 # --- many ----------------------------------------------------------------------------------------

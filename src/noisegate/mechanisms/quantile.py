@@ -8,6 +8,7 @@
 (True, 10)
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
@@ -87,10 +88,17 @@ class Quantile(Mechanism[int]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point for all the values (in any order); sorting them is most of the work."""
-        data = sorted_points(exact, low=self.low, high=self.high, step=self.step)
-        goal = RankGoal(self.tau, self.factor)
-        point = private_rank(data, goal, points=self.points, bits=bits)
-        return np.array([self.low + self.step * point], np.int64)
+        return self.sample_cells([exact], bits=bits).ravel()
+
+    def sample_cells(self, cells: Sequence[Int64Array], *, bits: Bits = SYSTEM) -> Int64Array:
+        """One grid point for the values of each cell, as an array of shape (cells, 1)."""
+        goal, size = RankGoal(self.tau, self.factor), self.points
+        found = np.empty((len(cells), 1), np.int64)
+        for cell, exact in enumerate(cells):
+            data = grid_points(exact, low=self.low, high=self.high, step=self.step)
+            data.sort()
+            found[cell] = private_rank(data, goal, points=size, bits=bits)
+        return self.low + self.step * found
 
     def rank_error(self, confidence: Number) -> int:
         """How many ranks the answer may be off, at this confidence: ln(points / β) / factor.
@@ -132,12 +140,11 @@ def require_grid(mechanism: Mechanism[int], *, width: int, step: int) -> None:
         )
 
 
-def sorted_points(exact: Int64Array, *, low: int, high: int, step: int) -> Int64Array:
-    """The values as sorted grid positions, clamped and rounded down to the grid."""
-    points = np.clip(clamped(exact).ravel(), low, high)
+def grid_points(exact: Int64Array, *, low: int, high: int, step: int) -> Int64Array:
+    """The values as grid positions in a new array, clamped and rounded down to the grid."""
+    points = clamped(exact).ravel()
+    np.clip(points, low, high, out=points)
     points -= low
     if step > 1:
         points //= step
-    if not bool((points[1:] >= points[:-1]).all()):
-        points.sort()
     return points

@@ -25,13 +25,12 @@ from noisegate.mechanisms.quantile import (
     GRID_MAX,
     checked_tau,
     error_range,
+    grid_points,
     require_grid,
-    sorted_points,
 )
 from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_rank, rank_error_up
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.uniform import uniform_below
 from noisegate.privacy.event import Event, ExponentialEvent, Group, Parallel, Sequential
 
 TIE_BITS_MAX: Final = 16
@@ -132,19 +131,20 @@ class Quantiles(Mechanism[int]):
         return event if units == 1 else Group(event=event, size=units)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """One grid point per level, never falling."""
-        keys = self._keys(exact, bits)
-        last = len(self.taus)
-        released = {-1: 0, last: (self.points << self.tie_bits) - 1}  # the ends of the grid
-        for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
-            for node in nodes:
-                low, high = released[node.left], released[node.right]
-                block = _between(keys, (low, high), open_end=node.right == last)
-                goal = RankGoal(node.tau, epsilon / error_range(node.tau))
-                point = private_rank(block - low, goal, points=high - low + 1, bits=bits)
-                released[node.index] = low + point
-        found = [released[i] >> self.tie_bits for i in range(len(self.taus))]
-        return self.low + self.step * np.array(found, np.int64)
+        """One grid point per level, never falling; sorting the values is most of the work."""
+        return self.sample_cells([exact], bits=bits).ravel()
+
+    def sample_cells(self, cells: Sequence[Int64Array], *, bits: Bits = SYSTEM) -> Int64Array:
+        """The quantiles of the values of each cell, as an array of shape (cells, levels)."""
+        calls = [
+            (node, RankGoal(node.tau, epsilon / error_range(node.tau)))
+            for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True)
+            for node in nodes
+        ]
+        found = np.empty((len(cells), len(self.taus)), np.int64)
+        for cell, exact in enumerate(cells):
+            found[cell] = self._released(self._keys(exact, bits), calls, bits)
+        return self.low + self.step * (found >> self.tie_bits)
 
     def rank_error(self, confidence: Number) -> int:
         """How many ranks each answer may be off, all of them at once, at this confidence.
@@ -168,11 +168,25 @@ class Quantiles(Mechanism[int]):
         return (self.high - self.low) // self.step + 1
 
     def _keys(self, exact: Int64Array, bits: Bits) -> Int64Array:
-        points = sorted_points(exact, low=self.low, high=self.high, step=self.step)
-        if self.tie_bits == 0:
-            return points
-        digits = uniform_below(1 << self.tie_bits, points.shape, bits=bits)
-        return np.sort(points << self.tie_bits | digits)
+        keys = grid_points(exact, low=self.low, high=self.high, step=self.step)
+        if self.tie_bits:
+            keys <<= self.tie_bits
+            keys |= bits.words(keys.size, self.tie_bits)
+        keys.sort()
+        return keys
+
+    def _released(
+        self, keys: Int64Array, calls: Sequence[tuple[Node, RankGoal]], bits: Bits
+    ) -> list[int]:
+        last = len(self.taus)
+        released = {-1: 0, last: (self.points << self.tie_bits) - 1}  # the ends of the grid
+        for node, goal in calls:
+            low, high = released[node.left], released[node.right]
+            block = _between(keys, (low, high), open_end=node.right == last)
+            block = block - low if low else block
+            point = private_rank(block, goal, points=high - low + 1, bits=bits)
+            released[node.index] = low + point
+        return [released[i] for i in range(last)]
 
 
 def depth(count: int) -> int:
@@ -199,6 +213,6 @@ def plan(taus: Sequence[Fraction]) -> tuple[Level, ...]:
 
 def _between(keys: Int64Array, cuts: tuple[int, int], *, open_end: bool) -> Int64Array:
     """The keys in [low cut, high cut); at the open end of the grid the last key belongs to it."""
-    low = np.searchsorted(keys, cuts[0], side="left")
-    high = keys.size if open_end else np.searchsorted(keys, cuts[1], side="left")
+    low = keys.searchsorted(cuts[0], side="left")
+    high = keys.size if open_end else keys.searchsorted(cuts[1], side="left")
     return keys[low:high]

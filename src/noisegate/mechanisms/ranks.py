@@ -13,7 +13,7 @@ weighed exactly. So the law is that of the full race, and the work is that of th
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor, log
+from math import ceil, log
 from typing import Final, final
 
 import numpy as np
@@ -86,11 +86,11 @@ def private_rank(
         ranks = max(data.size, 1)
     near, is_all = runs_near(data, goal.tau, points=points, reach=ranks)
     unit = goal.factor / goal.tau.denominator
-    if not is_all and _is_far(data, goal, points=points, reach=ranks, bits=bits):
+    if not is_all and _is_far(data, goal, near, points=points, reach=ranks, bits=bits):
         near = _far_runs(data, goal.tau, near, points=points)
     winner = int(choose(Contest(near.score, unit, near.length), bits=bits)[0])
-    offset = uniform_below(int(near.length[winner]), 1, bits=bits)
-    return int(near.first[winner]) + int(offset[0])
+    first, length = int(near.first[winner]), int(near.length[winner])
+    return first if length == 1 else first + int(uniform_below(length, 1, bits=bits)[0])
 
 
 def runs_near(data: Int64Array, tau: Fraction, *, points: int, reach: int) -> tuple[Runs, bool]:
@@ -100,65 +100,57 @@ def runs_near(data: Int64Array, tau: Fraction, *, points: int, reach: int) -> tu
     least ``reach``; likewise above. Values tied with the ends of the window count in full.
     """
     count = data.size
-    low_rank = max(0, floor(tau * count) - reach)
-    high_rank = min(count, ceil(tau * count) + reach)
-    if low_rank > 0:
-        low_rank = int(np.searchsorted(data, data[low_rank], side="left"))
-    if high_rank < count:
-        high_rank = int(np.searchsorted(data, data[high_rank - 1], side="right"))
-    window = data[low_rank:high_rank]
-    distinct = np.flatnonzero(np.diff(window, prepend=-1)) if window.size else np.empty(0, np.int64)
-    values = window[distinct]
-    below = low_rank + distinct  # #{x < value}
-    upto = np.append(below[1:], high_rank) if values.size else below  # #{x ≤ value}
-    at_values = Runs(values, np.ones_like(values), _scores(below, upto, tau, count))
-    between = _gaps(values, below, upto, points, (low_rank, high_rank, count))
-    gap_scores = _scores(between[2], between[2], tau, count)
-    runs = Runs(
-        np.concatenate([at_values.first, between[0]]),
-        np.concatenate([at_values.length, between[1]]),
-        np.concatenate([at_values.score, gap_scores]),
+    whole, rest = divmod(tau.numerator * count, tau.denominator)
+    low, high = max(0, whole - reach), min(count, whole + (rest > 0) + reach)
+    if low > 0:
+        low = int(data.searchsorted(data[low], side="left"))
+    if high < count:
+        high = int(data.searchsorted(data[high - 1], side="right"))
+    window = data[low:high]
+    is_edge = np.ones(window.size + 1, np.bool_)  # where a new value starts, and the end
+    np.not_equal(window[1:], window[:-1], out=is_edge[1:-1])
+    edges = np.flatnonzero(is_edge)
+    runs = _runs(window[edges[:-1]], low + edges, tau, points=points, count=count)
+    kept = slice(0 if low == 0 else 1, None if high == count else -1)  # gaps that are known whole
+    return (
+        Runs(runs.first[kept], runs.length[kept], runs.score[kept]),
+        low == 0 and high == count,
     )
-    return runs, bool(low_rank == 0 and high_rank == count)
 
 
-def _gaps(
-    values: Int64Array,
-    below: Int64Array,
-    upto: Int64Array,
-    points: int,
-    window: tuple[int, int, int],
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """First point, length and rank of the stretches before, between and after the values."""
-    low_rank, high_rank, count = window
-    if not values.size:
-        return np.zeros(1, np.int64), np.full(1, points, np.int64), np.zeros(1, np.int64)
-    first, ends, ranks = values[:-1] + 1, values[1:], upto[:-1]
-    if low_rank == 0:
-        first, ends = np.append(0, first), np.append(values[0], ends)
-        ranks = np.append(below[0], ranks)
-    if high_rank == count:
-        first, ends = np.append(first, values[-1] + 1), np.append(ends, points)
-        ranks = np.append(ranks, upto[-1])
-    return first, ends - first, ranks
+def _runs(values: Int64Array, ranks: Int64Array, tau: Fraction, *, points: int, count: int) -> Runs:
+    """Gaps and distinct values in turn: before the first value, at it, after it, and so on.
+
+    ``ranks[i]`` is #{x < values[i]}; the last is #{x ≤ last value}. A gap has no value of its own.
+    """
+    first = np.zeros(2 * values.size + 1, np.int64)
+    first[1::2] = values
+    first[2::2] = values + 1
+    length = np.ones_like(first)
+    length[:-1:2] = values - first[:-1:2]
+    length[-1] = points - first[-1]
+    twice = np.repeat(ranks, 2)
+    return Runs(first, length, _scores(twice[:-1], twice[1:], tau, count))
 
 
 def _scores(below: Int64Array, upto: Int64Array, tau: Fraction, count: int) -> Int64Array:
     """-max(0, goal - #{x ≤ o}, #{x < o} - goal), times the denominator of τ; clamped."""
     whole, rest = divmod(tau.numerator * count, tau.denominator)
-    short = tau.denominator * np.clip(whole - upto, -ERROR_MAX, ERROR_MAX) + rest
-    over = tau.denominator * np.clip(below - whole, -ERROR_MAX, ERROR_MAX + 1) - rest
-    worst = np.maximum(0, np.maximum(short, over))
-    return -np.minimum(worst, ERROR_MAX * tau.denominator)
+    short, over = whole - upto, below - whole  # below -1 they lose to 0 whatever the rest is
+    for error, most in ((short, ERROR_MAX), (over, ERROR_MAX + 1)):
+        np.minimum(np.maximum(error, -1, out=error), most, out=error)
+    worst = np.maximum(tau.denominator * short + rest, tau.denominator * over - rest)
+    return -np.minimum(np.maximum(worst, 0), ERROR_MAX * tau.denominator)
 
 
-def _is_far(data: Int64Array, goal: RankGoal, *, points: int, reach: int, bits: Bits) -> bool:
+def _is_far(
+    data: Int64Array, goal: RankGoal, near: Runs, *, points: int, reach: int, bits: Bits
+) -> bool:
     word = bits.integer(64)
     most = upper(lambda: points * (-real(goal.factor * reach)).exp(), digits_bits=64)
     if word >= most * (1 << 64):
         return False
     unit = goal.factor / goal.tau.denominator
-    near = runs_near(data, goal.tau, points=points, reach=reach)[0]
     far = _far_runs(data, goal.tau, near, points=points)
 
     def share() -> Real:
