@@ -190,6 +190,20 @@ def test_an_identical_question_is_found_whatever_its_id(books):
     assert books.find_question("sum", None) is None
 
 
+def test_settled_measurements_are_listed_once_in_their_order(books):
+    ask(books, "r1", "1/2").settle(b"one")
+    ask(books, "open", "1/2")
+    ask(books, "a", 1, kind="allowance").close(costs("1/3"), b"tree")
+    ask(books, "r2", "1/2", account="bob", question="sum").settle(b"two")
+    listed = books.settled()
+    assert [(each.request_id, each.question, each.answer) for each in listed] == [
+        ("r1", "count", b"one"),
+        ("r2", "sum", b"two"),
+    ]
+    assert books.settled(after=listed[0].seq) == listed[1:]
+    assert books.settled(after=listed[1].seq) == []
+
+
 def test_an_allowance_gives_back_what_it_did_not_use(books):
     allowance = ask(books, "a", 2, kind="allowance")
     assert books.balance("data").charge == grains(2)

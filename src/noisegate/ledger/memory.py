@@ -64,8 +64,8 @@ class _Kept(Transaction):
         self._rows.append(entry.to_row())
         self.undo.append(self._rows.pop)
 
-    def rows(self) -> Iterator[Row]:
-        return iter(self._rows)
+    def rows(self, after: int = -1) -> Iterator[Row]:
+        return iter(self._rows[after + 1 :])
 
     def account(self, name: str) -> Account | None:
         return self._accounts.get(name)

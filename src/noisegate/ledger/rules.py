@@ -92,6 +92,11 @@ class Rules:
             quotes[each.name] = charge, self.prices.fits(each, charge)
         return quotes
 
+    def require_room(self, tx: Transaction, account: str, event: Event) -> None:
+        """Refuse what does not fit into the account or one of its ancestors."""
+        for each in chain(tx, account):
+            self._require_room(each, self.prices.price(each.accountant, event))
+
     def reserve(self, tx: Transaction, asked: Asked) -> tuple[Request, bytes | None, bool]:
         """The reservation, the answer if there is one, and whether it existed before."""
         earlier = tx.request(asked.request_id)

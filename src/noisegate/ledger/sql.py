@@ -89,9 +89,9 @@ class SQLTransaction(Transaction):
         """One row; the primary key refuses a number that is taken."""
         self._run(_APPEND, *entry.to_row())
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, after: int = -1) -> Iterator[Row]:
         """The log, page by page."""
-        return self._pages(_PAGE_OF_ENTRIES, -1)
+        return self._pages(_PAGE_OF_ENTRIES, after)
 
     def account(self, name: str) -> Account | None:
         """By primary key."""

@@ -7,7 +7,7 @@ from then on, also when two racers drew noise for the same request.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, ClassVar, Self, TypeVar, final
@@ -84,6 +84,18 @@ class Quote:
     charges: Mapping[str, Charge]
     loss: ApproxDP  # the event alone, in terms of the account asked
     fits: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A measurement that was answered: entry ``seq`` of the log, its question and its answer."""
+
+    seq: int
+    request_id: str
+    question: str
+    answer: bytes
+    hash: str
 
 
 class Ledger(ABC):
@@ -194,6 +206,10 @@ class Ledger(ABC):
             fits=all(fits for _, fits in quotes.values()),
         )
 
+    def require_room(self, event: Event, *, account: str) -> None:
+        """Refuse an event that would not fit now, naming the account. Charges nobody."""
+        self._run(self._read, lambda tx: self._rules.require_room(tx, account, event))
+
     def reserve(
         self, request_id: str, *, question: str, event: Event, account: str, kind: Use
     ) -> Reservation:
@@ -239,6 +255,10 @@ class Ledger(ABC):
         nothing, also for another analyst, whom the root account already counts as a colluder.
         """
         return self._run(self._read, lambda tx: self._rules.find_question(tx, question, account))
+
+    def settled(self, after: int = -1) -> list[Settled]:
+        """All measurements that were answered, in entries after ``after``, whoever asked."""
+        return self._run(self._read, lambda tx: list(_settled(tx, after)))
 
     def require_secure(self, bits_are_secure: bool) -> None:  # noqa: FBT001 - reads as a demand
         """Refuse to vouch for noise that did not come from the system's entropy."""
@@ -297,6 +317,21 @@ def _history(tx: Transaction, account: str | None) -> list[Entry]:
     names = descendants(tx.accounts(), account)
     entries = (Entry.from_row(row) for row in rows)
     return [entry for entry in entries if entry.body.get("account") in names]
+
+
+def _settled(tx: Transaction, after: int) -> Iterator[Settled]:
+    for row in tx.rows(after):
+        entry = Entry.from_row(row)
+        request = tx.request(str(entry.body.get("request"))) if entry.kind == "settle" else None
+        answer = tx.answer(entry.seq)
+        if request is None or answer is None or request.use != "measurement":
+            continue
+        reserved = Entry.from_row(next(tx.rows(request.reserved - 1)))
+        question = str(reserved.body["question"])
+        yield Settled(
+            seq=entry.seq, request_id=request.request_id, question=question, answer=answer,
+            hash=entry.hash,
+        )  # fmt: skip
 
 
 def _require_bytes(answer: bytes) -> None:

@@ -27,7 +27,7 @@ class Transaction(ABC):
         """Add one entry to the log."""
 
     @abstractmethod
-    def rows(self) -> Iterator[Row]:
+    def rows(self, after: int = -1) -> Iterator[Row]:
         """The log in order, as stored, so that even broken rows can be looked at."""
 
     @abstractmethod
