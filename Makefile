@@ -45,7 +45,7 @@ bench-peers: $(STAMP)  ## the same beside OpenDP, PyDP, diffprivlib, Tumult, in 
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)python -m pip install --quiet uv
-	$(RUN)uv pip compile --universal --python-version 3.11 --group dev --extra postgres --extra report \
+	$(RUN)uv pip compile --universal --python-version 3.11 --group dev --extra postgres --extra report --extra plot \
 		--no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
 
 clean:  ## remove the environment and caches

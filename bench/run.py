@@ -1,7 +1,8 @@
-"""Measure noise, ledger and door, with --peers also the peers. Shows speed, never fails for it.
+"""Measure noise, ledger, door and questions, with --peers also the peers; never fails for speed.
 
 Rates and ratios are of CPU time, in this very run: beside NumPy in turns, beside a peer right after
-it. The door's ratios are of wall time, because there the disk is part of the answer.
+it. The door's ratios are of wall time, because there the disk is part of the answer. Questions
+have both.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import door
 import ledger
 import noise
 import peers
+import query
 
 RESULTS = Path(__file__).parents[1] / ".bench" / "results.json"
 
@@ -51,6 +53,17 @@ DOOR: tuple[Column, ...] = (
     ("CPU ms", "cpu_ms", ",.2f"),
     ("time ÷ plain", "times_plain", ",.1f"),
     ("on top, ms", "more_ms", ",.2f"),
+)
+QUESTIONS: tuple[Column, ...] = (
+    ("question", "way", ""),
+    ("wall ms", "wall_ms", ",.1f"),
+    ("CPU ms", "cpu_ms", ",.1f"),
+    ("wall ÷ plain", "times_wall", ",.2f"),
+    ("CPU ÷ plain", "times_cpu", ",.2f"),
+    ("peak GiB", "peak_gib", ",.2f"),
+    ("rank error", "rank_error", ".1e"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
 )
 BESIDE: tuple[Column, ...] = (
     ("law", "law", ""),
@@ -87,6 +100,15 @@ def main() -> None:
     title = f"Door: questions to {options.rows:,} rows of Parquet"
     _show(console, title, DOOR, found["door"]["questions"])
     _show(console, "Door: whole processes", DOOR, found["door"]["processes"])
+
+    console.print("[dim]questions …")
+    found["query"] = query.measure(options.query_rows)
+    title = f"Questions to {options.query_rows:,} rows of Parquet, {query.GROUPS:,} groups"
+    _show(console, title, QUESTIONS, found["query"]["questions"])
+    _show(console, "Whole processes", QUESTIONS, found["query"]["starts"])
+    if options.large:
+        found["large"] = query.large()
+        _show(console, "Memory", QUESTIONS, found["large"])
 
     if options.peers:
         found["peers"] = peers.measure(say=lambda text: console.print(f"[dim]{text}"))
@@ -141,9 +163,11 @@ def _console() -> Console:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", action="store_true", help="install and measure the peers too")
+    parser.add_argument("--large", action="store_true", help="100 million rows too, 2 GB on disk")
     parser.add_argument("--cells", type=int, default=noise.CELLS, help="draws per law")
     parser.add_argument("--repeats", type=int, default=5, help="runs per median")
     parser.add_argument("--rows", type=int, default=door.ROWS, help="rows behind the door")
+    parser.add_argument("--query-rows", type=int, default=query.ROWS, help="rows for questions")
     parser.add_argument("--pairs", type=int, default=500, help="questions for the ledger")
     return parser.parse_args()
 

@@ -4,8 +4,8 @@
 
 >>> import noisegate, pyarrow
 >>> gate = noisegate.open(pyarrow.table({"age": [31, 45, 62]}), epsilon=1)
->>> gate.plan("SELECT COUNT(*) AS n FROM data", epsilon=0.5).margin(0.95)
-6
+>>> gate.plan("SELECT COUNT(*) AS n FROM data", epsilon=0.5).margins(0.95)
+{'n': 6.0}
 >>> answer = gate.sql("SELECT COUNT(*) AS n FROM data", epsilon=0.5)
 >>> print(answer.cost, gate.remaining)
 ε = 0.5 ε = 0.5
@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisegate.connect import open as open  # noqa: A004
+    from noisegate.errors import NoisegateError as NoisegateError
+    from noisegate.errors import OverBudget as OverBudget
     from noisegate.privacy.meaning import meaning as meaning
     from noisegate.query.answer import Answer as Answer
     from noisegate.query.gate import Gate as Gate
     from noisegate.query.plan import Plan as Plan
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "Gate", "Plan", "meaning", "open"]
+__all__ = ["Answer", "Gate", "NoisegateError", "OverBudget", "Plan", "meaning", "open"]
 
 _HOME = {
     "open": "noisegate.connect",
+    "NoisegateError": "noisegate.errors",
+    "OverBudget": "noisegate.errors",
     "meaning": "noisegate.privacy.meaning",
     "Answer": "noisegate.query.answer",
     "Gate": "noisegate.query.gate",

@@ -1,23 +1,31 @@
-"""The composition root: a source, a unit and a budget become a gate; keys are handed out here."""
+"""The composition root: a policy, or a table and a budget, become a gate; keys are handed out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.curator.curator import Curator
-from noisegate.errors import PolicyError, SpecError, Unsupported
-from noisegate.exact import Number
+from noisegate.errors import PolicyError, SpecError
+from noisegate.exact import Number, fraction
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.domain import Column, TableDomain
+from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.gate import Gate
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.query.run import Rules
+from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, stored_kinds
+from noisegate.sources.duckdb_files import plain_frame
+from noisegate.sources.policy import LEDGER_SUFFIX, Policy, read_policy
 
-LEDGER_SUFFIX: Final = ".ledger"
+if TYPE_CHECKING:
+    from noisegate.sources.policy_check import Finding
+
 _EPSILON_MAX: Final = 10**6
+_PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
+_KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
 
 def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a choice of the steward
@@ -27,6 +35,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     delta: Number = 0,
     unit: str | None = None,
     rows_per_unit: int | None = None,
+    groups_per_unit: int | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     table: str | None = None,
     ledger: "str | Path | Ledger | None" = None,
@@ -34,17 +43,21 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     analyst: str | None = None,
     share: Number | None = None,
     snapshot: str = "1",
+    practice: bool = False,
 ) -> Gate:
-    """Open a gate in front of one table.
+    """Open a gate in front of the tables of a policy, or in front of one table.
 
     Args:
-        source: A CSV or Parquet file, or a pandas, Polars or Arrow table.
+        source: A policy (a TOML file), which says all the rest but who asks; or a CSV, Parquet or
+            DuckDB file, or a pandas, Polars or Arrow table.
         epsilon: The budget of the whole data set. May be left out where the ledger knows it.
         delta: The budget's δ, for accountants and mechanisms that need one.
         unit: The column that names the person behind a row. Left out, every row is one person,
             and every guarantee says so.
         rows_per_unit: With ``unit``, how many rows of one person count.
-        columns: Public facts, such as ``{"ward": {"in": ["north", "south"]}}``.
+        groups_per_unit: With ``unit``, in how many groups of a question one person counts.
+        columns: Public facts, such as ``{"ward": {"in": ["north", "south"]}}`` or
+            ``{"age": {"between": [0, 120]}}``.
         table: The table's name in SQL; by default the file's name without its ending.
         ledger: Where the budget is kept. By default a file beside the source, named after it, or
             memory alone where the source is a frame.
@@ -53,37 +66,125 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
             together never exceed its budget. Left out, questions are charged to it directly.
         share: The ε that this analyst may spend; by default as much as the data set has.
         snapshot: The name of this state of the rows; questions are answered once per snapshot.
+        practice: Ask made-up rows that keep the declared facts, free of charge. No row is read.
 
     Returns:
         A `Gate`: ``gate.plan(sql, epsilon=...)`` is free, ``gate.sql(sql, epsilon=...)`` pays.
     """
-    if isinstance(source, str | Path) and Path(source).suffix == ".toml":
-        raise Unsupported(
-            "Policy files are not read yet.", fix="Give the data file, epsilon, unit and columns."
-        )
+    if isinstance(source, str | Path) and Path(source).suffix.lower() == ".toml":
+        said = (epsilon, unit, rows_per_unit, groups_per_unit, columns, table, accountant, share)
+        if any(term is not None for term in said) or fraction(delta) or snapshot != "1":
+            raise SpecError(
+                "The policy says budget, unit, caps, columns and shares already.",
+                fix="Give only the policy, analyst and ledger.",
+            )
+        return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
     name = table or _name_of(source)
     domain = TableDomain(
         dataset=name,
         name=name,
         origin=str(Path(source).resolve()) if isinstance(source, str | Path) else "",
         unit=PrivacyUnit(column=unit),
-        columns=MappingProxyType(_columns(columns or {})),
         rows_per_unit_max=rows_per_unit,
+        groups_per_unit_max=groups_per_unit,
         snapshot=snapshot,
     )
-    rows = DuckDBSource(source, table=name, used=_used(domain))
-    _require_columns(domain, rows.columns())
-    book = ledger if isinstance(ledger, Ledger) else open_ledger(_where(source, ledger))
+    data = source if isinstance(source, str | Path) else plain_frame(source)
+    domain = replace(domain, columns=_columns(domain, data, columns or {}))
+    rows = _source({name: data}, {name: domain}, practice=practice)
+    if epsilon is None and not practice and ledger is None and domain.origin:
+        _require_ledger(ledger_beside(source), name)
+    book = _book(ledger, None if domain.origin == "" else source, practice=practice)
     _require_own_ledger(book, domain, beside=ledger is None, named=table is not None)
+    if practice and epsilon is None:
+        epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
     _open_root(book, domain, budget=budget, accountant=accountant)
     account = _open_analyst(book, domain, analyst=analyst, share=share)
-    return Gate(Curator(source=rows, table=domain, ledger=book, account=account))
+    rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
+    return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
+
+
+def open_policy(
+    policy: Policy,
+    *,
+    ledger: "str | Path | Ledger | None" = None,
+    analyst: str | None = None,
+    practice: bool = False,
+) -> Gate:
+    """Open a gate in front of the tables of a policy."""
+    data, tables = _tables(policy)
+    first = next((table for table in tables.values() if not table.is_public), None)
+    if first is None:
+        raise PolicyError("No table is private.", fix="Read public tables without a gate.")
+    rows = _source(data, tables, practice=practice)
+    book = _book(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
+    _open_root(book, first, budget=policy.budget, accountant=policy.accountant)
+    share = None if analyst is None else policy.share_of(analyst)
+    if analyst is None and policy.analysts and not practice:
+        raise PolicyError(
+            "Nobody is said to ask.", fix=f"Give analyst, one of: {', '.join(policy.analysts)}."
+        )
+    account = _open_analyst(book, first, analyst=analyst, share=share)
+    rules = Rules(
+        epsilon=policy.default_epsilon,
+        epsilon_max=policy.max_epsilon,
+        keys_delta=policy.keys_delta,
+        practice=practice,
+    )
+    return Gate(Curator(source=rows, tables=tables, ledger=book, account=account), rules)
+
+
+def _tables(policy: Policy) -> tuple[dict[str, str], dict[str, TableDomain]]:
+    """Where the tables of a policy are, and what is public about them."""
+    from noisegate.sources.policy_tables import domains  # noqa: PLC0415 - only for policies
+
+    origins = {name: policy.origin(name) for name in policy.tables}
+    data = {name: origin.partition("#")[0] for name, origin in origins.items()}
+
+    def keys_of(table: str, column: str) -> tuple[Key, ...]:
+        return public_keys(data[table], table, column)
+
+    tables = domains(policy, stored=stored_kinds(data), keys_of=keys_of, origins=origins)
+    return data, {
+        name: replace(table, columns=listed_columns(data[name], table))
+        if table.is_public
+        else table
+        for name, table in tables.items()
+    }
 
 
 def ledger_beside(source: str | Path) -> Path:
-    """Where the budget of a file is kept unless said otherwise."""
+    """Where the budget of a file, or of a policy that names no ledger, is kept."""
     return Path(f"{Path(source).resolve()}{LEDGER_SUFFIX}")
+
+
+def _source(
+    data: Mapping[str, Any], tables: Mapping[str, TableDomain], *, practice: bool
+) -> DuckDBSource:
+    if not practice:
+        return DuckDBSource(data, tables)
+    from noisegate.sources.practice import practice_rows  # noqa: PLC0415 - only for practice
+
+    public = {name: table for name, table in tables.items() if table.is_public}
+    known = DuckDBSource({name: data[name] for name in public}, public)
+    twins = practice_rows(tables, public={name: known.public(name) for name in public})
+    return DuckDBSource(twins, tables)
+
+
+def _book(
+    ledger: "str | Path | Ledger | None",
+    source: "str | Path | None",
+    *,
+    practice: bool,
+) -> Ledger:
+    if practice:
+        return open_ledger(":memory:")
+    if isinstance(ledger, Ledger):
+        return ledger
+    if ledger is not None:
+        return open_ledger(str(ledger))
+    return open_ledger(":memory:" if source is None else str(ledger_beside(source)))
 
 
 def _open_root(
@@ -109,7 +210,7 @@ def _open_root(
 
 
 def _open_analyst(
-    ledger: Ledger, domain: TableDomain, *, analyst: str | None, share: Number | None
+    ledger: Ledger, domain: TableDomain, *, analyst: str | None, share: Number | ApproxDP | None
 ) -> str:
     """The account that questions are asked from, below the data set's."""
     if analyst is None:
@@ -119,11 +220,22 @@ def _open_analyst(
     root, name = ledger.balance(domain.dataset), f"{domain.dataset}/{analyst}"
     if share is None and name in ledger.accounts():
         return name
-    budget = root.budget if share is None else ApproxDP(share, root.budget.delta)
+    budget = share if isinstance(share, ApproxDP) else root.budget
+    if share is not None and not isinstance(share, ApproxDP):
+        budget = ApproxDP(share, root.budget.delta)
     ledger.open_account(
         name, parent=domain.dataset, accountant=root.accountant, budget=budget, unit=root.unit
     )
     return name
+
+
+def _require_ledger(file: Path, name: str) -> None:
+    """Refuse before a ledger is made that would have no account."""
+    if not file.is_file():
+        raise PolicyError(
+            f"{name!r} has no budget yet.",
+            fix="Give epsilon, the budget of the data set (--budget on the command line).",
+        )
 
 
 def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, named: bool) -> None:
@@ -140,29 +252,62 @@ def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, na
         )
 
 
-def _where(source: "str | Path | Any", ledger: "str | Path | None") -> str:  # noqa: ANN401
-    if ledger is not None:
-        return str(ledger)
-    return str(ledger_beside(source)) if isinstance(source, str | Path) else ":memory:"
-
-
 def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401
     return Path(source).stem if isinstance(source, str | Path) else "data"
 
 
-def _columns(terms: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
-    return {name: Column.from_terms(name, facts) for name, facts in terms.items()}
-
-
-def _used(domain: TableDomain) -> list[str]:
-    """The columns that questions look at: the unit's, and those with declared keys."""
-    keyed = [name for name, column in domain.columns.items() if column.keys is not None]
-    return [*keyed, *([domain.unit.column] if domain.unit.column else [])]
-
-
-def _require_columns(domain: TableDomain, present: tuple[str, ...]) -> None:
-    if missing := [name for name in (*domain.columns, *_used(domain)) if name not in present]:
+def _columns(
+    domain: TableDomain,
+    data: Any,  # noqa: ANN401 - a file or a frame
+    terms: Mapping[str, Mapping[str, Any]],
+) -> Mapping[str, Column]:
+    """All columns that questions can use, with what is declared about them."""
+    stored = stored_kinds({domain.name: data})[domain.name]
+    unit = () if domain.unit is None or domain.unit.column is None else (domain.unit.column,)
+    if missing := [name for name in (*terms, *unit) if name not in stored]:
         raise PolicyError(
-            f"{domain.name!r} has no column {missing[0]!r}.",
-            fix=f"Its columns are: {', '.join(present)}.",
+            f"{domain.name!r} has no column {missing[0]!r} of a type that questions can use.",
+            fix=f"Its columns are: {', '.join(stored)}.",
         )
+    return MappingProxyType({
+        name: Column.from_terms(name, terms.get(name, {}), stored=kind)
+        for name, kind in stored.items()
+    })  # fmt: skip
+
+
+# what stewards do with a policy; the command line reaches the policy room through here
+
+
+def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
+    """A policy to be filled in, from the names and types of the columns alone; no row is read."""
+    from noisegate.sources.policy_draft import draft  # noqa: PLC0415 - stewards only
+
+    paths = {Path(file).stem: Path(file) for file in files}
+    if len(paths) < len(files):
+        raise SpecError("Two files have the same name.", fix="Rename one: it names its table.")
+    sources = {table: str(path) for table, path in paths.items()}
+    return draft(stored_kinds(paths), sources=sources, name=name)
+
+
+def check_policy(file: str | Path) -> "list[Finding]":
+    """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
+    from noisegate.accounting.calibrate import geometric_error  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy_check import check  # noqa: PLC0415
+
+    policy = read_policy(file)
+    _, tables = _tables(policy)
+    return check(policy, tables, error=lambda scale: geometric_error(scale, confidence="0.95"))
+
+
+def policy_page(file: str | Path) -> str:
+    """A policy as a page for people, in Markdown."""
+    from noisegate.sources.policy_page import page  # noqa: PLC0415 - stewards only
+
+    return page(read_policy(file))
+
+
+def policy_schema() -> Mapping[str, Any]:
+    """The JSON Schema of a policy, for editors."""
+    from noisegate.sources.policy_form import schema  # noqa: PLC0415 - stewards only
+
+    return schema()

@@ -11,6 +11,7 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from random import Random
 from threading import Thread
+from types import MappingProxyType
 
 import mpmath
 import numpy as np
@@ -20,6 +21,9 @@ from bit_tree import as_fraction, mp
 from scipy.stats import chi2
 
 from noisegate.accounting.tails import upper_tail
+from noisegate.algebra.expression import Call, Field, Literal
+from noisegate.algebra.relation import Filter, Table
+from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import SpecError
 from noisegate.exact import enclose, real, upper
 from noisegate.mechanisms.above_threshold import AboveThreshold
@@ -38,9 +42,9 @@ from noisegate.noise.bits import SYSTEM, Bits, _holder
 from noisegate.noise.choice import Contest, choose
 from noisegate.noise.gaussian import Staircase, _draw, _exponent, _places
 from noisegate.privacy.distance import L1
-from noisegate.privacy.domain import Column
+from noisegate.privacy.domain import Column, TableDomain
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
-from noisegate.sources.source import Tally
 
 FALSE_ALARM = 1e-9
 
@@ -478,8 +482,13 @@ def test_keys_that_look_like_sql_count_their_own_rows_only():
     keys = ("a\\b", "a\\\\b", "a'b", "a''b", "a\nb", "a\\nb", "{{x}}", "/* */", '"q"', "$1", "\\'",
             "\u00e1", "a\u0301", "A", "a", "a ", "1", "1.0", "NULL", "x'41'")  # fmt: skip
     name = 'c"o\\l'
-    column = Column(name=name, keys=keys)
-    source = DuckDBSource(pa.table({name: [*keys, None]}), table='t"x', used=[name])
-    assert source.collect(Tally(table='t"x', by=column)).tolist() == [1] * len(keys)
+    columns = MappingProxyType({name: Column(name=name, keys=keys)})
+    table = TableDomain(dataset="d", name='t"x', unit=PrivacyUnit(column=None), columns=columns)
+    source = DuckDBSource({'t"x': pa.table({name: [*keys, None]})}, {'t"x': table})
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    groups = Grouping(name=name, expression=Field(name), keys=keys)
+    per_key = Sums(relation=Table(table), by=(groups,), terms=(one,))
+    assert source.sums(per_key).tolist() == [[1] * len(keys)]
     for key in keys:
-        assert source.collect(Tally(table='t"x', where=((column, key),))).tolist() == [1]
+        part = Filter(Table(table), Call("eq", (Field(name), Literal(key))))
+        assert source.sums(Sums(relation=part, terms=(one,))).tolist() == [[1]]

@@ -1,46 +1,129 @@
 """The documents say what is there, and their examples run."""
 
+import io
 import re
 import shlex
 import shutil
-import subprocess
 import sys
+import tomllib
 
+import pytest
 from test_layers import FLOOR_OF, SRC, python_files, room_of
 
 import noisegate
-from noisegate.cli import app, ledger_app
+from noisegate.algebra.functions import FUNCTIONS
+from noisegate.cli import app, ledger_app, main, policy_app
+from noisegate.errors import Unsupported
 
 ROOT = SRC.parents[1]
+PAGES = ("README.md", "docs/sql.md", "docs/policy.md", "docs/reference.md")
 
 
-def test_the_example_of_the_readme_runs(tmp_path, monkeypatch):
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    shutil.copy(ROOT / "examples" / "clinic.csv", tmp_path)
+def page(name):
+    return (ROOT / name).read_text()
+
+
+def blocks(name, language):
+    return re.findall(rf"```{language}\n(.*?)```", page(name), re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The examples, where commands leave their ledgers and files."""
+    for file in (ROOT / "examples").iterdir():
+        if file.is_dir():
+            shutil.copytree(file, tmp_path / file.name)
+        elif file.suffix in (".csv", ".toml"):
+            shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_python_of_the_readme_runs(folder):
+    (block,) = blocks("README.md", "python")
     scope = {}
     exec(block, scope)
-    assert scope["answer"].columns == ("ward", "n")
+    assert scope["answer"].columns == ("ward", "n", "age")
     assert scope["gate"].ledger.verify().ok
+    assert scope["gate"].spent.epsilon > 0
 
 
-def test_the_commands_of_the_readme_run(tmp_path):
-    """Every `noisegate` line of the page, in order, on the rows that come with it."""
-    for file in (ROOT / "examples").glob("*.csv"):
-        shutil.copy(file, tmp_path)
-    lines = re.findall(r"^\$ noisegate (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(lines) >= 6
+@pytest.mark.parametrize("name", PAGES[:-1])
+def test_the_commands_of_a_page_run(folder, name, monkeypatch, capsys):
+    """Every `noisegate` line of the page, in order; those marked as refused are, in these words."""
+    lines = re.findall(r"^\$ noisegate (.*)$", page(name), re.MULTILINE)
+    assert len(lines) >= 12 or name != "README.md"
     for line in lines:
-        words = [sys.executable, "-m", "noisegate", *shlex.split(line, comments=True)]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (line, done.stderr)
-    # the page shows the refusal that comes when the budget is used up
-    fresh = next(line for line in lines if "--fresh" in line)
-    words = [sys.executable, "-m", "noisegate", *shlex.split(fresh)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    page = " ".join((ROOT / "README.md").read_text().split())
-    assert " ".join(done.stderr.split()) in page
+        monkeypatch.setattr(sys, "argv", ["noisegate", *shlex.split(line, comments=True)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\\budget\n"))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        if line.endswith("# refused"):
+            assert ended.value.code == 3, line
+            assert " ".join(said.err.split()) in " ".join(page(name).split())
+        else:
+            assert not ended.value.code, (line, said.err)
+
+
+def test_the_policy_of_the_readme_is_that_of_the_example():
+    (block,) = blocks("README.md", "toml")
+    assert tomllib.loads(block)
+    known = page("examples/clinic.toml").splitlines()
+    assert [line for line in block.splitlines() if line not in (*known, "# …")] == []
+
+
+def test_the_policy_page_shows_the_example_whole():
+    assert page("examples/clinic.toml") in blocks("docs/policy.md", "toml")
+
+
+@pytest.fixture
+def rich_gate(folder):
+    """The clinic with a budget for a whole page of questions."""
+    policy = folder / "clinic.toml"
+    text = (
+        policy.read_text().replace("epsilon = 4", "epsilon = 1000").replace("ana = 2", "ana = 900")
+    )
+    policy.write_text(text)
+    return noisegate.open(policy, analyst="ana", ledger=":memory:")
+
+
+def test_the_questions_of_the_sql_page_are_answered(rich_gate):
+    asked = [sql for block in blocks("docs/sql.md", "sql") for sql in block.split(";\n")]
+    assert len(asked) >= 25
+    for sql in asked:
+        rich_gate.plan(sql)
+        assert rich_gate.sql(sql).columns, sql
+
+
+def test_the_refusals_of_the_sql_page_are_refused_and_cost_nothing(rich_gate):
+    section = page("docs/sql.md").partition("## What is refused")[2].partition("\n## ")[0]
+    refused = re.findall(r"^\| `(SELECT .*?)` \|", section, re.MULTILINE)
+    assert len(refused) >= 12
+    for sql in refused:
+        with pytest.raises(Unsupported):
+            rich_gate.sql(sql)
+    assert rich_gate.spent.epsilon == 0
+
+
+def test_the_python_of_the_sql_page_runs(folder):
+    (block,) = blocks("docs/sql.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["answer"].columns == ("ward", "year", "patients", "mean")
+    assert scope["plan"].fits
+
+
+def test_every_function_of_rows_is_on_the_sql_page():
+    text = page("docs/sql.md").replace("\\|", "|")
+    assert [each.forms for each in FUNCTIONS.values() if f"`{each.forms}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", [*PAGES, "ARCHITECTURE.md", "SECURITY.md", "examples/README.md"])
+def test_links_lead_somewhere(name):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page(name)):
+        assert (ROOT / name).parent.joinpath(target).exists(), target
 
 
 def test_every_public_name_is_documented():
@@ -54,8 +137,9 @@ def test_every_command_is_documented():
     text = (ROOT / "docs/reference.md").read_text()
     for command in app.registered_commands:
         assert f"`noisegate {command.name or command.callback.__name__}" in text
-    for command in ledger_app.registered_commands:
-        assert f"`noisegate ledger {command.name}" in text
+    for name, group in (("ledger", ledger_app), ("policy", policy_app)):
+        for command in group.registered_commands:
+            assert f"`noisegate {name} {command.name}" in text
 
 
 def test_every_sampler_of_the_noise_room_is_documented():

@@ -7,6 +7,7 @@ SRC = Path(__file__).parents[2] / "src" / "noisegate"
 FLOORS = (  # lowest first
     {"errors", "exact"},
     {"privacy"},
+    {"algebra"},
     {"noise", "accounting", "sources"},
     {"transforms", "mechanisms"},
     {"ledger"},
@@ -16,13 +17,14 @@ FLOORS = (  # lowest first
     {"connect"},
     {"server"},
     {"lab"},
+    {"shell"},
     {"cli"},
     {"__main__"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 SAME_FLOOR = {("exact", "errors")}
 KEYLESS, KEYS = (
-    {"query", "releases", "learners", "crowd", "server", "lab", "cli"},
+    {"query", "releases", "learners", "crowd", "server", "lab", "shell", "cli"},
     {"noise", "sources"},
 )
 

@@ -79,12 +79,11 @@ def test_trusted_rooms_are_listed():
 
 
 def test_no_file_names_a_machine_or_a_registry():
-    files = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
     hosts = re.compile(r"https?://[^\s\"']*(pypi|simple/|registry\.)")
     homes = re.compile(r"(?<![\w./])/(work|root|home|farm)/\w")
-    for name in files:
+    for name in filter(lambda name: (ROOT / name).is_file(), files.stdout.splitlines()):
         text = (ROOT / name).read_text(errors="ignore")
         assert not hosts.search(text), f"{name} names a registry"
         assert not homes.search(text), f"{name} names a path of a machine"

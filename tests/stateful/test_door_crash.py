@@ -28,7 +28,7 @@ sqlite.sqlite3.connect = watched
 here = door.curator(sys.argv[1])
 for epsilon in ("0.25", "0.5"):
     release = here.measure(door.counting(epsilon))
-    print(epsilon, release.values[0], flush=True)
+    print(epsilon, release.values[0, 0], flush=True)
 """
 
 
@@ -56,7 +56,7 @@ def test_a_door_killed_at_any_statement_has_charged_what_it_revealed(tmp_path):
             assert float(again.ledger.balance("clinic").spent) >= sum(map(float, revealed))
             for epsilon, value in revealed.items():
                 release = again.measure(door.counting(epsilon))
-                assert (int(release.values[0]), release.free) == (int(value), True)
+                assert (int(release.values[0, 0]), release.free) == (int(value), True)
             for epsilon in ("0.25", "0.5"):  # whatever was begun can be run to its end
                 again.measure(door.counting(epsilon))
             assert str(again.ledger.balance("clinic").spent) == "ε = 0.75"

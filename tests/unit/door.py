@@ -1,54 +1,106 @@
 """A small door to test: real rows in DuckDB, a real ledger, system bits."""
 
+from fractions import Fraction
 from types import MappingProxyType
 
 import pyarrow as pa
 
+from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.relation import Table
+from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.domain import Column, TableDomain
+from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.source import Source
-from noisegate.transforms.count import count
+from noisegate.transforms.query import Query
 
 WARDS = ("north", "south", "west")
 ROWS = pa.table({"id": [1, 1, 2, 3] * 25, "ward": ["north", "south", "north", "north"] * 25})
+ONE = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+FINE = Term(expression=Literal(1), grain=Fraction(1, 1024), low=0, high=1024)  # for weights
 
 
-def domain(unit=None, cap=None, dataset="clinic", snapshot="1"):
-    columns = {"ward": Column(name="ward", keys=WARDS)}
+def table(name, unit, *columns, **more):
+    """A table of (name, kind) columns or `Column`s; ``unit`` is "public", None for rows, or a column."""
+    made = [c if isinstance(c, Column) else Column(name=c[0], kind=c[1]) for c in columns]
+    return TableDomain(
+        dataset="clinic",
+        name=name,
+        unit=None if unit == "public" else PrivacyUnit(column=unit),
+        columns=MappingProxyType({column.name: column for column in made}),
+        **more,
+    )
+
+
+def field(name, grain=1, low=0, high=100):
+    """A term: the values of a column."""
+    return Term(expression=Field(name), grain=Fraction(grain), low=low, high=high)
+
+
+def by(name, *keys):
+    """A grouping by a column."""
+    return Grouping(name=name, expression=Field(name), keys=keys)
+
+
+def domain(unit=None, dataset="clinic", snapshot="1", name="people", **more):
+    columns = {
+        "id": Column(name="id", kind=Kind.INTEGER),
+        "ward": Column(name="ward", keys=WARDS, nullable=False),
+    }
     return TableDomain(
         dataset=dataset,
-        name="people",
+        name=name,
         unit=PrivacyUnit(column=unit),
         columns=MappingProxyType(columns),
-        rows_per_unit_max=cap,
         snapshot=snapshot,
+        **more,
     )
+
+
+def count_query(table=None, by=None, cap=None, term=ONE):
+    """COUNT(*) of a table, per declared key of ``by`` if given."""
+    table = table or domain()
+    groups = ()
+    if by is not None:
+        groups = (Grouping(name=by, expression=Field(by), keys=table.columns[by].keys),)
+    return Query(Sums(relation=Table(table), by=groups, terms=(term,), rows_per_unit=cap))
 
 
 class Watched(Source):
     """A source that counts how often its rows were read, and may break."""
 
-    def __init__(self, rows=ROWS):
-        self._inner, self.reads, self.broken = (
-            DuckDBSource(rows, table="people", used=("id", "ward")),
-            0,
-            None,
-        )
+    def __init__(self, rows=ROWS, table=None):
+        self._inner = DuckDBSource({"people": rows}, {"people": table or domain()})
+        self.reads, self.broken = 0, None
 
-    def collect(self, tally):
+    def _look(self):
         self.reads += 1
         if self.broken is not None:
             raise self.broken
-        return self._inner.collect(tally)
 
-    def columns(self):
-        return self._inner.columns()
+    def sums(self, tally):
+        self._look()
+        return self._inner.sums(tally)
+
+    def values(self, tally):
+        self._look()
+        return self._inner.values(tally)
+
+    def keys(self, tally):
+        self._look()
+        return self._inner.keys(tally)
+
+    def distinct(self, tally):
+        self._look()
+        return self._inner.distinct(tally)
+
+    def public(self, table):
+        return self._inner.public(table)
 
 
 def curator(
@@ -64,10 +116,15 @@ def curator(
         unit=str(table.unit),
     )
     return Curator(
-        source=source or Watched(), table=table, ledger=ledger, account=table.dataset, **more
+        source=source or Watched(table=table),
+        tables={table.name: table},
+        ledger=ledger,
+        account=table.dataset,
+        **more,
     )
 
 
-def counting(epsilon, table=None, by=None):
-    query = count(table or domain(), by=by)
-    return Measurement(query=query, mechanism=Geometric.for_epsilon(epsilon, sensitivity=query.l1))
+def counting(epsilon, table=None, by=None, cap=None, term=ONE):
+    query = count_query(table, by, cap, term)
+    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
+    return Measurement(query=query, mechanisms=(noise,))

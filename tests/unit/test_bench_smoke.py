@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
-NAMES = ("clock", "noise", "door", "ledger", "peers", "run")
+NAMES = ("clock", "noise", "door", "ledger", "peers", "query", "run")
 
 
 @pytest.fixture
@@ -103,6 +103,60 @@ def test_whole_processes_answer_beside_plain_duckdb(bench, tmp_path):
     assert plain["times_plain"] == 1
     assert ask["times_plain"] == pytest.approx(ask["wall_ms"] / plain["wall_ms"])
     assert all(positive(row, "wall_ms") and "times_plain" not in row for row in others)
+
+
+def test_questions_are_measured_beside_the_plain_query_before_them(bench, tmp_path):
+    query = bench("query")
+    rows = query.questions(query.table(3000, cache=tmp_path), repeats=1)
+    plain = [row for row in rows if "target" not in row]
+    assert [("plain" in row["way"] or "numpy" in row["way"]) for row in plain] == [True] * 4
+    base = None
+    for row in rows:
+        assert positive(row, "wall_ms", "cpu_ms")
+        if "target" not in row:
+            base = row
+            continue
+        assert row["times_cpu"] == pytest.approx(row["cpu_ms"] / base["cpu_ms"])
+        worse = max(row["times_cpu"], row["times_wall"])
+        assert row["met"] == (worse <= float(row["target"].split()[0]))
+    assert 0 <= rows[-1]["rank_error"] < 0.01
+
+
+def test_a_rank_error_is_the_distance_to_the_nearest_rank_of_an_answer(bench):
+    query = bench("query")
+    values = np.arange(1.0, 101.0)
+    assert query.rank_error(values, (25.0, 50.0, 75.0)) == 0
+    assert query.rank_error(values, (25.0, 50.0, 78.5)) == pytest.approx(0.03)
+    assert query.rank_error(values, (22.0, 50.0, 75.0)) == pytest.approx(0.03)
+    assert query.rank_error(np.ones(100), (1.0, 1.0, 1.0)) == 0
+
+
+def test_the_table_of_questions_is_made_once_and_has_a_heavy_tail(bench, tmp_path):
+    import pyarrow.parquet as pq
+
+    query = bench("query")
+    path = query.table(20_000, cache=tmp_path)
+    made = path.stat().st_mtime_ns
+    assert query.table(20_000, cache=tmp_path).stat().st_mtime_ns == made
+    table = pq.read_table(path)
+    assert table.column_names == ["user", "g", "x", "y"]
+    assert table.num_rows == 20_000
+    assert np.bincount(table["user"].to_numpy()).max() > 10 * query.ROWS_PER_USER
+
+
+@pytest.mark.parametrize("name", ["plain", "rows", "10 groups per user", "10 rows per user"])
+def test_memory_is_measured_in_a_process_that_answers(bench, tmp_path, name):
+    query = bench("query")
+    found = query.peak(query.table(2000, cache=tmp_path), name)
+    assert positive(found, "wall_ms", "cpu_ms", "peak_gib")
+    assert found["peak_gib"] < query.LARGE_GIB
+
+
+def test_processes_have_a_target_each(bench):
+    ask, helped = bench("query").processes(repeats=1)
+    assert positive(ask, "wall_ms", "cpu_ms")
+    assert ask["met"] == (ask["wall_ms"] <= 1000)
+    assert helped["met"] == (helped["wall_ms"] <= 300)
 
 
 def test_the_ledger_tells_pairs_a_second_of_each_store(bench, monkeypatch):

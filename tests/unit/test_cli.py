@@ -1,16 +1,21 @@
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from noisegate.ledger.open import open_ledger
+
 NOISEGATE = Path(sys.executable).with_name("noisegate")
 TOTAL = "SELECT COUNT(*) AS n FROM people"
 
 
-def run(*words, code=0, cwd=None):
-    done = subprocess.run([NOISEGATE, *words], capture_output=True, text=True, cwd=cwd, check=False)
+def run(*words, code=0, cwd=None, typed=None):
+    done = subprocess.run(
+        [NOISEGATE, *words], capture_output=True, text=True, cwd=cwd, check=False, input=typed
+    )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -61,12 +66,9 @@ def test_the_story_of_the_readme(folder):
     lines = run("ledger", "export", "people.csv", cwd=folder).stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines[:3]] == ["ledger", "account", "reserve"]
     run("ledger", "budget", "people.csv", "people", "2", "--reason", "second year", cwd=folder)
-    assert (
-        json.loads(
-            run("ask", "people.csv", TOTAL, "--epsilon", "0.25", "--json", cwd=folder).stdout
-        )["price"]
-        == 0.25
-    )
+    words = ("ask", "people.csv", TOTAL, "--epsilon", "0.25", "--json")
+    assert json.loads(run(*words, cwd=folder).stdout)["free"]  # more was paid for it already
+    assert json.loads(run(*words, "--fresh", cwd=folder).stdout)["price"] == 0.25
 
 
 def test_errors_are_json_where_json_is_asked_for(folder):
@@ -82,7 +84,7 @@ def test_errors_are_json_where_json_is_asked_for(folder):
         (
             ("ask", "people.csv", "SELECT * FROM people", "--epsilon", "1", "--budget", "1"),
             2,
-            "not offered",
+            "rows do not leave",
         ),
         (("ask", "people.csv", TOTAL, "--epsilon", "nan", "--budget", "1"), 2, "epsilon"),
         (("ask", "people.csv", TOTAL, "--budget", "1"), 2, "epsilon or within"),
@@ -116,7 +118,7 @@ def test_keys_and_csv(folder):
         "--csv",
     )
     lines = run(*words, cwd=folder).stdout.split()
-    assert lines[0] == "ward,n,margin"
+    assert lines[0] == "ward,n,n_margin"
     assert [line.split(",")[0] for line in lines[1:]] == ["north", "south"]
     assert {line.split(",")[2] for line in lines[1:]} == {"20"}
 
@@ -125,7 +127,7 @@ def test_a_plan_leaves_nothing_behind(folder):
     shown = json.loads(
         run("plan", "people.csv", TOTAL, "--epsilon", "0.5", "--json", cwd=folder).stdout
     )
-    assert (shown["price"], shown["margin"]) == (0.5, 6)
+    assert (shown["price"], shown["margins"]) == (0.5, {"n": 6})
     assert [file.name for file in folder.iterdir()] == ["people.csv"]
     assert "± 6" in run("plan", "people.csv", TOTAL, "--epsilon", "0.5", cwd=folder).stdout
 
@@ -170,7 +172,8 @@ def test_what_a_budget_buys():
 
 def test_help_names_every_command():
     shown = run("--help").stdout
-    for command in ("ask", "plan", "ledger", "demo", "explain-epsilon", "what-if"):
+    for command in ("ask", "plan", "shell", "init", "check", "policy", "ledger", "demo",
+                    "explain-epsilon", "what-if"):  # fmt: skip
         assert command in shown
 
 
@@ -179,3 +182,98 @@ def test_the_demo_runs():
     assert "chain and sums verified" in shown
     assert "answered from the ledger" in shown
     assert "Nothing was spent" in shown
+    assert "made-up rows" in shown
+
+
+# with a policy
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BY_SEX = "SELECT sex, COUNT(*) AS n FROM patients GROUP BY sex"
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    shutil.copytree(EXAMPLES / "clinic", tmp_path / "clinic")
+    shutil.copy(EXAMPLES / "clinic.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_story_of_an_analyst(clinic):
+    words = ("clinic.toml", BY_SEX, "--analyst", "ana", "--epsilon", "0.5", "--json")
+    planned = json.loads(run("plan", *words, cwd=clinic).stdout)
+    assert (planned["price"], planned["fits"]) == (0.5, True)
+    first = json.loads(run("ask", *words, cwd=clinic).stdout)
+    assert [row[0] for row in first["rows"]] == ["f", "m", "x"]
+    assert (first["price"], first["remaining"]) == (0.5, 1.5)
+    assert all(5 < margin < 7 for _, margin in first["margins"])
+    assert "one patient" in first["guarantee"]
+    again = json.loads(run("ask", *words, cwd=clinic).stdout)
+    assert (again["rows"], again["free"]) == (first["rows"], True)
+    assert json.loads(run("plan", *words, cwd=clinic).stdout)["price"] == 0
+    accounts = json.loads(run("ledger", "show", "clinic.toml", "--json", cwd=clinic).stdout)
+    assert [each["account"] for each in accounts["accounts"]] == ["clinic", "clinic/ana"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((BY_SEX,), 4, "ana, ben"),
+        ((BY_SEX, "--analyst", "eve"), 4, "'eve'"),
+        ((BY_SEX, "--analyst", "ana", "--budget", "9"), 2, "policy says budget"),
+        ((BY_SEX, "--analyst", "ana", "--epsilon", "1.5"), 2, "at most ε = 1"),
+        (("SELECT COUNT(*) FROM nowhere", "--analyst", "ana"), 2, "patients, visits"),
+        (("SELECT name, COUNT(*) FROM patients GROUP BY name", "--analyst", "ana"), 2, "'name'"),
+        ((BY_SEX, "--analyst", "ana", "--save", "answer.xlsx"), 2, "ending"),
+    ],
+)
+def test_a_policy_refuses_in_clear_words_and_nothing_is_spent(clinic, words, code, said):
+    assert said in run("ask", "clinic.toml", *words, code=code, cwd=clinic).stderr
+    if (kept := clinic / "clinic.toml.ledger").is_file():
+        with open_ledger(str(kept)) as ledger:
+            assert {str(ledger.balance(each).spent) for each in ledger.accounts()} <= {"ε = 0"}
+
+
+def test_practice_leaves_nothing_behind(clinic):
+    before = sorted(file.name for file in clinic.iterdir())
+    words = ("ask", "clinic.toml", BY_SEX, "--analyst", "ana", "--practice", "--json")
+    assert len(json.loads(run(*words, cwd=clinic).stdout)["rows"]) == 3
+    assert sorted(file.name for file in clinic.iterdir()) == before
+
+
+def test_an_answer_is_saved_in_the_form_of_the_ending(clinic):
+    names = ("a.csv", "a.json", "a.parquet", "a.svg", "a.md")
+    saved = [word for name in names for word in ("--save", name)]
+    run("ask", "clinic.toml", BY_SEX, "--analyst", "ben", *saved, cwd=clinic)
+    assert (clinic / "a.csv").read_text().startswith("sex,n,n_margin\n")
+    assert json.loads((clinic / "a.json").read_text())["columns"] == ["sex", "n"]
+    assert (clinic / "a.parquet").read_bytes()[:4] == b"PAR1"
+    assert "<svg" in (clinic / "a.svg").read_text()
+    assert "ε = 0.1 for adding or removing one patient" in (clinic / "a.md").read_text()
+
+
+def test_a_policy_is_drafted_checked_and_shown(clinic):
+    files = ("clinic/patients.csv", "clinic/visits.csv")
+    shown = run("init", *files, cwd=clinic).stdout
+    assert 'unit = "patient_id"' in shown
+    assert "check draft.toml" in run("init", *files, "--to", "draft.toml", cwd=clinic).stdout
+    assert (clinic / "draft.toml").read_text() == shown
+    assert "exists" in run("init", *files, "--to", "draft.toml", code=2, cwd=clinic).stderr
+    assert "rows_per_unit" in run("check", "draft.toml", cwd=clinic).stdout
+    found = json.loads(run("check", "clinic.toml", "--json", cwd=clinic).stdout)["findings"]
+    assert {each["severity"] for each in found} == {"advice"}
+    assert "| ward" in run("policy", "show", "clinic.toml", cwd=clinic).stdout
+    assert json.loads(run("policy", "schema").stdout)["type"] == "object"
+
+
+def test_a_policy_with_an_error_fails_the_check(clinic):
+    text = (clinic / "clinic.toml").read_text()
+    (clinic / "bad.toml").write_text(text.replace("rows_per_unit = 20", "rows_per_unti = 20"))
+    assert "rows_per_unit" in run("check", "bad.toml", code=4, cwd=clinic).stderr
+
+
+def test_the_shell_asks_and_goes_on_after_a_refusal(clinic):
+    typed = f"{BY_SEX};\nSELECT * FROM visits;\n\\budget\n\\quit\n"
+    shown = run("shell", "clinic.toml", "--analyst", "ana", cwd=clinic, typed=typed).stdout
+    assert "price ε = 0.1" in shown
+    assert "rows do not leave" in shown
+    assert "spent ε = 0.1" in shown

@@ -1,3 +1,4 @@
+from datetime import date, datetime
 from fractions import Fraction
 
 import numpy as np
@@ -125,9 +126,24 @@ def test_a_release_comes_back_as_it_was_stored():
     assert again.event == EVENT
 
 
+def test_a_release_keeps_its_shape_and_the_kinds_of_its_keys():
+    moment = datetime(2020, 5, 17, 12, 30, 0, 7)  # noqa: DTZ001 - times in tables have no zone
+    keys = (("a", 1, None), (date(2020, 5, 17), moment, True))
+    release = Release(
+        values=np.array([[1, 2], [3, 4]]), event=EVENT, question="q", request_id="r", keys=keys
+    )
+    again = Release.from_bytes(release.to_bytes(), question="q", request_id="r", free=True)
+    assert again.values.tolist() == [[1, 2], [3, 4]]
+    assert again.keys == keys
+    assert [type(value) for value in again.keys[1]] == [date, datetime, bool]
+
+
 @pytest.mark.parametrize(
-    "stored", [b"", b"[]", b"{}", b'{"values": [1]}', b"\xff", b'{"values": "x", "event": {}}']
-)
+    "stored",
+    [b"", b"[]", b"{}", b'{"values": [1]}', b"\xff", b'{"values": "x", "event": {}}',
+     b'{"event":{"event":"nothing/1"},"keys":[[{"date":"x"}]],"values":[1]}',
+     b'{"event":{"event":"nothing/1"},"keys":[[{}]],"values":[1]}'],
+)  # fmt: skip
 def test_a_damaged_release_is_a_ledger_error(stored):
     with pytest.raises(LedgerError):
         Release.from_bytes(stored, question="q", request_id="r", free=True)

@@ -110,14 +110,14 @@ class Allowance:
         self._answer = self._entry.close(self._whole.used(), self._answer or _UNFINISHED)
 
     def _measure(self, part: _Part, measurement: Measurement) -> Release:
-        query = measurement.query
+        restricted = measurement
         for column, key in part.where:
-            query = restrict(query, column=column, key=key)
-        restricted = Measurement(query=query, mechanism=measurement.mechanism)
+            query = restrict(restricted.query, column=column, key=key)
+            restricted = Measurement(query=query, mechanisms=measurement.mechanisms)
         with self._lock:
             self._require_open()
             self._require_known(part)
-            _require_one_part_per_unit(restricted)
+            _require_one_part_per_unit(restricted, part)
             self._note_down(part, restricted.event())
         return self._draw(restricted, self._entry.request_id)
 
@@ -164,11 +164,10 @@ class Allowance:
             raise Unsupported("This is no part of the allowance.", fix="Use `whole` and `cut`.")
 
 
-def _require_one_part_per_unit(measurement: Measurement) -> None:
-    unit = measurement.query.table.unit
-    if measurement.query.tally.where and unit.column is not None:
+def _require_one_part_per_unit(measurement: Measurement, part: _Part) -> None:
+    if part.where and not measurement.query.stability.is_row_level:
         raise Unsupported(
-            f"One {unit.noun} may have rows in several parts: they cannot be asked in parallel.",
+            "One unit may have rows in several parts: they cannot be asked in parallel.",
             fix="Ask about the whole table, or per key.",
         )
 

@@ -14,7 +14,8 @@ request may run again under it, because nothing had left.
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
 from noisegate.accounting.accountant import Charge
@@ -31,6 +32,9 @@ from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
 from noisegate.transforms.query import Query
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 @final
 class Curator:
@@ -40,15 +44,16 @@ class Curator:
         self,
         *,
         source: Source,
-        table: TableDomain,
+        tables: Mapping[str, TableDomain],
         ledger: Ledger,
         account: str,
         bits: Bits = SYSTEM,
     ) -> None:
         ledger.require_secure(type(bits) is SystemBits)
-        _require_root(ledger, account, table.dataset)
+        (self.dataset,) = {table.dataset for table in tables.values()}
+        _require_root(ledger, account, self.dataset)
         self._source, self._bits = source, bits
-        self.table, self.ledger, self.account = table, ledger, account
+        self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Measurement, *, request_id: str | None = None) -> Release:
         """Answer a question: from the ledger if it was answered before, else for its price.
@@ -56,12 +61,10 @@ class Curator:
         Without a ``request_id`` the question is its own id, so that it is drawn and paid for once
         however often it is asked. With an id of its own it is a new draw, and so a new charge.
         """
+        if request_id is None and (earlier := self.find(measurement)) is not None:
+            return earlier
         self._require_own(measurement)
         question = measurement.question()
-        if request_id is None:
-            stored = self.ledger.find_question(question, None)
-            if stored is not None:
-                return _release(stored, question, "", free=True)
         request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
         event = measurement.event()
         entry = self.ledger.reserve(
@@ -95,13 +98,17 @@ class Curator:
         finally:
             allowance.close()
 
-    def price(self, measurement: Measurement, *, fresh: bool = False) -> tuple[ApproxDP, bool]:
-        """What asking now would cost, and whether it fits. Free; depends on no row."""
+    def find(self, measurement: Measurement) -> Release | None:
+        """The stored answer of a question, whoever asked it; free, and reads no row."""
         self._require_own(measurement)
-        if not fresh and self.ledger.find_question(measurement.question(), None) is not None:
-            return ApproxDP(0), True
-        quote = self.ledger.quote(measurement.event(), account=self.account)
-        return self.loss_of(measurement.event()), quote.fits
+        question = measurement.question()
+        stored = self.ledger.find_question(question, None)
+        return None if stored is None else _release(stored, question, "", free=True)
+
+    def price(self, event: Event) -> tuple[ApproxDP, bool]:
+        """What an event would cost now, and whether it fits. Free; depends on no row."""
+        quote = self.ledger.quote(event, account=self.account)
+        return self.loss_of(event), quote.fits
 
     def loss_of(self, event: Event) -> ApproxDP:
         """The (ε, δ) of one event by itself: its pure loss, or what the account makes of it."""
@@ -130,11 +137,15 @@ class Curator:
 
     def _draw(self, measurement: Measurement, question: str, request_id: str) -> Release:
         self._require_own(measurement)
-        exact = self._source.collect(measurement.query.tally)
-        noisy = measurement.mechanism.sample(exact, bits=self._bits)
+        noisy, keys = measurement.draw(self._source, self._bits)
         return Release(
-            values=noisy, event=measurement.event(), question=question, request_id=request_id
-        )
+            values=noisy, event=measurement.event(), question=question, request_id=request_id,
+            keys=keys,
+        )  # fmt: skip
+
+    def public(self, table: str) -> "pa.Table":
+        """All rows of a public table: exact and free. Refuses any other."""
+        return self._source.public(table)
 
     def _draw_inside(self, measurement: Measurement, request_id: str) -> Release:
         return self._draw(measurement, measurement.question(), request_id)
@@ -143,14 +154,15 @@ class Curator:
         return self.ledger.quote(event, account=self.account).charges
 
     def _require_own(self, measurement: Measurement) -> None:
-        query = measurement.query
-        exact_types = (type(measurement), type(query), type(query.table))
-        if exact_types != (Measurement, Query, TableDomain) or query.table != self.table:
-            raise Unsupported(
-                f"The question is about {measurement.query.table.name!r}, which is not behind this "
-                "door.",
-                fix=f"Ask about {self.table.name!r}.",
-            )
+        """Refuse questions about tables that are not these very ones, as declared."""
+        if (type(measurement), type(measurement.query)) != (Measurement, Query):
+            raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
+        for table in measurement.query.tables:
+            if type(table) is not TableDomain or self.tables.get(table.name) != table:
+                raise Unsupported(
+                    f"The question is about {table.name!r}, which is not behind this door.",
+                    fix=f"Ask about {', '.join(self.tables)}.",
+                )
 
 
 def _require_root(ledger: Ledger, account: str, dataset: str) -> None:

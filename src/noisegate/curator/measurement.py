@@ -4,43 +4,104 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+import numpy as np
+
+from noisegate.algebra.tally import Distinct, Keys, Sums, Values
 from noisegate.errors import Unsupported
-from noisegate.mechanisms.base import NoiseMechanism, to_record
+from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.event import Event
+from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.noise.bits import Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.privacy.domain import Key
+from noisegate.privacy.event import Event, Sequential
+from noisegate.sources.source import Source
 from noisegate.transforms.query import Query
 
-# Noise that the door hands out, and the norm in which it measures a query. Others are refused,
-# heirs of these too: they could sample something else than their event says.
-_L1_NOISE: Final = (Geometric,)
-_L2_NOISE: Final = (DiscreteGaussian,)
+# What the door hands out for each kind of tally. Others are refused, heirs of these too: they could
+# sample something else than their event says.
+_NOISE: Final[set[type]] = {Geometric, DiscreteGaussian}
+_ALLOWED: Final[dict[type, set[type]]] = {
+    Sums: _NOISE,
+    Distinct: _NOISE,
+    Values: {Quantile, Quantiles},
+    Keys: {KeySelection, ThresholdedGeometric},
+}
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """An exact query followed by a mechanism that adds noise to each of its cells."""
+    """An exact query and its mechanisms: one for each term of sums, else one."""
 
     query: Query
-    mechanism: NoiseMechanism[Any]
+    mechanisms: tuple[Mechanism[Any], ...]
+
+    def __post_init__(self) -> None:
+        tally = self.query.tally
+        if type(self.mechanisms) is not tuple:
+            raise Unsupported("The mechanisms are no tuple.", fix="Give a tuple of mechanisms.")
+        if {type(mechanism) for mechanism in self.mechanisms} - _ALLOWED[type(tally)]:
+            raise Unsupported(
+                f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
+                fix="Use geometric or discrete Gaussian noise for sums.",
+            )
+        wanted = len(tally.terms) if isinstance(tally, Sums) else 1
+        if len(self.mechanisms) != wanted:
+            raise Unsupported(
+                f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
+                fix="Give one for each.",
+            )
 
     def event(self) -> Event:
-        """What one use is, for accounting: the mechanism at the query's own sensitivity.
+        """What one use is, for accounting: each mechanism at the query's own sensitivity.
 
-        Claim: adding the mechanism's noise to the query's vector is this event. Adjacency:
-            add/remove one unit. Why: the query bounds the change in both norms.
+        Claim: releasing all terms with their noise is this event. Adjacency: add/remove one unit.
+        Why: the query bounds each term's change over all cells, in both norms; terms compose
+            sequentially. Of quantiles and keys, a unit holds at most `per_unit`; over several
+            cells, its values are split among independent choices whose losses are proportional to
+            the number of values, so together they are at most that of all values in one.
         """
-        if type(self.mechanism) in _L1_NOISE:
-            return self.mechanism.event(self.query.l1)
-        if type(self.mechanism) in _L2_NOISE:
-            return self.mechanism.event(self.query.l2)
-        raise Unsupported(
-            f"The door has no rule for {type(self.mechanism).__name__} noise.",
-            fix="Use geometric or discrete Gaussian noise.",
+        query, first = self.query, self.mechanisms[0]
+        if isinstance(query.tally, Values | Keys):
+            return first.event(query.per_unit)
+        pairs = zip(self.mechanisms, query.l1s, query.l2s, strict=True)
+        events = tuple(
+            mechanism.event(l1 if type(mechanism) is Geometric else l2)
+            for mechanism, l1, l2 in pairs
         )
+        return events[0] if len(events) == 1 else Sequential(events=events)
 
     def question(self) -> str:
         """Canonical text: two measurements with one text are one question, answered once."""
-        record = {"query": self.query.to_record(), "mechanism": to_record(self.mechanism)}
+        mechanisms = [to_record(mechanism) for mechanism in self.mechanisms]
+        record = {"query": self.query.to_record(), "mechanisms": mechanisms}
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def draw(
+        self, source: Source, bits: Bits
+    ) -> tuple[Int64Array, tuple[tuple[Key, ...], ...] | None]:
+        """The noisy numbers, and the keys if keys were asked for. Reads rows; call it once paid."""
+        tally, first = self.query.tally, self.mechanisms[0]
+        if isinstance(tally, Keys):
+            return _shown(source, tally, first, bits)
+        if isinstance(tally, Values):
+            cells = source.values(tally)
+            return np.stack([first.sample(values, bits=bits) for values in cells]), None
+        exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
+        pairs = zip(self.mechanisms, exact, strict=True)
+        return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
+
+
+def _shown(
+    source: Source, tally: Keys, mechanism: Mechanism[Any], bits: Bits
+) -> tuple[Int64Array, tuple[tuple[Key, ...], ...]]:
+    """The keys that may be shown, in their own order: the engine's order is that of rows."""
+    held = source.keys(tally)
+    released = mechanism.sample(held.counts, bits=bits)
+    places = np.flatnonzero(released)
+    rows = sorted(zip(held.take(places), released[places].tolist(), strict=True))
+    return np.array([value for _, value in rows], np.int64), tuple(key for key, _ in rows)

@@ -1,4 +1,4 @@
-"""The whole thread on a small made-up clinic: price, answer, ledger, refusal."""
+"""The whole story on a small made-up clinic: policy, plan, answer, reuse, refusal, practice."""
 
 import csv
 from collections.abc import Callable
@@ -13,9 +13,30 @@ from noisegate.privacy.meaning import meaning
 from noisegate.query.answer import Answer
 
 _WARDS: Final = ("north", "south", "east", "west")
-_ROWS: Final = 1_200
-_TOTAL: Final = "SELECT COUNT(*) AS n FROM patients"
-_BY_WARD: Final = "SELECT ward, COUNT(*) AS n FROM patients GROUP BY ward"
+_PATIENTS: Final = 2_000
+_POLICY: Final = """\
+name = "clinic"
+protects = "patient"
+
+[budget]
+epsilon = 1
+
+[tables.visits]
+source = "visits.csv"
+unit = "patient"       # all rows of a patient are protected together
+rows_per_unit = 4      # who has more counts as four
+groups_per_unit = 2
+
+[tables.visits.columns]
+patient = { type = "integer" }
+ward = { in = ["north", "south", "east", "west"] }
+stay = { type = "integer", between = [0, 30] }
+"""
+_BY_WARD: Final = (
+    "SELECT ward, COUNT(DISTINCT patient) AS patients, AVG(stay) AS days FROM visits GROUP BY ward"
+)
+_ORDERED: Final = f"{_BY_WARD} ORDER BY days DESC"
+_TOTAL: Final = "SELECT COUNT(DISTINCT patient) AS patients FROM visits WHERE stay > 7"
 
 
 def run(
@@ -23,38 +44,44 @@ def run(
 ) -> None:
     """Tell the story: headings, paragraphs, and answers as tables."""
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "patients.csv"
-        _write_rows(file)
-        gate = open_gate(file, epsilon=1, columns={"ward": {"in": list(_WARDS)}})
-        title("A gate in front of 1,200 made-up patients, with a budget of ε = 1")
-        say(repr(gate))
+        _write_rows(Path(folder) / "visits.csv")
+        policy = Path(folder) / "clinic.toml"
+        policy.write_text(_POLICY, encoding="utf-8")
+        title(f"A policy: whose rows, what is public, what may be spent ({_PATIENTS:,} patients)")
+        say(_POLICY)
+        gate = open_gate(policy)
         title("What would it cost, and how far may it be off? (free, reads no row)")
-        say(f"{_BY_WARD}\n{gate.plan(_BY_WARD, epsilon='0.5')}")
-        title("Ask, and pay ε = 0.5")
-        show(gate.sql(_BY_WARD, epsilon="0.5"))
-        title("Ask the same again: answered from the ledger, for free")
-        show(gate.sql(_BY_WARD, epsilon="0.5"))
-        title("Say how exact it must be instead; the price follows: within 20, 95 % of the time")
-        show(gate.sql(_TOTAL, within=20))
+        say(f"{_BY_WARD}\n{gate.plan(_BY_WARD, epsilon='0.8')}")
+        title("Ask, and pay ε = 0.8")
+        show(gate.sql(_BY_WARD, epsilon="0.8"))
+        title("Ask again in another order: answered from the ledger, for free")
+        show(gate.sql(_ORDERED, epsilon="0.8"))
+        title("Say how exact it must be instead; the price follows: within 40, 95 % of the time")
+        show(gate.sql(_TOTAL, within=40))
         title("Ask for more than is left: refused, nothing spent")
         try:
-            gate.sql(_TOTAL, epsilon="0.5")
+            gate.sql(_TOTAL, epsilon="0.5", fresh=True)
         except OverBudget as refusal:
             say(str(refusal))
+        title("Practise on made-up rows instead: free of charge, no row is read")
+        show(open_gate(policy, practice=True).sql(_TOTAL, epsilon="0.5"))
         title("The ledger")
         check = gate.ledger.verify()
         say(
-            f"{check.entries} entries in {ledger_beside(file).name}, "
+            f"{check.entries} entries in {ledger_beside(policy).name}, "
             f"{'chain and sums verified' if check.ok else check.problems}; "
             f"spent {gate.spent} of ε = 1."
         )
-        title("What does ε = 0.5 mean?")
-        say("\n".join(meaning("0.5").sentences))
+        title("What does ε = 1 mean?")
+        say("\n".join(meaning(1).sentences))
 
 
 def _write_rows(file: Path) -> None:
+    """One to four visits of each patient, in one or two wards."""
     with file.open("w", newline="") as sink:
         rows = csv.writer(sink)
-        rows.writerow(["patient", "ward", "age"])
-        for number in range(_ROWS):
-            rows.writerow([number, _WARDS[number * 7 % 11 % 4], 18 + number * 37 % 80])
+        rows.writerow(["patient", "ward", "stay"])
+        for patient in range(_PATIENTS):
+            for visit in range(1 + patient * 13 % 4):
+                ward = (patient * 7 % 11 + visit // 2) % 4
+                rows.writerow([patient, _WARDS[ward], (patient * 37 + visit * 11) % (6 + 3 * ward)])

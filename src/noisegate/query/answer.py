@@ -1,113 +1,225 @@
 """What an analyst holds: a table of noisy numbers with error bars, price, balance and guarantee."""
 
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from html import escape
-from typing import TYPE_CHECKING, Any, final
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from noisegate.exact import Number
+from noisegate.exact import Number, fraction
+from noisegate.ledger.entry import Entry
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.plan import Plan
+from noisegate.query.display import bare, percent, with_margin
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
+    from noisegate.query.card import Card
+    from noisegate.query.plan import Plan
+
+HalfWidths: TypeAlias = tuple[float | int | None, ...] | None
+CHOSEN: Final = (
+    "Noisy numbers chose which rows are shown: an extreme number is likely to be so by its noise."
+)
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """A stored release, shown. Reading it again never draws again and never costs."""
+    """Stored releases, shown. Reading it again never draws again and never costs.
 
-    plan: Plan
-    rows: tuple[tuple[Any, ...], ...]
+    ``half_widths`` gives the error bars of each column at a confidence. ``questions`` are the
+    canonical texts under which the ledger knows the releases, and ``log`` reads the ledger.
+    ``caveats`` say in words what the error bars do not cover.
+    """
+
+    sql: str
+    table: "pa.Table"
+    half_widths: Callable[[Number], Sequence[HalfWidths]]
     cost: ApproxDP
     remaining: ApproxDP
     guarantee: Guarantee
-    request_id: str
+    plan: "Plan"
+    request_ids: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    reused: tuple[str, ...] = ()
+    practice: bool = False
+    unfollowed: Callable[[], Sequence[str]] = tuple  # columns whose error is not known
+    log: Callable[[], Sequence[Entry]] = tuple
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, in the order asked for."""
-        return self.plan.columns
+        return tuple(self.table.column_names)
+
+    @property
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """The values, row by row."""
+        if not self.columns:
+            return ()
+        return tuple(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    @property
+    def promise(self) -> str:
+        """The guarantee in a sentence, or why there is none."""
+        if self.practice:
+            return "Practice: these numbers were made up, and say nothing about anybody."
+        return str(self.guarantee) if self.questions else "Nothing private is in this answer."
 
     @property
     def free(self) -> bool:
         """Whether it was answered from the ledger, without a new charge."""
         return self.cost.epsilon == 0 and self.cost.delta == 0
 
-    def margins(self, confidence: Number = 0.95) -> dict[str, tuple[int, ...]]:
+    def margins(self, confidence: Number = 0.95) -> dict[str, HalfWidths]:
         """Half-widths: the exact number lies within ± this of the shown one, so confidently.
 
-        The statement is about the noise alone, for each cell by itself: where rows per unit are
-        capped, about the capped number.
+        The statement is about the noise alone, for each cell by itself; `caveats` say what it
+        leaves out. Columns without error bars have None, and so have single cells.
         """
-        margin = self.plan.margin(confidence)
-        return {self.plan.count_column: tuple(margin for _ in self.rows)}
+        return dict(zip(self.columns, self.half_widths(confidence), strict=True))
 
-    def to_arrow(self) -> "pa.Table":
-        """The answer as an Arrow table."""
+    # other forms
+
+    def to_arrow(self, confidence: Number | None = None) -> "pa.Table":
+        """The answer as an Arrow table; with a confidence, margins stand in columns of their own.
+
+        The margins of column ``n`` are called ``n_margin``.
+        """
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
-        values = list(zip(*self.rows, strict=True)) or [() for _ in self.columns]
-        return pa.table(dict(zip(self.columns, map(list, values), strict=True)))
+        if confidence is None:
+            return self.table
+        arrays: list[Any] = []
+        names: list[str] = []
+        widths = self.half_widths(confidence)
+        for name, column, each in zip(self.columns, self.table.columns, widths, strict=True):
+            arrays.append(column)
+            names.append(name)
+            if each is not None:
+                whole = all(width is None or isinstance(width, int) for width in each)
+                arrays.append(pa.array(each, pa.int64() if whole else pa.float64()))
+                names.append(f"{name}_margin")
+        return pa.Table.from_arrays(arrays, names=names)
 
-    def to_pandas(self) -> "pd.DataFrame":
+    def to_pandas(self, confidence: Number | None = None) -> "pd.DataFrame":
         """The answer as a pandas frame."""
-        return self.to_arrow().to_pandas()
+        return self.to_arrow(confidence).to_pandas()
 
-    def to_polars(self) -> "pl.DataFrame":
+    def to_polars(self, confidence: Number | None = None) -> "pl.DataFrame":
         """The answer as a Polars frame."""
         import polars as pl  # noqa: PLC0415 - only when asked for
 
-        return pl.DataFrame(self.to_arrow())
+        return pl.DataFrame(self.to_arrow(confidence))
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values: columns, rows, margins, price, remaining and the guarantee."""
-        margin = self.plan.margin(confidence)
-        shown = [[None] * (len(row) - 1) + [margin] for row in self.rows]
+        """Plain JSON values: columns, rows, margins, price, remaining and the guarantee."""
+        widths = [each or (None,) * len(self.rows) for each in self.half_widths(confidence)]
         return {
             "columns": list(self.columns),
-            "rows": [list(row) for row in self.rows],
-            "margins": shown,
-            "confidence": float(confidence),
-            "rows_per_unit": self.plan.measurement.query.table.rows_per_unit_max,
+            "rows": [
+                [value.isoformat() if isinstance(value, date) else value for value in row]
+                for row in self.rows
+            ],
+            "margins": [list(row) for row in zip(*widths, strict=True)],
+            "confidence": float(fraction(confidence)),
             "price": float(self.cost.epsilon),
             "price_delta": float(self.cost.delta),
             "remaining": float(self.remaining.epsilon),
             "remaining_delta": float(self.remaining.delta),
             "free": self.free,
-            "guarantee": str(self.guarantee),
+            "guarantee": self.promise,
+            "reused": list(self.reused),
+            "caveats": self._caveats(),
+            "practice": self.practice,
         }
+
+    def to_json(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
+        """`to_dict` as JSON text, also written to a file if one is named."""
+        text = json.dumps(self.to_dict(confidence), ensure_ascii=False, allow_nan=False)
+        return _written(text, file)
+
+    def to_csv(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
+        """Comma-separated rows with margins, also written to a file if one is named."""
+        table = self.to_arrow(confidence)
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(table.column_names)
+        lines.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return _written(text.getvalue(), file)
+
+    def to_parquet(self, file: str | Path, confidence: Number = 0.95) -> None:
+        """A Parquet file with margins; its metadata hold the SQL, the price and the guarantee."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+        facts = {"sql": self.sql, "price": str(self.cost), "guarantee": str(self.guarantee)}
+        facts |= {"confidence": str(confidence), "caveats": " ".join(self.caveats)}
+        table = self.to_arrow(confidence)
+        kept = {f"noisegate.{name}": text for name, text in facts.items()}
+        pq.write_table(table.replace_schema_metadata(kept), file)
+
+    def plot(self, confidence: Number = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
+        """A chart with error bars; see `noisegate.query.plot.plot` for the choices."""
+        from noisegate.query.plot import plot  # noqa: PLC0415 - only when asked for
+
+        return plot(self, confidence, **choices)
+
+    def card(self, confidence: Number = 0.95) -> "Card":
+        """The release card: what was promised and measured, to be checked against the ledger."""
+        from noisegate.query.card import card  # noqa: PLC0415 - only when asked for
+
+        return card(self, confidence)
+
+    # on a screen
 
     def cells(self, confidence: Number = 0.95) -> list[list[str]]:
         """The rows as text, with ± behind every noisy number."""
-        margin = self.plan.margin(confidence)
-        return [[*map(str, row[:-1]), f"{row[-1]:,} ± {margin:,}"] for row in self.rows]
+        widths = self.half_widths(confidence)
+        columns = [
+            list(map(bare, column.to_pylist()))
+            if each is None
+            else list(map(with_margin, column.to_pylist(), each))
+            for column, each in zip(self.table.columns, widths, strict=True)
+        ]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def footer(self, confidence: Number = 0.95) -> str:
-        """Price, balance and what the ± means, in one line."""
-        paid = "free: answered from the ledger" if self.free else f"price {self.cost}"
-        line = f"{paid} · left {self.remaining:left} · ± at {float(confidence):.0%} confidence"
-        table = self.plan.measurement.query.table
-        if table.rows_per_unit_max is None:
-            return line
-        return f"{line}, with at most {table.rows_per_unit_max} rows of one {table.unit.noun}"
+        """Price, balance and what the ± means; then the caveats, one a line."""
+        paid = f"price {self.cost}"
+        if self.free:
+            paid = "free: answered from the ledger" if self.questions else "free: no private row"
+        if self.reused:
+            paid += f" ({'; '.join(self.reused)})"
+        if self.practice:
+            paid = f"PRACTICE on made-up rows: nothing was paid ({paid})"
+        line = f"{paid} · left {self.remaining:left}"
+        if any(each is not None for each in self.half_widths(confidence)):
+            line += f" · ± at {percent(confidence)} confidence"
+        return "\n".join([line, *self._caveats()])
+
+    def _caveats(self) -> list[str]:
+        """What the error bars do not cover, and which columns have none."""
+        unknown = ", ".join(self.unfollowed())
+        more = [f"No ± is known for {unknown}."] if unknown else []
+        return [*self.caveats, *more]
 
     def __str__(self) -> str:
         return "\n".join(["\t".join(self.columns), *map("\t".join, self.cells()), self.footer()])
 
     def _repr_html_(self) -> str:
-        row = partial(_html_row, tag="td")
-        body = "".join(row(cells) for cells in self.cells())
-        head = _html_row(list(self.columns), tag="th")
-        return (
-            f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-            f"<p><small>{escape(self.footer())}<br>{escape(str(self.guarantee))}</small></p>"
-        )
+        from noisegate.query.display import answer_html  # noqa: PLC0415 - notebooks only
+
+        return answer_html(self)
 
 
-def _html_row(cells: list[str], *, tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+def _written(text: str, file: str | Path | None) -> str:
+    if file is not None:
+        Path(file).write_text(text, encoding="utf-8")
+    return text

@@ -1,63 +1,103 @@
 """The gate as analysts see it: ask, see the price first, look at the balance."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from dataclasses import fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, final
 
-from noisegate.accounting.calibrate import geometric_scale_for_error
 from noisegate.curator.curator import Curator
-from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import Number, fraction
 from noisegate.ledger.store import Ledger
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.release import Release
 from noisegate.query.answer import Answer
+from noisegate.query.fluent import TableQuestion
 from noisegate.query.plan import Plan
-from noisegate.query.sql import parse
+from noisegate.query.profiles import Profile
+from noisegate.query.question import Terms
+from noisegate.query.run import Rules, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noisegate.privacy.domain import TableDomain
+
+__all__ = ["Gate", "Rules"]
 
 
 @final
 class Gate:
-    """A private table, its budget, and one analyst's way to ask. Made by `noisegate.open`."""
+    """Private tables, their budget, and one analyst's way to ask. Made by `noisegate.open`."""
 
-    def __init__(self, curator: Curator) -> None:
-        self._curator = curator
+    def __init__(self, curator: Curator, rules: Rules) -> None:
+        self._curator, self._rules = curator, rules
+        self._run = Run(curator, rules)
 
-    def plan(
+    def sql(  # noqa: PLR0913 - each is a choice of the analyst
         self,
         sql: str,
         *,
         epsilon: Number | None = None,
         within: Number | None = None,
-        confidence: Number = 0.95,
-    ) -> Plan:
-        """Price and error of a question. Free: spends nothing, reads no row.
-
-        Say how much to pay (``epsilon``) or how far the answer may be off (``within``, at a
-        ``confidence``); then the cheapest noise that keeps it is chosen.
-        """
-        return self._plan(sql, epsilon=epsilon, within=within, confidence=confidence, fresh=False)
-
-    def sql(
-        self,
-        sql: str,
-        *,
-        epsilon: Number | None = None,
-        within: Number | None = None,
-        confidence: Number = 0.95,
+        relative: Number | None = None,
+        confidence: Number | None = None,
+        delta: Number | None = None,
+        rows_per_unit: int | None = None,
+        groups_per_unit: int | None = None,
+        rows: int | None = None,
         fresh: bool = False,
     ) -> Answer:
-        """Ask a question. The same question again is answered from the ledger, for free.
+        """Ask a question. What was released before is used again, for free.
 
-        ``fresh`` pays for a new, independent draw instead.
+        Args:
+            sql: One SELECT, in DuckDB's spelling.
+            epsilon: How much to pay; by default what the policy says. In an account that adds up
+                zCDP, ε buys ρ = ε² / 2.
+            within: Or how far each number may be off, at the ``confidence``: the cheapest noise
+                that keeps it is chosen.
+            relative: Or the same as a share of what a group is expected to hold.
+            confidence: How surely error bars hold: 0.95 unless said otherwise.
+            delta: The δ for finding groups whose keys are not declared.
+            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+            groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
+            rows: About how many rows take part, if you know: then the error of averages can be
+                predicted, and ``within`` can be asked of them.
+            fresh: Pay for new, independent draws instead of using released ones.
         """
-        plan = self._plan(sql, epsilon=epsilon, within=within, confidence=confidence, fresh=fresh)
-        plan.margin(confidence)  # a confidence that is none is refused before anything is paid
-        request_id = self._curator.fresh_id() if fresh else None
-        release = self._curator.measure(plan.measurement, request_id=request_id)
-        return self._answer(plan, release)
+        terms = _terms(
+            epsilon=epsilon, within=within, relative=relative, confidence=confidence, delta=delta,
+            rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit, rows=rows,
+        )  # fmt: skip
+        return self._run.ask(sql, terms, fresh=fresh)
+
+    def plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> Plan:  # noqa: ANN401
+        """Price and error of a question. Free: spends nothing, reads no row. Terms as for `sql`."""
+        return self._run.plan(sql, _terms(**terms), fresh=fresh)
+
+    def table(self, name: str) -> TableQuestion:
+        """Ask step by step: ``gate.table("visits").group_by("ward").count().ask(epsilon=0.1)``."""
+        return TableQuestion(name, self.sql, self.plan)
+
+    def caps(self, table: str, *, epsilon: Number) -> Profile:
+        """Look at how many rows units have, for a price; plans then show what a cap loses.
+
+        ``print(gate.caps("visits", epsilon=0.05))``; ``.best(epsilon)`` is the cap that errs least
+        for a count at that ε. Bought once; asking again is free.
+        """
+        return self._run.profile(table, fraction(epsilon, name="epsilon"))
+
+    def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
+        """Bounds that hold nearly all values of a numeric column, found privately for a price.
+
+        Powers of two. Use them in a question, ``SUM(LEAST(GREATEST(x, low), high))``, or declare
+        them in the policy.
+        """
+        return self._run.bounds(table, column, fraction(epsilon, name="epsilon"))
+
+    @property
+    def tables(self) -> "Mapping[str, TableDomain]":
+        """The tables and what is public about them."""
+        return self._curator.tables
 
     @property
     def spent(self) -> ApproxDP:
@@ -79,53 +119,26 @@ class Gate:
         return self._curator.ledger.history(self._curator.account)
 
     def __repr__(self) -> str:
-        table = self._curator.table
+        private = [table for table in self.tables.values() if table.unit is not None]
+        names = ", ".join(repr(name) for name in self.tables)
         kept = "durable ledger" if self._curator.ledger.durable else "ledger in memory only"
+        mode = "made-up rows, free of charge; " if self._rules.practice else ""
         return (
-            f"<Gate of {table.name!r}: protects {table.unit}; "
+            f"<Gate of {names}: {mode}protects {private[0].unit}; "
             f"spent {self.spent}, left {self.remaining:left}; {kept}>"
         )
 
-    def _plan(
-        self,
-        sql: str,
-        *,
-        epsilon: Number | None,
-        within: Number | None,
-        confidence: Number,
-        fresh: bool,
-    ) -> Plan:
-        selection = parse(sql, self._curator.table)
-        if (epsilon is None) == (within is None):
-            raise SpecError("Give epsilon or within.", fix="Use exactly one of the two.")
-        if within is not None:
-            wanted, sure = positive(within, name="within"), fraction(confidence, name="confidence")
-            mechanism = Geometric(scale=geometric_scale_for_error(wanted, confidence=sure))
-        else:
-            mechanism = Geometric.for_epsilon(epsilon or 0, sensitivity=selection.query.l1)
-        measurement = Measurement(query=selection.query, mechanism=mechanism)
-        price, fits = self._curator.price(measurement, fresh=fresh)
-        return Plan(
-            measurement=measurement,
-            key_column=selection.key_column,
-            count_column=selection.count_column,
-            price=price,
-            fits=fits,
-        )
 
-    def _answer(self, plan: Plan, release: Release) -> Answer:
-        table = self._curator.table
-        by = plan.measurement.query.tally.by
-        values = release.values.tolist()
-        keys = by.keys if by is not None and by.keys is not None else ()
-        rows = zip(keys, values, strict=True) if keys else ((value,) for value in values)
-        paid = self._curator.loss_of(release.event)
-        guarantee = Guarantee(loss=paid, unit=table.unit, scope=f"this answer about {table.name!r}")
-        return Answer(
-            plan=plan,
-            rows=tuple(tuple(row) for row in rows),
-            cost=ApproxDP(0, 0) if release.free else paid,
-            remaining=self.remaining,
-            guarantee=guarantee,
-            request_id=release.request_id,
+def _terms(**terms: Any) -> Terms:  # noqa: ANN401 - numbers as people write them
+    known = {each.name for each in fields(Terms)}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
         )
+    caps = {name: terms.get(name) for name in ("rows_per_unit", "groups_per_unit", "rows")}
+    numbers = {
+        name: fraction(value, name=name)
+        for name, value in terms.items()
+        if value is not None and name not in caps
+    }
+    return Terms(**caps, **numbers)  # type: ignore[arg-type]  # numbers by name

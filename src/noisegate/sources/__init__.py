@@ -1,4 +1,6 @@
-"""Where the rows live: engines that count and add whole numbers, and give nothing else out.
+"""Where the rows live: engines that give out whole numbers per cell, and the policies of data sets.
 
-Imports `privacy`, `errors`. Read `source.py` first: the one thing an engine is asked to do.
+Imports `algebra`, `privacy`, `errors`. Read `source.py` first: the four things an engine is asked.
+`duckdb_*.py` write and run them; `policy*.py` read, draft, check and show policies; `practice.py`
+makes up rows from a policy alone.
 """

@@ -1,111 +1,329 @@
-"""The embedded engine: CSV, Parquet, and frames in memory, counted by DuckDB."""
+"""The embedded engine: CSV, Parquet, DuckDB files and frames in memory, added up by DuckDB."""
 
-import csv
+import os
+import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, final
+from tempfile import mkdtemp
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, final
+from weakref import finalize
 
 import duckdb
 import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
-from noisegate.errors import SourceError
-from noisegate.privacy.domain import Column, Key
-from noisegate.sources.source import Source, Tally
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Values
+from noisegate.errors import PolicyError, SourceError
+from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
+from noisegate.sources.duckdb_files import (
+    GIVE,
+    KIND_OF,
+    UNREACHABLE,
+    Data,
+    is_database,
+    is_text,
+    lock_down,
+    only,
+    plain,
+    quoted,
+    stored_types,
+)
+from noisegate.sources.duckdb_relations import (
+    WHOLE_TYPES,
+    RelationWriter,
+    base_value,
+    base_view,
+    col,
+)
+from noisegate.sources.duckdb_tallies import (
+    distinct_query,
+    keys_query,
+    keys_table,
+    sums_query,
+    values_query,
+)
+from noisegate.sources.source import Held, Source, Whole
 
-_FILE_KINDS: Final = (".csv", ".tsv", ".parquet")
-_UNREACHABLE: Final = "The engine could not read the table."
-_FRAME: Final = "noisegate_frame"
-_GIVE: Final = "Give a CSV or Parquet file, or a pandas, Polars or Arrow table."
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-# Types whose every stored value the engine can read and write as text, each value by itself. Times
-# and nested values are not among them, since some have no text; nor are fractions, since frames
-# turn a whole column into them, and its large numbers into their neighbours, for one such row.
-_DECODABLE: Final = frozenset({
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-    "UINTEGER", "UBIGINT", "UHUGEINT", "VARCHAR", "ENUM", "UUID",
-})  # fmt: skip
+
+# What a stored column may be declared as. Numbers are no texts: the text of one may depend on
+# how wide its whole column is, and some times have none.
+_READ_AS: Final = {
+    Kind.TEXT: tuple(Kind),
+    Kind.INTEGER: (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN),
+    Kind.NUMBER: (Kind.NUMBER, Kind.INTEGER),
+    Kind.BOOLEAN: (Kind.BOOLEAN, Kind.TEXT),
+    Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
+    Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
+}
+_LISTED_MAX: Final = 10_000
+_SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
+_OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
+
+
+def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
+    """For each table the columns that questions can use, and their kinds. Reads no rows."""
+    files = {name: plain(each) for name, each in data.items()}
+    connection = duckdb.connect(":memory:")
+    return {
+        table: {column: KIND_OF[kind] for column, kind in types.items()}
+        for table, types in stored_types(connection, files)[1].items()
+    }
+
+
+def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
+    """The values of a public table's column, in order: keys that private tables may reference."""
+    kinds = stored_kinds({table: data})[table]
+    if column not in kinds:
+        raise PolicyError(f"{table!r} has no column {column!r}.", fix="Reference another column.")
+    domain = TableDomain(
+        dataset="public",
+        name=table,
+        unit=None,
+        columns=MappingProxyType({column: Column(name=column, kind=kinds[column])}),
+    )
+    values = DuckDBSource({table: data}, {table: domain}).public(table).column(column).to_pylist()
+    return tuple(sorted({value for value in values if value is not None}))
+
+
+def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
+    """The columns of a public table with the values that they hold as keys, where these are few."""
+    rows = DuckDBSource({table.name: data}, {table.name: table}).public(table.name)
+    columns = {}
+    for name, column in table.columns.items():
+        if column.keys is None and column.kind in KEY_TYPES and not column.hidden:
+            values = rows.column(name).unique()
+            if len(values) <= _LISTED_MAX:
+                keys = tuple(sorted(value for value in values.to_pylist() if value is not None))
+                columns[name] = replace(column, keys=keys or None)
+    return MappingProxyType({**table.columns, **columns})
 
 
 @final
 class DuckDBSource(Source):
-    """One table in a private DuckDB connection that can reach this one file and nothing else.
+    """Tables in a private DuckDB connection that can reach these files and nothing else.
 
-    ``used`` are the columns that questions may look at; the engine sees no others. Whatever could
-    fail because of a row fails here, before any question: types are checked, files are read once.
+    The engine sees no column that questions cannot use. Whatever could fail because of a row fails
+    here, before any question: types are checked, files are read once.
     """
 
     def __init__(
         self,
-        data: "str | Path | Any",  # noqa: ANN401 - any frame
+        data: Mapping[str, Data],
+        tables: Mapping[str, TableDomain],
         *,
-        table: str,
-        used: Iterable[str] = (),
+        memory: str = "3GB",
+        seconds: float = 3600,
     ) -> None:
-        self._table, self._lock = table, threading.Lock()
-        self._data: Any = Path(data) if isinstance(data, str | Path) else data
-        is_file = isinstance(self._data, Path)
-        self._columns = tuple(_types(self._data)) if is_file else _names(data)
-        self._used = tuple(name for name in dict.fromkeys(used) if name in self._columns)
-        if not is_file:
-            self._data = _as_arrow(data, self._used)
-        for name, kind in _types(self._data).items():
-            if name in self._used:
-                _require_decodable(name, kind)
+        self._tables, self._memory, self._seconds = tables, memory, seconds
+        self._lock = threading.Lock()
+        self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
+        finalize(self, _remove, self._spill, os.getpid())
+        self._data = {name: plain(data[name]) for name in tables}
         self._connection = self._connect()
-        self._try_once()
+        for name in tables:
+            self._try_once(name)
+            self._require_key(name)
 
-    def columns(self) -> tuple[str, ...]:  # noqa: D102 - see Source
-        return self._columns
+    def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
+        shape = tuple(grouping.size for grouping in tally.by)
+        names = [f"s{place}" for place in range(len(tally.terms))]
+        found = self._ask(lambda writer: sums_query(tally, writer), tally.by)
+        return np.stack([_filled(found, name, shape) for name in names])
 
-    def collect(self, tally: Tally) -> NDArray[np.int64]:  # noqa: D102 - see Source
-        query = select_of(tally).sql(dialect="duckdb")
+    def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
+        found = self._ask(lambda writer: values_query(tally, writer), tally.by)
+        values = found["v"].astype(np.int64, copy=False)
+        if not tally.by:
+            return [values]
+        cells = _cells(found, tuple(grouping.size for grouping in tally.by))
+        order = np.argsort(cells, kind="stable")
+        bounds = np.searchsorted(cells[order], np.arange(1, tally.cells))
+        return np.split(values[order], bounds)
+
+    def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
+        shape = tuple(grouping.size for grouping in tally.by)
+        found = self._ask(lambda writer: distinct_query(tally, writer), tally.by)
+        return np.stack([_filled(found, "s0", shape)])
+
+    def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
+        names = [f"k{place}" for place in range(len(tally.by))]
+        query = keys_query(tally, self._writer()).sql(dialect="duckdb")
+        found = self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
+        counts = found.column("n").to_numpy().astype(np.int64)
+
+        def take(places: Whole) -> list[tuple[Key, ...]]:
+            columns = [found.column(name).take(places).to_pylist() for name in names]
+            return list(zip(*columns, strict=True))
+
+        return Held(counts=counts, take=take)
+
+    def public(self, table: str) -> "pa.Table":
+        """All rows of a public table: exact and free."""
+        domain = self._tables[table]
+        if not domain.is_public:
+            raise PolicyError(f"{table!r} is not public.", fix="Ask about it with a price.")
+        shown = [
+            exp.alias_(
+                base_value(column, self._types[table][name], col(name)),
+                exp.to_identifier(name, quoted=True),
+            )
+            for name, column in domain.columns.items()
+            if not column.hidden
+        ]
+        query = exp.select(*shown).from_(self._view(table)).sql("duckdb")
+        return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
+
+    def _ask(
+        self, query_of: Callable[[RelationWriter], exp.Query], by: Sequence[Grouping]
+    ) -> dict[str, Any]:
+        query = query_of(self._writer()).sql(dialect="duckdb")
+        found = self._run(lambda connection: connection.sql(query).to_arrow_table(), by)
+        return {name: found.column(name).to_numpy() for name in found.column_names}
+
+    def _view(self, table: str) -> str:
+        return base_view(list(self._tables).index(table))
+
+    def _writer(self) -> RelationWriter:
+        return RelationWriter(self._tables, self._types)
+
+    def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._lock:
-            rows = self._rows(query)
-        if tally.by is None or tally.by.keys is None:
-            return np.array([rows[0][0] or 0], np.int64)
-        counts = np.zeros(tally.cells, np.int64)
-        for place, count in rows:
-            counts[place] = count or 0
-        return counts
-
-    def _rows(self, query: str) -> list[Any]:
-        with suppress(duckdb.Error):
-            return self._connection.execute(query).fetchall()
-        # The engine's own error is gone with the block above: its words may quote rows. An engine
-        # that stumbled once may refuse everything after, so the next question gets a new one.
-        with suppress(SourceError):
-            self._connection = self._connect()
+            clock = threading.Timer(self._seconds, self._connection.interrupt)
+            clock.daemon = True
+            with suppress(duckdb.Error):
+                clock.start()
+                try:
+                    for place, grouping in enumerate(by):
+                        self._connection.register(keys_table(place), _key_list(grouping))
+                    return work(self._connection)
+                finally:
+                    clock.cancel()
+            # The engine's own error is gone with the block above: its words may quote rows. An
+            # engine that stumbled once may refuse everything after, so the next gets a new one.
+            with suppress(SourceError):
+                self._connection = self._connect()
         raise SourceError(
-            _UNREACHABLE, fix="Nothing left the door; ask again with the same request."
+            UNREACHABLE, fix="Nothing left the door; ask again with the same request."
         )
 
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        names = [exp.to_identifier(name, quoted=True) for name in self._used]
-        shown = exp.select(*names) if names else exp.select(exp.alias_(exp.true(), "row"))
-        view = exp.to_identifier(self._table, quoted=True).sql(dialect="duckdb")
-        connection = duckdb.connect(":memory:")
-        with suppress(duckdb.Error):
-            if isinstance(self._data, Path):
-                _lock_down(connection, [self._data])
-                query = f"{shown.sql(dialect='duckdb')} FROM {_reader(self._data)}"
-            else:
-                connection.register(_FRAME, self._data)
-                _lock_down(connection, [])
-                query = shown.from_(_FRAME).sql(dialect="duckdb")
-            connection.execute(f"CREATE VIEW {view} AS {query}")
-            return connection
-        raise SourceError(_UNREACHABLE, fix=_GIVE)
+    def _require_key(self, table: str) -> None:
+        """Rely on no key that repeats. Tables with a declared key are public."""
+        domain = self._tables[table]
+        if not domain.key:
+            return
+        values = [
+            base_value(domain.columns[name], self._types[table][name], col(name))
+            for name in domain.key
+        ]
+        query = exp.select(exp.Count(this=exp.Star())).from_(self._view(table))
+        for value in values:
+            query = query.where(exp.not_(exp.Is(this=exp.paren(value), expression=exp.null())))
+        query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
+        text = query.sql(dialect="duckdb")
+        if self._run(lambda connection: connection.execute(text).fetchall(), ()):
+            raise PolicyError(
+                f"The key of {table!r} repeats: {', '.join(domain.key)}.",
+                fix="Name columns that do not, or leave out key.",
+            )
 
-    def _try_once(self) -> None:
-        """Read what questions will read. A file that cannot be read whole is no table."""
+    def _used_columns(self, table: str) -> tuple[str, ...]:
+        domain = self._tables[table]
+        used = [name for name, column in domain.columns.items() if not column.hidden]
+        for other in self._tables.values():
+            at = other.name
+            for step in other.path:
+                used += [step.column] if at == table else []
+                used += [step.key] if step.table == table else []
+                at = step.table
+            if at == table and other.unit is not None and other.unit.column is not None:
+                used.append(other.unit.column)
+        if missing := [name for name in used if name not in self._types[table]]:
+            raise PolicyError(
+                f"{table!r} has no column {missing[0]!r} of a type that questions can use.",
+                fix=f"Its columns are: {', '.join(self._types[table])}.",
+            )
+        return tuple(dict.fromkeys(used))
+
+    def _require_owners(self) -> None:
+        """Ids must be whole numbers or text: anything else could make two of them one."""
+        for table in self._tables.values():
+            for name, column in table.columns.items():
+                stored = KIND_OF.get(self._types[table.name].get(name, ""))
+                if stored is not None and not column.hidden and column.kind not in _READ_AS[stored]:
+                    raise PolicyError(
+                        f"{name!r} of {table.name!r} is stored as {stored.value}, and cannot be "
+                        f"read as {column.kind.value}.",
+                        fix=f"Declare it as {' or '.join(k.value for k in _READ_AS[stored])}.",
+                    )
+            at = table.name
+            for step in table.path:
+                self._require_id(at, step.column)
+                self._require_id(step.table, step.key)
+                at = step.table
+            if table.unit is not None and table.unit.column is not None:
+                self._require_id(at, table.unit.column)
+
+    def _require_id(self, table: str, column: str) -> None:
+        kind = self._types[table][column]
+        if KIND_OF[kind] not in _OWNER_KINDS:
+            raise PolicyError(
+                f"{column!r} of {table!r} is {kind}, which cannot name a unit.",
+                fix="Store it as text or as a whole number.",
+            )
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:")
+        origins, self._types = stored_types(connection, self._data)
+        self._used = {name: self._used_columns(name) for name in self._tables}
+        self._require_owners()
+        with suppress(duckdb.Error):
+            connection.execute(f"SET memory_limit = {quoted(self._memory)}")
+            connection.execute(f"SET temp_directory = {quoted(self._spill)}")
+            connection.execute("SET max_temp_directory_size = '64GB'")
+            connection.execute("SET preserve_insertion_order = false")
+            # a cast that is tried on a CSV file would otherwise become the reader's own strict type
+            connection.execute("SET disabled_optimizers = 'type_pushdown'")
+            lock_down(connection, [data for data in self._data.values() if isinstance(data, Path)])
+            for place, (name, origin) in enumerate(origins.items()):
+                if not isinstance(data := self._data[name], Path):  # no column beyond those in use
+                    connection.register(origin, only(data, self._used[name]))
+                names = [self._read(name, column) for column in self._used[name]]
+                shown = exp.select(*(names or [exp.alias_(exp.true(), "row")]))
+                view = f"CREATE VIEW {base_view(place)} AS {shown.sql('duckdb')} FROM {origin}"
+                connection.execute(view)
+            return connection
+        raise SourceError(UNREACHABLE, fix=GIVE)
+
+    def _read(self, table: str, column: str) -> exp.Expr:
+        """A stored column. Text is compared letter by letter, whatever collation it came with."""
+        if self._types[table][column] != "VARCHAR" or not is_database(self._data[table]):
+            return col(column)
+        plain = exp.Collate(this=col(column), expression=exp.Var(this="C"))
+        return exp.alias_(plain, exp.to_identifier(column, quoted=True))
+
+    def _try_once(self, table: str) -> None:
+        """Read what a row could make unreadable. A file that cannot be read whole is no table."""
+        types, columns = self._types[table], self._tables[table].columns
+        odd = [name for name in self._used[table] if types[name] not in _SAFE_TYPES]
+        if not odd and not is_text(self._data[table]):
+            return
         # lengths in letters, because to count alone the engine would not look at the texts
-        texts = [exp.Sum(this=exp.Length(this=_as(name, "TEXT"))) for name in self._used]
-        query = exp.select(exp.Count(this=exp.Star()), *texts)
-        query = query.from_(exp.to_identifier(self._table, quoted=True))
+        looks: list[exp.Expr] = [
+            exp.Sum(this=exp.Length(this=col(name))) for name in odd if types[name] == "VARCHAR"
+        ]
+        looks += [
+            exp.Count(this=base_value(columns[name], types[name], col(name)))
+            for name in odd
+            if name in columns
+        ]
+        query = exp.select(exp.Count(this=exp.Star()), *looks).from_(self._view(table))
         with suppress(duckdb.Error):
             self._connection.execute(query.sql(dialect="duckdb")).fetchall()
             return
@@ -116,164 +334,29 @@ class DuckDBSource(Source):
         )
 
 
-def select_of(tally: Tally) -> exp.Select:
-    """The query of a tally. Casts are TRY_CAST, so that no row can make it fail.
-
-    Claim: its numbers change by at most the tally's sensitivity when one unit's rows are added.
-    Why: COUNT(*) adds one per row; with a unit column, LEAST(rows of the unit, cap) per unit.
-    """
-    query = exp.select().from_(exp.to_identifier(tally.table, quoted=True))
-    for column, key in tally.where:
-        query = query.where(exp.EQ(this=_as_key(column), expression=_literal(key)))
-    if tally.unit is not None:
-        unit = exp.column(exp.to_identifier(tally.unit, quoted=True))
-        per_unit = query.select(exp.alias_(exp.Count(this=exp.Star()), "n")).group_by(unit)
-        capped = exp.Least(
-            this=exp.column("n"), expressions=[exp.Literal.number(tally.rows_per_unit_max or 0)]
-        )
-        return exp.select(exp.Sum(this=capped)).from_(per_unit.subquery("units"))
-    if tally.by is None or tally.by.keys is None:
-        return query.select(exp.Count(this=exp.Star()))
-    # The keys come first and the counts are joined to them, so that the answer has a public shape.
-    # A filter on the rows instead would cost several times the count itself.
-    counts = query.select(
-        exp.alias_(_as_key(tally.by), "x"), exp.alias_(exp.Count(this=exp.Star()), "n")
-    )
-    return (
-        exp.select("k.i", "g.n")
-        .from_(_keys(tally.by.keys))
-        .join(counts.group_by(_as_key(tally.by)).subquery("g"), on="g.x = k.x", join_type="left")
-    )
+def _remove(folder: str, process: int) -> None:
+    """Clear away what the engine spilled; a forked child leaves that to its parent."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _keys(keys: Sequence[Key]) -> exp.Values:
-    """The declared keys and their places, as a table k(i, x)."""
-    rows = [
-        exp.Tuple(expressions=[exp.Literal.number(place), _literal(key)])
-        for place, key in enumerate(keys)
-    ]
-    names = [exp.to_identifier("i"), exp.to_identifier("x")]
-    return exp.Values(
-        expressions=rows, alias=exp.TableAlias(this=exp.to_identifier("k"), columns=names)
-    )
+def _filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:
+    """A number for each cell, 0 where the engine found none."""
+    values = found[name].astype(np.int64, copy=False)
+    cells = np.zeros(int(np.prod(shape)), np.int64)
+    cells[_cells(found, shape)] = values
+    return cells
 
 
-def _as_key(column: Column) -> exp.Expr:
-    """The column as whole number or text, whatever its type; NULL where that has no meaning."""
-    kind = "TEXT" if column.keys is None or isinstance(column.keys[0], str) else "INT128"
-    return _as(column.name, kind)
+def _cells(found: Mapping[str, Any], shape: tuple[int, ...]) -> Whole:
+    """The cells of the engine's rows, from the places of their keys."""
+    places = [found[f"i{place}"].astype(np.int64, copy=False) for place in range(len(shape))]
+    if not places:
+        return np.zeros(1, np.int64)
+    return np.ravel_multi_index(tuple(map(np.asarray, places)), shape).astype(np.int64)
 
 
-def _as(name: str, kind: str) -> exp.Expr:
-    column = exp.column(exp.to_identifier(name, quoted=True))
-    return exp.TryCast(this=column, to=exp.DataType.build(kind, dialect="duckdb"))
+def _key_list(grouping: Grouping) -> "pa.Table":
+    import pyarrow as pa  # noqa: PLC0415 - only where there are groups
 
-
-def _literal(key: Key) -> exp.Expr:
-    if isinstance(key, str):
-        return exp.Literal.string(key)
-    return exp.cast(exp.Literal.string(str(key)), "INT128", dialect="duckdb")
-
-
-def _names(frame: Any) -> tuple[str, ...]:  # noqa: ANN401 - any frame
-    names = tuple(map(str, getattr(frame, "column_names", getattr(frame, "columns", ()))))
-    if len(set(names)) < len(names):
-        raise SourceError("Two columns have the same name.", fix="Rename one of them.")
-    return names
-
-
-def _as_arrow(frame: Any, used: Sequence[str]) -> Any:  # noqa: ANN401 - a frame in, Arrow out
-    """The used columns with types of their own, or one column that says nothing.
-
-    An engine that guesses types would let one row change them all, and one that counts rows may
-    decode a column to do so: it gets none that questions do not use.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
-    table, names = None, list(used)
-    with suppress(pa.ArrowException, TypeError, ValueError, AttributeError, KeyError):
-        if isinstance(frame, pa.Table):
-            table = frame.select(names) if names else _blank(frame.num_rows)
-        elif hasattr(frame, "to_arrow"):  # Polars
-            table = frame.select(names).to_arrow() if names else _blank(frame.height)
-        elif hasattr(frame, "iloc"):  # pandas; mixed types in a column are refused here
-            plain = pa.Table.from_pandas
-            table = plain(frame[names], preserve_index=False) if names else _blank(len(frame))
-    if not isinstance(table, pa.Table):  # the library's own words are gone: they may quote rows
-        raise SourceError(
-            "The frame has no plain Arrow form.", fix="Give each column one type. " + _GIVE
-        )
-    return table
-
-
-def _blank(rows: int) -> Any:  # noqa: ANN401 - an Arrow table
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
-    return pa.table({"row": pa.repeat(True, rows)})  # noqa: FBT003 - a value
-
-
-def _types(data: "Path | Any") -> dict[str, str]:  # noqa: ANN401 - or an Arrow table
-    """The columns and their types, as the engine calls them, without reading rows."""
-    connection = duckdb.connect(":memory:")
-    with suppress(duckdb.Error):
-        if isinstance(data, Path):
-            source = _reader(data)
-        else:
-            connection.register(_FRAME, data.slice(0, 0))
-            source = _FRAME
-        rows = connection.execute(f"DESCRIBE FROM {source}").fetchall()
-        return {str(row[0]): str(row[1]) for row in rows}
-    raise SourceError(_UNREACHABLE, fix=_GIVE)
-
-
-def _require_decodable(name: str, kind: str) -> None:
-    if kind.partition("(")[0] not in _DECODABLE:
-        raise SourceError(
-            f"Column {name!r} is of type {kind.partition('(')[0]}, which questions cannot use.",
-            fix="Store it as text or as a whole number.",
-        )
-
-
-def _lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
-    allowed = ", ".join(_text(str(path.resolve())) for path in paths)
-    connection.execute(f"SET allowed_paths = [{allowed}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-
-
-def _reader(path: Path) -> str:
-    kind = path.suffix.lower()
-    if not path.is_file():
-        raise SourceError(f"There is no file {path.name!r}.", fix="Check the path.")
-    if kind not in _FILE_KINDS:
-        raise SourceError(f"{path.name!r} is none of {', '.join(_FILE_KINDS)}.", fix=_GIVE)
-    where = _text(str(path.resolve()))
-    parquet = f"read_parquet({where}, hive_partitioning = false)"
-    return parquet if kind == ".parquet" else _csv(path, where)
-
-
-def _csv(path: Path, where: str) -> str:
-    """A strict reader whose columns come from the header line alone, all as text.
-
-    Types and delimiters are never guessed from rows: a guess would be an output that rows decide.
-    """
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
-        first = file.readline()
-    delimiter = max(",;\t|", key=first.count) if path.suffix.lower() != ".tsv" else "\t"
-    names = next(csv.reader([first], delimiter=delimiter), [])
-    folded = {name.strip().lower() for name in names}
-    if not names or len(folded) < len(names) or "" in folded or "\x00" in first:
-        raise SourceError(
-            f"The first line of {path.name!r} does not name its columns.",
-            fix="Put each column's name once into the first line.",
-        )
-    columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
-    return (
-        f"read_csv({where}, columns = {{{columns}}}, delim = {_text(delimiter)}, "
-        "header = true, quote = '\"', escape = '\"', auto_detect = false, strict_mode = true, "
-        "hive_partitioning = false)"
-    )
-
-
-def _text(value: str) -> str:
-    return exp.Literal.string(value).sql(dialect="duckdb")
+    return pa.table({"i": np.arange(len(grouping.keys)), "x": pa.array(list(grouping.keys))})

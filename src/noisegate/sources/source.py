@@ -1,47 +1,57 @@
-"""The contract of an engine: add whole numbers per cell, totally, in one pass."""
+"""The contract of an engine: whole numbers per cell, totally, in one pass."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.privacy.domain import Column, Key
+from noisegate.algebra.tally import Distinct, Keys, Sums, Values
+from noisegate.privacy.domain import Key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Whole: TypeAlias = NDArray[np.int64]
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """Count the rows of a table, per declared key of ``by`` if given.
+class Held:
+    """Keys that are present, and how many units hold each. Exact; must not leave the door.
 
-    ``where`` keeps only rows whose column holds one key. ``unit`` with ``rows_per_unit_max`` lets
-    each unit count for at most so many rows. Rows without a declared key fall into no cell.
+    ``take`` turns a selection of places into keys, so that the others never become Python objects.
     """
 
-    table: str
-    by: Column | None = None
-    where: tuple[tuple[Column, Key], ...] = ()
-    unit: str | None = None
-    rows_per_unit_max: int | None = None
-
-    @property
-    def cells(self) -> int:
-        """How many numbers the engine returns: public, from the declared keys."""
-        return 1 if self.by is None or self.by.keys is None else len(self.by.keys)
+    counts: Whole
+    take: Callable[[Whole], list[tuple[Key, ...]]]
 
 
 class Source(ABC):
-    """Rows behind a wall. What `collect` returns is exact and must not leave the door.
+    """Rows behind a wall. What these methods return is exact and must not leave the door.
 
-    Steps on rows are total: no value of a row can make `collect` fail, and what it returns has a
-    public shape. An error here is about reaching the rows, and its text never quotes them.
+    Steps on rows are total: no value of a row can make them fail. An error here is about reaching
+    the rows, and its text never quotes them.
     """
 
     @abstractmethod
-    def collect(self, tally: Tally) -> NDArray[np.int64]:
-        """The exact numbers, one for each cell."""
+    def sums(self, tally: Sums) -> Whole:
+        """The sums, of shape (terms, cells)."""
 
     @abstractmethod
-    def columns(self) -> tuple[str, ...]:
-        """The names of the table's columns: public by declaration."""
+    def values(self, tally: Values) -> list[Whole]:
+        """The values of each cell, in any order."""
+
+    @abstractmethod
+    def keys(self, tally: Keys) -> Held:
+        """The keys that are present."""
+
+    @abstractmethod
+    def distinct(self, tally: Distinct) -> Whole:
+        """The numbers of distinct values, of shape (1, cells)."""
+
+    @abstractmethod
+    def public(self, table: str) -> "pa.Table":
+        """All rows of a public table: exact and free. Refuses any other."""

@@ -1,4 +1,5 @@
-"""Stability: how far an exact answer can move when one unit comes or goes. One rule per file.
+"""Stability: whose rows a relation holds, and how far one unit can move an exact answer.
 
-Imports `sources`, `privacy`, `errors`. Read `query.py` first: what every rule returns.
+Imports `algebra`, `privacy`, `errors`. Read `stability.py` first (owners), then `query.py`
+(sensitivities); `restrict.py` cuts a question to some keys.
 """

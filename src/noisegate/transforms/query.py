@@ -1,116 +1,358 @@
-"""An exact question with its sensitivity: what a rule returns and a measurement takes."""
+"""An exact question with its sensitivity: what a measurement takes.
 
-from dataclasses import asdict, dataclass
-from typing import Any, final
+>>> from noisegate.algebra.expression import Literal
+>>> from noisegate.algebra.relation import Table
+>>> from noisegate.privacy.domain import TableDomain
+>>> from noisegate.privacy.unit import PrivacyUnit
+>>> people = TableDomain(dataset="d", name="people", unit=PrivacyUnit(column=None))
+>>> one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+>>> Query(Sums(relation=Table(people), terms=(one,))).l1s
+(L1(value=Fraction(1, 1)),)
+"""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from fractions import Fraction
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final, final
+
+from noisegate.algebra.expression import (
+    Call,
+    Expression,
+    Field,
+    Literal,
+    Schema,
+    domain_of,
+    fields_of,
+    plain_value,
+    to_plain,
+)
+from noisegate.algebra.relation import (
+    Filter,
+    Fold,
+    Folded,
+    Join,
+    JoinKind,
+    Matching,
+    PerUnit,
+    Project,
+    Relation,
+    Table,
+    Union,
+)
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values
 from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2
-from noisegate.privacy.domain import Column, Key, TableDomain
-from noisegate.sources.source import Tally
+from noisegate.privacy.domain import KEY_TYPES, Column, Kind, Step, TableDomain, require_key
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.transforms.stability import Stability, stability_of
+
+CELLS_MAX: Final = 1 << 24
+REACH_MAX: Final = 1 << 40  # of one row, on its grid
+MOVED_MAX: Final = 1 << 60  # of one unit; weights multiply within 64 bits
+CAP_MAX: Final = 1 << 20
+GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
+
+
+_NODES: Final = frozenset({
+    Sums, Values, Keys, Distinct, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit,
+    Folded, Union, Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
+})  # fmt: skip
+_ATOMS: Final = frozenset({
+    str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold,
+})  # fmt: skip
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A tally of a table, and the words of the rules that made it.
+    """A tally, checked: its sensitivity is computed from it, never stated by a caller."""
 
-    Its sensitivity is computed from the two, never stated by a caller, so a query cannot claim
-    less than it moves. A tally that does not fit its table is refused.
-    """
-
-    table: TableDomain
     tally: Tally
-    path: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        table, tally = self.table, self.tally
-        unit = (tally.table, tally.unit, tally.rows_per_unit_max)
-        if type(tally) is not Tally or unit != (
-            table.name,
-            table.unit.column,
-            table.rows_per_unit_max,
-        ):
-            raise Unsupported("The tally does not fit the table.", fix="Make it with `count`.")
-        if table.unit.column is not None and table.rows_per_unit_max is None:
-            raise Unsupported(
-                f"One {table.unit.noun} may have any number of rows, so a count has no bound.",
-                fix="Give rows_per_unit: how many rows of one person count.",
-            )
-        if tally.by is not None:
-            _require_same(tally.by, declared(table, tally.by.name))
-            if table.unit.column is not None:
-                raise Unsupported(
-                    "Counting per key needs a bound on the keys of one unit, which is not offered "
-                    "yet.",
-                    fix="Ask for the total, or declare that every row is one person if that is so.",
-                )
-        for column, key in tally.where:
-            _require_same(column, declared(table, column.name))
-            require_key(column, key)
+        tally = self.tally
+        require_exact(tally)
+        if type(tally) not in (Sums, Values, Keys, Distinct):
+            raise Unsupported("This is no tally.", fix="Use Sums, Values, Keys or Distinct.")
+        schema, facts = schema_of(tally.relation), self.stability
+        if not facts.is_private:
+            raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
+        per_unit = self.per_unit
+        if isinstance(tally, Keys):
+            _require_keys(tally, schema, facts)
+            return
+        _require_groupings(tally.by, schema, tally.cells)
+        if isinstance(tally, Sums):
+            _require_terms(tally.terms, schema, per_unit)
+            return
+        if any(grouping.rest for grouping in tally.by):
+            raise Unsupported("Only sums have a cell for the rest.", fix="Leave out rest.")
+        if isinstance(tally, Values):
+            _require_terms((tally.term,), schema, per_unit)
+        else:
+            domain_of(tally.expression, schema)
 
     @property
-    def moved(self) -> int:
-        """How far one unit can move the tally.
+    def stability(self) -> Stability:
+        """Whose rows they are."""
+        return stability_of(self.tally.relation)
 
-        Claim: if every row is one unit, adding it raises one cell by one. If a unit has a column
-            and counts for at most k rows, adding it changes the total by at most k.
-        Adjacency: add/remove one unit.
-        Why: a row falls into at most one cell, since a key is one value of one column and a filter
-            looks at the row alone; Σ min(rows of u, k) has one term per unit u, and rows without a
-            unit count as one unit together.
+    @property
+    def per_unit(self) -> int:
+        """How many rows' worth (or values, or keys) of one unit take part at most.
+
+        Claim: a unit's rows weigh at most this many rows together. Adjacency: add/remove one unit.
+        Why: an owner's n rows weigh min(1, cap / n) each, and n of them at most cap; or the
+            relation holds at most so many rows of a unit by its structure; or at most so many
+            values or keys of an owner are kept, by a rule that looks at that owner's alone.
         """
-        return self.table.rows_per_unit_max or 1
+        tally, facts = self.tally, self.stability
+        cap = tally.rows_per_unit if isinstance(tally, Sums | Values) else tally.keys_per_unit
+        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+            raise Unsupported("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+        if facts.is_row_level:
+            if facts.rows is None or (cap is not None and cap != facts.rows):
+                raise Unsupported(
+                    "Every row is one unit, so a cap has no meaning.", fix="Leave the cap out."
+                )
+            return facts.rows
+        if cap is None and facts.rows is None:
+            raise Unsupported(
+                "One unit may have any number of rows here, so no answer has a bound.",
+                fix="Give rows_per_unit: how many rows of one unit count.",
+            )
+        return cap if cap is not None else facts.rows or 0
 
     @property
-    def l1(self) -> L1:
-        """The largest sum of absolute changes of all cells."""
-        return L1(self.moved)
+    def l1s(self) -> tuple[L1, ...]:
+        """For each term, the largest sum of absolute changes over all cells.
+
+        Claim: cap · reach. Adjacency: add/remove one unit. Why: a row lies in one cell and moves
+            the term by at most its reach; an owner's rows weigh at most cap rows; rounding weighted
+            values towards zero only shortens them. Distinct: each kept pair of cell and value can
+            make one value appear. Rounding: none.
+        """
+        if isinstance(self.tally, Sums):
+            return tuple(L1(self.per_unit * term.reach) for term in self.tally.terms)
+        return (L1(self.per_unit),)
 
     @property
-    def l2(self) -> L2:
-        """The largest Euclidean change: the same, because one unit moves one cell."""
-        return L2(squared=self.moved**2)
+    def l2s(self) -> tuple[L2, ...]:
+        """For each term, the largest Euclidean change over all cells.
+
+        Claim: squared, cap · reach² where a unit has at most one row per cell, else (cap · reach)².
+        Why: with n ≤ cap rows in n cells the squares add up to n reach²; with n > cap each counts
+            cap / n, so n (cap / n)² reach² < cap reach². Otherwise L2 is at most L1.
+        """
+        cap = self.per_unit
+        if isinstance(self.tally, Sums):
+            factor = cap if self._one_row_per_cell else cap**2
+            return tuple(L2(squared=factor * term.reach**2) for term in self.tally.terms)
+        return (L2(squared=cap**2),)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """In words, how the sensitivity comes about."""
+        facts, cap = self.stability, self.per_unit
+        noun = next(table.unit.noun for table in facts.tables if table.unit is not None)
+        if facts.is_row_level:
+            last = f"one {noun} adds at most {cap} row{'s' if cap > 1 else ''}"
+        elif facts.rows == cap:
+            last = f"one {noun} has at most {cap} row{'s' if cap > 1 else ''} here"
+        else:
+            last = f"one {noun} counts for at most {cap} row{'s' if cap > 1 else ''}"
+        return (*facts.path, last)
+
+    @property
+    def tables(self) -> tuple[TableDomain, ...]:
+        """The tables that are read."""
+        return self.stability.tables
+
+    @property
+    def _one_row_per_cell(self) -> bool:
+        identity = self.stability.identity
+        if identity is None or not isinstance(self.tally, Sums):
+            return False
+        groupings = (g for g in self.tally.by if not g.rest)  # the rest holds several of a unit
+        shown = {g.expression.name for g in groupings if type(g.expression) is Field}
+        return identity <= shown
 
     def to_record(self) -> dict[str, Any]:
         """The question as plain values; equal for equal questions, so the ledger can compare."""
-        tally = {name: value for name, value in asdict(self.tally).items() if value}
+        names = {name for e in _expressions(self.tally.relation) for name in fields_of(e)}
+        names |= {name for e in _asked(self.tally) for name in fields_of(e)}
+        tables = {table.name: _table_record(table, names) for table in self.tables}
         return {
-            "dataset": self.table.dataset,
-            "origin": self.table.origin,
-            "snapshot": self.table.snapshot,
-            "unit": self.table.unit.column or "row",
-            "count": _plain(tally),
+            "dataset": self.tables[0].dataset,
+            "tables": tables,
+            "tally": tally_record(self.tally),
         }
 
 
-def declared(table: TableDomain, name: str) -> Column:
-    """The column of that name, which must have declared keys."""
-    column = table.columns.get(name)
-    if column is None or column.keys is None:
-        raise Unsupported(
-            f"The keys of {name!r} are not declared, and showing them would show who is there.",
-            fix=f"Declare them: columns={{{name!r}: {{'in': [...]}}}}.",
+def require_exact(node: object) -> None:
+    """Refuse a tree with anything but the algebra's own types, which have one meaning each.
+
+    An heir of one could tell the rules here something else than the writer of the engine.
+    """
+    children: Iterable[object] = ()
+    if type(node) is tuple:
+        children = node
+    elif type(node) is MappingProxyType:
+        children = (*node.keys(), *node.values())
+    elif type(node) in _NODES:
+        children = (getattr(node, each.name) for each in fields(node))  # type: ignore[arg-type]
+    elif type(node) not in _ATOMS:
+        raise Unsupported("The question holds something unknown.", fix="Use the algebra's types.")
+    for child in children:
+        require_exact(child)
+
+
+def tally_record(tally: Tally) -> dict[str, Any]:
+    """A tally as JSON values."""
+    record: dict[str, Any] = {"rows": relation_record(tally.relation)}
+    if isinstance(tally, Keys):
+        keys = [[name, to_plain(e)] for name, e in tally.by]
+        return record | {"keys": keys, "cap": tally.keys_per_unit}
+    record["by"] = [
+        [to_plain(g.expression), [plain_value(k) for k in g.keys], g.rest] for g in tally.by
+    ]
+    if isinstance(tally, Distinct):
+        return record | {"distinct": to_plain(tally.expression), "cap": tally.keys_per_unit}
+    if isinstance(tally, Values):
+        return record | {"values": _term_record(tally.term), "cap": tally.rows_per_unit}
+    return record | {"sums": list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
+
+
+def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON
+    """A relation as JSON values; equal exactly for equal relations."""
+    if type(relation) is Table:
+        return {"table": relation.domain.name}
+    if type(relation) is Filter:
+        return {"where": to_plain(relation.condition), "of": relation_record(relation.of)}
+    if type(relation) is Project:
+        columns = [[name, to_plain(e)] for name, e in relation.columns]
+        return {"select": columns, "of": relation_record(relation.of)}
+    if type(relation) is Join or type(relation) is Matching:
+        one, other = (
+            (relation.left, relation.right)
+            if type(relation) is Join
+            else (relation.of, relation.other)
         )
-    return column
+        how = relation.kind.value if type(relation) is Join else f"matching {not relation.negated}"
+        on = [[to_plain(a), to_plain(b)] for a, b in relation.on]
+        return {how: [relation_record(one), relation_record(other)], "on": on}
+    if type(relation) is PerUnit:
+        keys = [[name, to_plain(e)] for name, e in relation.keys]
+        folded = [[f.name, f.fold.value, to_plain(f.expression)] for f in relation.folded]
+        return {"per unit": keys, "folded": folded, "of": relation_record(relation.of)}
+    return {"union": list(map(relation_record, relation.parts))}
 
 
-def _require_same(column: Column, known: Column) -> None:
-    if type(column) is not Column or column != known:
-        raise Unsupported("The tally has columns of its own.", fix="Make it with `count`.")
+def _term_record(term: Term) -> list[Any]:
+    return [to_plain(term.expression), str(term.grain), term.low, term.high]
 
 
-def require_key(column: Column, key: Key) -> None:
-    """Refuse a key that is not one of the column's."""
-    if type(key) not in (str, int) or key not in (column.keys or ()):
-        raise Unsupported(
-            f"{key!r} is not a declared key of {column.name!r}.",
-            fix=f"Declare it: columns={{{column.name!r}: {{'in': [...]}}}}.",
+def _table_record(table: TableDomain, names: set[str]) -> dict[str, Any]:
+    """What decides a table's rows and how its columns are read."""
+    columns = {
+        column.name: [column.kind.value, *map(str, column.between or ())]
+        for column in table.columns.values()
+        if column.name in names and not column.hidden
+    }
+    unit = None if table.unit is None else (table.unit.column or "row")
+    path = [[step.column, step.table, step.key] for step in table.path]
+    return {
+        "origin": sha256(table.origin.encode()).hexdigest()[:16] if table.origin else "",
+        "snapshot": table.snapshot,
+        "unit": [unit, *path],
+        "columns": columns,
+    }
+
+
+def _expressions(relation: Relation) -> Iterator[Expression]:
+    if type(relation) is Filter:
+        yield relation.condition
+        yield from _expressions(relation.of)
+    elif type(relation) is Project:
+        yield from (e for _, e in relation.columns)
+        yield from _expressions(relation.of)
+    elif type(relation) is Join or type(relation) is Matching:
+        for pair in relation.on:
+            yield from pair
+        both = (
+            (relation.left, relation.right)
+            if type(relation) is Join
+            else (relation.of, relation.other)
         )
+        for side in both:
+            yield from _expressions(side)
+    elif type(relation) is PerUnit:
+        yield from (e for _, e in relation.keys)
+        yield from (folded.expression for folded in relation.folded)
+        yield from _expressions(relation.of)
+    elif type(relation) is not Table:
+        for part in relation.parts:
+            yield from _expressions(part)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int) else str(value)
+def _asked(tally: Tally) -> Iterator[Expression]:
+    if isinstance(tally, Keys):
+        yield from (e for _, e in tally.by)
+        return
+    yield from (grouping.expression for grouping in tally.by)
+    if isinstance(tally, Sums):
+        yield from (term.expression for term in tally.terms)
+    else:
+        yield tally.term.expression if isinstance(tally, Values) else tally.expression
+
+
+def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
+    if not 1 <= cells <= CELLS_MAX:
+        raise Unsupported(f"There would be {cells:,} groups.", fix="Group by fewer columns.")
+    for grouping in by:
+        kind = domain_of(grouping.expression, schema).kind
+        shape = type(grouping), type(grouping.keys), type(grouping.rest)
+        if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
+            raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
+        for key in grouping.keys:
+            require_key(key)
+        wrong = {type(key) for key in grouping.keys if key is not None} - {KEY_TYPES[kind]}
+        if wrong or len(set(grouping.keys)) < len(grouping.keys):
+            raise Unsupported(
+                "The groups are not distinct keys of the column's type.", fix="List each key once."
+            )
+
+
+def _require_keys(tally: Keys, schema: Schema, facts: Stability) -> None:
+    if facts.is_row_level and facts.rows != 1:
+        raise Unsupported(
+            "One row could hold a key twice.", fix="Find the keys of one table at a time."
+        )
+    for _, expression in tally.by:
+        kind = domain_of(expression, schema).kind
+        if kind not in KEY_TYPES:
+            raise Unsupported(f"{kind.value} values make no keys.", fix="Use bins or a cast.")
+    if not tally.by:
+        raise Unsupported("No key is asked for.", fix="Group by at least one column.")
+
+
+def _require_terms(terms: tuple[Term, ...], schema: Schema, cap: int) -> None:
+    if type(terms) is not tuple or not terms:
+        raise Unsupported("Nothing is added up.", fix="Ask for at least one number.")
+    for term in terms:
+        _require_term(term, schema, cap)
+
+
+def _require_term(term: Term, schema: Schema, cap: int) -> None:
+    kind = domain_of(term.expression, schema).kind
+    if type(term) is not Term or not kind.is_numeric:
+        raise Unsupported(f"{kind.value} values cannot be added.", fix="Cast to a number.")
+    whole = type(term.low) is int and type(term.high) is int and type(term.grain) is Fraction
+    if not whole or term.low > term.high or not 1 / GRAIN_MAX <= term.grain <= GRAIN_MAX:
+        raise Unsupported("A term's bounds are not whole and in order.", fix="Use low ≤ high.")
+    if not 1 <= term.reach <= REACH_MAX or term.reach * cap > MOVED_MAX:
+        raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")

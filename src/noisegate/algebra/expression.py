@@ -1,0 +1,131 @@
+"""Expressions over one row: literals, fields, and calls of a closed list of functions.
+
+Every expression is total: it has a value, or NULL, for every row whatever the row holds. What a
+function means is said once, in `functions.py`, and written per engine in `sources`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from fractions import Fraction
+from typing import Any, TypeAlias, final
+
+from noisegate.algebra.functions import function_named
+from noisegate.algebra.intervals import LARGE
+from noisegate.errors import SpecError, Unsupported
+from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind, ordinal, require_plain
+
+Value: TypeAlias = bool | int | Fraction | str | date | datetime | None
+Schema: TypeAlias = Mapping[str, Domain]
+
+_KIND_OF_LITERAL: dict[type, Kind] = {
+    bool: Kind.BOOLEAN,
+    int: Kind.INTEGER,
+    Fraction: Kind.NUMBER,
+    str: Kind.TEXT,
+    date: Kind.DATE,
+    datetime: Kind.TIMESTAMP,
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. NULL needs its kind said, such as ``Literal(None, Kind.TEXT)``."""
+
+    value: Value
+    null_kind: Kind | None = None
+
+    def __post_init__(self) -> None:
+        require_plain(self.value)
+        if self.value is not None and type(self.value) not in _KIND_OF_LITERAL:
+            raise SpecError("A literal has no known type.", fix="Use text, numbers, dates.")
+        if type(self.value) is int and abs(self.value) > WHOLE_MAX:
+            raise SpecError("A whole number is beyond 64 bits.", fix="Write it as 1e30.")
+        if type(self.value) is Fraction and abs(self.value) > LARGE:
+            raise SpecError("A number is beyond all doubles.", fix="Use a smaller one.")
+        if type(self.value) is datetime and self.value.tzinfo is not None:
+            raise SpecError("A time has a zone.", fix="Give times without one.")
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the value."""
+        if self.value is None:
+            return self.null_kind or Kind.TEXT
+        return _KIND_OF_LITERAL[type(self.value)]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The value of a column of the relation below."""
+
+    name: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the closed list, such as ``Call("add", (Field("x"), Literal(1)))``."""
+
+    function: str
+    args: "tuple[Expression, ...]"
+
+
+Expression: TypeAlias = Literal | Field | Call
+
+
+def domain_of(expression: Expression, schema: Schema) -> Domain:
+    """The facts about the expression's value, computed from those of its fields.
+
+    Claim: for every row whose fields keep their domains, the value is NULL (only where nullable) or
+        of this kind and within these bounds. Why: each function's rule is interval arithmetic.
+    """
+    if type(expression) is Literal:
+        return _literal_domain(expression)
+    if type(expression) is Field:
+        found = schema.get(expression.name)
+        if found is None:
+            raise Unsupported(
+                f"There is no column {expression.name!r}.",
+                fix=f"There are: {', '.join(sorted(schema))}.",
+            )
+        return found
+    if type(expression) is Call:
+        arguments = [domain_of(arg, schema) for arg in expression.args]
+        literals = [arg.value if type(arg) is Literal else ... for arg in expression.args]
+        return function_named(expression.function).domain(arguments, literals)
+    raise Unsupported("This is no expression.", fix="Use Literal, Field and Call.")
+
+
+def _literal_domain(literal: Literal) -> Domain:
+    if literal.value is None:
+        return Domain(kind=literal.kind)
+    bound = ordinal(literal.value) if literal.kind.is_ordered else None
+    if bound is not None and literal.kind is Kind.NUMBER:
+        bound = Fraction(float(bound))  # as an engine reads it
+    keys = None if isinstance(literal.value, Fraction) else (literal.value,)
+    return Domain(kind=literal.kind, low=bound, high=bound, keys=keys, nullable=False)
+
+
+def fields_of(expression: Expression) -> Iterator[str]:
+    """The names of the fields that the expression reads, with repetitions."""
+    if type(expression) is Field:
+        yield expression.name
+    elif type(expression) is Call:
+        for arg in expression.args:
+            yield from fields_of(arg)
+
+
+def to_plain(expression: Expression) -> Any:  # noqa: ANN401 - JSON
+    """The expression as JSON values; equal exactly for equal expressions."""
+    if type(expression) is Field:
+        return {"field": expression.name}
+    if type(expression) is Literal:
+        return {expression.kind.value: plain_value(expression.value)}
+    return [expression.function, *map(to_plain, expression.args)]
+
+
+def plain_value(value: Value) -> Any:  # noqa: ANN401 - JSON
+    """A value as JSON: dates and fractions as text."""
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

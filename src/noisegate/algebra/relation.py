@@ -1,0 +1,120 @@
+"""Relations: tables, and what may be made of them. Each row of a private relation has one owner.
+
+The owner is not a column: no expression can see it. Every operator makes the rows of an owner from
+that owner's rows and public rows alone, whatever others hold; the writers of `sources` keep this
+by joining private relations on the owner always. `transforms/stability.py` is where it is claimed.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias, final
+
+from noisegate.algebra.expression import Expression
+from noisegate.privacy.domain import TableDomain
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a table, with its columns that are not hidden."""
+
+    domain: TableDomain
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which ``condition`` is true (not false, not NULL)."""
+
+    of: "Relation"
+    condition: Expression
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Each row with the columns ``(name, expression)`` instead of its own."""
+
+    of: "Relation"
+    columns: tuple[tuple[str, Expression], ...]
+
+
+class JoinKind(Enum):
+    """Which rows without a partner stay: none, or those of the left side."""
+
+    INNER = "inner"
+    LEFT = "left"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of rows whose ``on`` expressions (left, right) are equal, and their owners, if two.
+
+    The columns of both sides stay, so their names must differ: project before joining.
+    """
+
+    left: "Relation"
+    right: "Relation"
+    on: tuple[tuple[Expression, Expression], ...]
+    kind: JoinKind = JoinKind.INNER
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """The rows of ``of`` that have (or, if ``negated``, have not) a partner in ``other``.
+
+    Partners agree in ``on`` (left, right); where ``other`` is private they are the same owner's.
+    A NULL agrees with nothing, so negated keeps it: NOT EXISTS, not SQL's NOT IN.
+    """
+
+    of: "Relation"
+    other: "Relation"
+    on: tuple[tuple[Expression, Expression], ...]
+    negated: bool = False
+
+
+class Fold(Enum):
+    """How the values of one owner's rows become one value. Exact, whatever the order of rows."""
+
+    COUNT = "count"
+    COUNT_DISTINCT = "count-distinct"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """One value per owner (and keys): ``fold`` of ``expression``; COUNT counts values, not NULLs.
+
+    SUM needs bounds, adds whole multiples of a grain (1 for integers), so that no order of addition
+    shows, and is 0 over no values.
+    """
+
+    name: str
+    fold: Fold
+    expression: Expression
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PerUnit:
+    """One row for each owner, or for each owner and value of ``keys`` (name, expression)."""
+
+    of: "Relation"
+    keys: tuple[tuple[str, Expression], ...]
+    folded: tuple[Folded, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of all parts, which have the same column names and kinds (UNION ALL)."""
+
+    parts: "tuple[Relation, ...]"
+
+
+Relation: TypeAlias = Table | Filter | Project | Join | Matching | PerUnit | Union

@@ -1,0 +1,163 @@
+"""The columns of a relation and what is public about them, from the tables below it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Final
+
+from noisegate.algebra.expression import Expression, Schema, domain_of
+from noisegate.algebra.relation import (
+    Filter,
+    Fold,
+    Join,
+    JoinKind,
+    Matching,
+    PerUnit,
+    Project,
+    Relation,
+    Table,
+    Union,
+)
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Domain, Key, Kind
+
+SUM_MAX: Final = Fraction(2) ** 500  # of one value: no number of rows adds up to infinity
+
+
+def schema_of(relation: Relation) -> dict[str, Domain]:
+    """The columns in order. Refuses a tree whose expressions, names or kinds do not fit.
+
+    Claim: every value of the relation keeps its domain. Why: base columns are clamped on reading,
+        expressions keep theirs, and no other step makes values.
+    """
+    rule = _RULES.get(type(relation))
+    if rule is None:
+        raise Unsupported("This is no relation.", fix="Use the relations of the algebra.")
+    return rule(relation)
+
+
+def _table(table: Table) -> dict[str, Domain]:
+    columns = table.domain.columns.values()
+    return {column.name: column.domain for column in columns if not column.hidden}
+
+
+def _filter(relation: Filter) -> dict[str, Domain]:
+    found = schema_of(relation.of)
+    require_kind(domain_of(relation.condition, found), Kind.BOOLEAN, "A condition")
+    return found
+
+
+def _project(relation: Project) -> dict[str, Domain]:
+    return _named(relation.columns, schema_of(relation.of))
+
+
+def _matching(relation: Matching) -> dict[str, Domain]:
+    found = schema_of(relation.of)
+    _require_comparable(relation.on, found, schema_of(relation.other))
+    return found
+
+
+def require_kind(domain: Domain, kind: Kind, what: str) -> None:
+    """Refuse a value of another kind."""
+    if domain.kind is not kind:
+        raise Unsupported(f"{what} is {domain.kind.value}, not {kind.value}.", fix="Cast it.")
+
+
+def _named(columns: Iterable[tuple[str, Expression]], below: Schema) -> dict[str, Domain]:
+    pairs = [(name, domain_of(expression, below)) for name, expression in columns]
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Unsupported("Two columns have the same name.", fix="Name one of them with AS.")
+    return found
+
+
+def _joined(join: Join) -> dict[str, Domain]:
+    left, right = schema_of(join.left), schema_of(join.right)
+    _require_comparable(join.on, left, right)
+    if type(join.kind) is not JoinKind:
+        raise Unsupported("This is no kind of join.", fix="Use JoinKind.")
+    if not join.on:
+        raise Unsupported("A join has no equality.", fix="Join ON a column of each side.")
+    if both := left.keys() & right.keys():
+        raise Unsupported(f"Both sides have a column {min(both)!r}.", fix="Name one with AS.")
+    if join.kind is JoinKind.LEFT:
+        right = {name: replace(domain, nullable=True) for name, domain in right.items()}
+    return left | right
+
+
+def _require_comparable(
+    on: tuple[tuple[Expression, Expression], ...], left: Schema, right: Schema
+) -> None:
+    for one, other in on:
+        kinds = {domain_of(one, left).kind, domain_of(other, right).kind}
+        if len(kinds) > 1:  # numbers too: large whole numbers would meet as one double
+            names = sorted(kind.value for kind in kinds)
+            raise Unsupported(f"A join compares {names[0]} with {names[1]}.", fix="Cast one side.")
+
+
+def _per_unit(relation: PerUnit) -> dict[str, Domain]:
+    below = schema_of(relation.of)
+    found = _named(relation.keys, below)
+    for folded in relation.folded:
+        if type(folded.fold) is not Fold:
+            raise Unsupported("This is no fold.", fix="Use Fold.")
+        value = domain_of(folded.expression, below)
+        if folded.name in found:
+            raise Unsupported("Two columns have the same name.", fix="Name one of them with AS.")
+        if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
+            found[folded.name] = Domain(kind=Kind.INTEGER, low=Fraction(0), nullable=False)
+        elif folded.fold is Fold.SUM:
+            found[folded.name] = _sum_domain(value)
+        else:
+            found[folded.name] = replace(value, nullable=True)
+    return found
+
+
+def _sum_domain(value: Domain) -> Domain:
+    if not value.kind.is_numeric:
+        raise Unsupported(f"SUM of {value.kind.value} has no meaning.", fix="Cast it to a number.")
+    if value.kind is Kind.NUMBER and not value.is_bounded:
+        raise Unsupported(
+            "A SUM within one unit needs bounds on what it adds.",
+            fix="Declare between = [low, high], or use LEAST and GREATEST.",
+        )
+    if value.kind is Kind.NUMBER and (value.magnitude or 0) > SUM_MAX:
+        raise Unsupported("A SUM could leave the range of doubles.", fix="Use narrower bounds.")
+    low = Fraction(0) if value.low is not None and value.low >= 0 else None
+    high = Fraction(0) if value.high is not None and value.high <= 0 else None
+    return Domain(kind=value.kind, low=low, high=high)  # NULL where it is beyond all doubles
+
+
+def _union(relation: Union) -> dict[str, Domain]:
+    parts = [schema_of(part) for part in relation.parts]
+    if not parts or any(list(part) != list(parts[0]) for part in parts):
+        raise Unsupported("The parts have different columns.", fix="Name them alike, in order.")
+    return {name: _either([part[name] for part in parts]) for name in parts[0]}
+
+
+def _either(domains: list[Domain]) -> Domain:
+    if len({domain.kind for domain in domains}) > 1:
+        raise Unsupported("The parts differ in a column's type.", fix="Cast one of them.")
+    lows = [domain.low for domain in domains]
+    highs = [domain.high for domain in domains]
+    keys: tuple[Key, ...] | None = None
+    if all(domain.keys is not None for domain in domains):
+        keys = tuple(dict.fromkeys(key for domain in domains for key in domain.keys or ()))
+    return Domain(
+        kind=domains[0].kind,
+        low=None if None in lows else min(low for low in lows if low is not None),
+        high=None if None in highs else max(high for high in highs if high is not None),
+        keys=keys,
+        nullable=any(domain.nullable for domain in domains),
+    )
+
+
+_RULES: Final[dict[type, Callable[[Any], dict[str, Domain]]]] = {
+    Table: _table,
+    Filter: _filter,
+    Project: _project,
+    Join: _joined,
+    Matching: _matching,
+    PerUnit: _per_unit,
+    Union: _union,
+}

@@ -1,0 +1,126 @@
+"""What an engine is asked for: sums per cell, values per cell, or how many units hold each key."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import TypeAlias, final
+
+from noisegate.algebra.expression import Expression
+from noisegate.algebra.relation import Relation
+from noisegate.privacy.domain import Key
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """An expression and its groups. A row whose value is none of ``keys`` is in no cell.
+
+    With ``rest`` there is one more cell, the last, for all such rows: then every row is in a cell,
+    and cells add up to the same question without this grouping.
+    """
+
+    name: str
+    expression: Expression
+    keys: tuple[Key, ...]
+    rest: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many cells it makes."""
+        return len(self.keys) + self.rest
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A whole number per row: the expression in multiples of ``grain``, rounded and clamped.
+
+    NULL adds nothing. ``low`` and ``high`` are whole; the clamp is the last step before the sum, so
+    they hold whatever the expression does.
+    """
+
+    expression: Expression
+    grain: Fraction
+    low: int
+    high: int
+
+    @property
+    def reach(self) -> int:
+        """The furthest that one row can move the sum."""
+        return max(abs(self.low), abs(self.high))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Sums of terms per cell, where one owner's rows weigh at most ``rows_per_unit`` rows.
+
+    An owner of n rows in the relation gives each the weight min(1, rows_per_unit / n); weighted
+    values are rounded towards zero. Cells are all combinations of the groupings' keys, the last
+    varying fastest. ``rows_per_unit`` is None where the relation bounds an owner's rows itself.
+    """
+
+    relation: Relation
+    by: tuple[Grouping, ...] = ()
+    terms: tuple[Term, ...]
+    rows_per_unit: int | None = None
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are: public, from the declared keys."""
+        return prod(grouping.size for grouping in self.by)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """The values of a term per cell, NULLs left out, at most ``rows_per_unit`` of one owner.
+
+    Of an owner with more, values at even steps of their order are kept.
+    """
+
+    relation: Relation
+    by: tuple[Grouping, ...] = ()
+    term: Term
+    rows_per_unit: int | None = None
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return prod(grouping.size for grouping in self.by)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The values of ``by`` (name, expression) and how many owners hold each; NULLs make no key.
+
+    Of an owner with more than ``keys_per_unit``, those with the lowest hashes are kept.
+    """
+
+    relation: Relation
+    by: tuple[tuple[str, Expression], ...]
+    keys_per_unit: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distinct:
+    """How many values of ``expression`` there are per cell, NULL not counted.
+
+    Of an owner with more than ``keys_per_unit`` pairs of cell and value, those with the lowest
+    hashes are kept.
+    """
+
+    relation: Relation
+    by: tuple[Grouping, ...] = ()
+    expression: Expression
+    keys_per_unit: int
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return prod(grouping.size for grouping in self.by)
+
+
+Tally: TypeAlias = Sums | Values | Keys | Distinct

@@ -1,0 +1,9 @@
+"""The command line: ask, plan, look into the ledger, learn what ε means.
+
+Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
+"""
+
+from noisegate.cli import ledgers, lessons, questions, stewards
+from noisegate.cli.app import app, ledger_app, main, policy_app
+
+__all__ = ["app", "ledger_app", "ledgers", "lessons", "main", "policy_app", "questions", "stewards"]

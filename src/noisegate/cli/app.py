@@ -1,0 +1,72 @@
+"""The command line itself, the options that commands share, and how a refusal ends one."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from noisegate.errors import NoisegateError
+
+app = typer.Typer(
+    name="noisegate",
+    help="A privacy gate in front of sensitive tables: rows go in, only noisy answers come out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+ledger_app = typer.Typer(help="Look into a ledger, check it, copy it.", no_args_is_help=True)
+policy_app = typer.Typer(help="Look at a policy, or at how one is written.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(policy_app, name="policy")
+
+DataFile = Annotated[
+    Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
+]
+Sql = Annotated[str, typer.Argument(help="Such as 'SELECT COUNT(*) AS n FROM people'.")]
+Epsilon = Annotated[str | None, typer.Option(help="What to pay for this question.")]
+Within = Annotated[str | None, typer.Option(help="Or: how far each number may be off.")]
+Relative = Annotated[str | None, typer.Option(help="Or: the same as a share, such as 0.01.")]
+Confidence = Annotated[str, typer.Option(help="How surely the ± holds.")]
+KeysDelta = Annotated[str | None, typer.Option(help="δ for finding groups that are not declared.")]
+Budget = Annotated[str | None, typer.Option(help="ε of the whole data set, at the first question.")]
+Delta = Annotated[str, typer.Option(help="δ of the whole data set.")]
+Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
+Analyst = Annotated[str | None, typer.Option(help="Who asks: an account below the data set's.")]
+Share = Annotated[str | None, typer.Option(help="With --analyst: the ε this analyst may spend.")]
+Unit = Annotated[str | None, typer.Option(help="The column that names the person behind a row.")]
+RowsPerUnit = Annotated[int | None, typer.Option(help="With --unit: rows that count per person.")]
+GroupsPerUnit = Annotated[
+    int | None, typer.Option(help="With --unit: groups in which a person counts.")
+]
+Keys = Annotated[
+    list[str] | None, typer.Option(help="Public keys of a column: ward=north,south. Repeatable.")
+]
+Between = Annotated[
+    list[str] | None, typer.Option(help="Public bounds of a column: age=0,120. Repeatable.")
+]
+Practice = Annotated[
+    bool, typer.Option("--practice", help="Ask made-up rows, free of charge; no row is read.")
+]
+LedgerPath = Annotated[str | None, typer.Option("--ledger", help="Where the budget is kept.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Where = Annotated[
+    str, typer.Argument(help="The ledger, or the data file or policy that it stands beside.")
+]
+PolicyFile = Annotated[Path, typer.Argument(help="A policy, a TOML file.")]
+
+
+def main() -> None:
+    """Run a command; refusals become one clear message and their own exit code."""
+    try:
+        app()
+    except NoisegateError as refusal:
+        _fail(refusal)
+
+
+def _fail(refusal: NoisegateError) -> NoReturn:
+    if "--json" in sys.argv:
+        error = {"code": refusal.code, "message": refusal.problem, "fix": refusal.fix}
+        typer.echo(json.dumps({"error": error}, ensure_ascii=False))
+    typer.echo(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}", err=True)
+    sys.exit(refusal.exit_code)

@@ -1,0 +1,66 @@
+"""Commands for data stewards: draft, check and show a policy."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisegate.cli.app import Json, PolicyFile, app, policy_app
+from noisegate.errors import SpecError
+
+
+@app.command()
+def init(
+    files: Annotated[list[Path], typer.Argument(help="CSV, Parquet files: one for each table.")],
+    name: Annotated[str | None, typer.Option(help="The name of the data set.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
+) -> None:
+    """Draft a policy from the names and types of columns; no value is looked at."""
+    from noisegate.connect import draft_policy  # noqa: PLC0415
+
+    text = draft_policy(files, name=name or files[0].resolve().parent.name)
+    if to is None:
+        typer.echo(text, nl=False)
+    elif to.exists():
+        raise SpecError(f"{to.name!r} exists already.", fix="Remove it, or write to another file.")
+    else:
+        to.write_text(text, encoding="utf-8")
+        typer.echo(f"Wrote {to}. Fill it in, then run: noisegate check {to}")
+
+
+@app.command()
+def check(file: PolicyFile, as_json: Json = False) -> None:
+    """Look over a policy: what is wrong, and what each choice costs in noise."""
+    from noisegate.connect import check_policy  # noqa: PLC0415
+
+    found = check_policy(file)
+    if as_json:
+        records = [
+            {"severity": each.severity.value, "place": each.place, "problem": each.problem,
+             "fix": each.fix}
+            for each in found
+        ]  # fmt: skip
+        typer.echo(json.dumps({"findings": records}, ensure_ascii=False))
+    else:
+        for each in found:
+            typer.echo(str(each))
+        typer.echo(f"{len(found)} finding{'' if len(found) == 1 else 's'}.")
+    if any(each.severity.value == "error" for each in found):
+        raise typer.Exit(4)
+
+
+@policy_app.command("show")
+def policy_show(file: PolicyFile) -> None:
+    """Show a policy as a page: whose rows, budget, columns and what can be asked of them."""
+    from noisegate.connect import policy_page  # noqa: PLC0415
+
+    typer.echo(policy_page(file))
+
+
+@policy_app.command("schema")
+def policy_schema() -> None:
+    """Print the JSON Schema of policies, so that an editor can complete them."""
+    from noisegate.connect import policy_schema as schema  # noqa: PLC0415
+
+    typer.echo(json.dumps(schema(), indent=2, ensure_ascii=False))

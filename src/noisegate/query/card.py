@@ -1,0 +1,185 @@
+"""The release card: what was promised and measured, in a form that machines can check.
+
+A card is plain JSON. It names the entries of the ledger behind an answer with their hashes, and
+`verify` finds them again: a card whose entries are not in the ledger, or are there with other
+hashes, speaks about something that did not happen.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final, final
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction
+from noisegate.ledger.entry import Entry
+from noisegate.ledger.store import Ledger
+from noisegate.query.answer import Answer, HalfWidths
+
+FORMAT: Final = "noisegate-card/1"
+_KINDS: Final = ("reserve", "settle", "close")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The statement, as plain JSON values."""
+
+    record: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as plain values."""
+        return dict(self.record)
+
+    def to_json(self) -> str:
+        """The statement as JSON text."""
+        return json.dumps(self.record, ensure_ascii=False, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Card":
+        """A card that `to_json` wrote."""
+        try:
+            record = json.loads(text)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise SpecError(f"This is no card in the format {FORMAT}.", fix="Give the card's JSON.")
+        return cls(record)
+
+    def to_markdown(self) -> str:
+        """The statement as a page for people."""
+        return _page(self.record)
+
+
+def card(answer: Answer, confidence: Number = 0.95) -> Card:
+    """The card of an answer. The entries come from the ledger that the answer was paid from."""
+    entries = entries_of(answer, answer.log())
+    guarantee = answer.guarantee
+    return Card(
+        {
+            "format": FORMAT,
+            "software": f"noisegate {version('noisegate')}",
+            "sql": answer.sql,
+            "scope": guarantee.scope,
+            "unit": {"column": guarantee.unit.column, "noun": guarantee.unit.noun},
+            "guarantee": guarantee.to_dict(),
+            "change_one": guarantee.change_one().to_dict(),
+            "price": {"epsilon": str(answer.cost.epsilon), "delta": str(answer.cost.delta)},
+            "free": answer.free,
+            "confidence": str(fraction(confidence)),
+            "columns": [
+                {"name": name, "error": _error(widths)}
+                for name, widths in answer.margins(confidence).items()
+            ],
+            "rows": answer.table.num_rows,
+            "caveats": list(answer.caveats),
+            "measurements": [json.loads(question) for question in answer.questions],
+            "ledger": [
+                {
+                    "seq": entry.seq,
+                    "kind": entry.kind,
+                    "request": entry.body["request"],
+                    "at": entry.at,
+                    "hash": entry.hash,
+                }
+                for entry in entries
+            ],
+        }
+    )
+
+
+def entries_of(answer: Answer, log: Iterable[Entry]) -> list[Entry]:
+    """The entries behind an answer: where its questions were reserved and settled.
+
+    A question that was asked again afresh has several; those of the named requests are meant, and
+    without a name (a free answer) the latest.
+    """
+    by_request: dict[str, list[Entry]] = {}
+    question_of: dict[str, str] = {}
+    for entry in log:
+        if entry.kind in _KINDS:
+            request = str(entry.body["request"])
+            by_request.setdefault(request, []).append(entry)
+            if entry.kind == "reserve":
+                question_of[request] = str(entry.body["question"])
+    latest = {question: request for request, question in question_of.items()}
+    named = [request for request in answer.request_ids if request in by_request]
+    known = {question_of[request] for request in named if request in question_of}
+    others = [latest[q] for q in answer.questions if q in latest and q not in known]
+    meant = dict.fromkeys((*named, *others))
+    found = [entry for request in meant for entry in by_request[request]]
+    return sorted(found, key=lambda entry: entry.seq)
+
+
+def verify(stated: Card, ledger: Ledger) -> list[str]:
+    """What is wrong with a card, in sentences; nothing if the ledger holds all that it names.
+
+    The ledger's own chain is rechecked as well, so equal hashes mean equal content.
+    """
+    lines = stated.record.get("ledger")
+    if stated.record.get("format") != FORMAT or not isinstance(lines, list):
+        return [f"The card is not in the format {FORMAT}."]
+    problems = list(ledger.verify().problems)
+    if not lines and not stated.record.get("free"):
+        problems.append("The card names no entry of the ledger.")
+    log: dict[object, Entry] = {entry.seq: entry for entry in ledger.history()}
+    settled: list[str] = []
+    for line in lines:
+        entry = log.get(line.get("seq")) if isinstance(line, dict) else None
+        if entry is None:
+            problems.append("The ledger has no such entry as the card names.")
+            continue
+        facts = (entry.kind, entry.body.get("request"), entry.at, entry.hash)
+        if facts != tuple(line.get(name) for name in ("kind", "request", "at", "hash")):
+            problems.append(f"Entry {entry.seq} is not the one that the card names.")
+        if entry.kind == "reserve":
+            settled.append(str(entry.body["question"]))
+    measured = [_canonical(each) for each in stated.record.get("measurements", [])]
+    if set(map(_canonical, map(json.loads, settled))) != set(measured):
+        problems.append("The entries are about other measurements than the card states.")
+    return problems
+
+
+def _canonical(record: object) -> str:
+    return json.dumps(record, sort_keys=True)
+
+
+def _error(widths: HalfWidths) -> dict[str, float | int] | None:
+    known = [width for width in widths or () if width is not None]
+    return {"least": min(known), "most": max(known)} if known else None
+
+
+def _page(record: Mapping[str, Any]) -> str:
+    columns = [[each["name"], _bars(each["error"])] for each in record["columns"]]
+    entries = [
+        [str(each["seq"]), each["kind"], each["at"], f"`{each['hash']}`"]
+        for each in record["ledger"]
+    ]
+    parts = [
+        "# Release card",
+        f"```sql\n{record['sql']}\n```",
+        record["guarantee"]["sentence"],
+        f"As a corollary: {record['change_one']['sentence']}",
+        *(f"- {caveat}" for caveat in record["caveats"]),
+        f"{record['rows']} rows, error at confidence {float(fraction(record['confidence'])):g}:",
+        _table(["column", "±"], columns),
+        "Measured:",
+        "\n".join(f"- `{_canonical(each)}`" for each in record["measurements"]),
+        "Ledger:",
+        _table(["entry", "kind", "at (UTC)", "hash"], entries),
+        f"{record['software']}, {record['format']}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _bars(error: Mapping[str, float] | None) -> str:
+    if error is None:
+        return "exact, or no error bar"
+    least, most = error["least"], error["most"]
+    return f"{most:.6g}" if least == most else f"{least:.6g} to {most:.6g}"
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '¦') for cell in line)} |" for line in lines)

@@ -1,0 +1,112 @@
+"""Numbers and answers for human eyes: cells with ±, and the table a notebook shows."""
+
+from datetime import datetime
+from html import escape
+from math import ceil, floor, isfinite, log10
+from typing import TYPE_CHECKING, Any, Final
+
+from noisegate.exact import Number, fraction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noisegate.query.answer import Answer
+
+_ROWS_MAX: Final = 200  # of a table in a notebook
+_BAR: Final = 96  # pixels
+
+
+def bare(value: Any) -> str:  # noqa: ANN401 - a cell
+    """A key, or a number without error bar."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    return str(value)
+
+
+def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a cell
+    """A noisy number with its ±, to the places that the margin leaves meaningful.
+
+    >>> with_margin(1234, 6), with_margin(41.23456, 0.5123), with_margin(0.5, None)
+    ('1,234 ± 6', '41.23 ± 0.52', '0.5 ± ?')
+    """
+    if value is None:
+        return "–"
+    if margin is None or not isfinite(margin):
+        return f"{value:,} ± ?" if isinstance(value, int) else f"{value:,.6g} ± ?"
+    if margin == 0 or isinstance(value, int):
+        return f"{value:,} ± {ceil(margin):,}"
+    places = max(0, min(12, 1 - floor(log10(margin))))
+    up = ceil(margin * 10**places * (1 - 1e-9)) / 10**places  # never shown smaller than it is
+    return f"{value:,.{places}f} ± {up:,.{places}f}"
+
+
+def percent(confidence: Number) -> str:
+    """A confidence as people say it.
+
+    >>> percent("0.95"), percent("0.999")
+    ('95%', '99.9%')
+    """
+    return f"{float(fraction(confidence) * 100):.6g}%"
+
+
+def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:
+    """The answer as a table with a small bar behind each noisy number."""
+    widths = answer.half_widths(confidence)
+    rows = range(min(answer.table.num_rows, _ROWS_MAX))
+    text = answer.cells(confidence)
+    bars = [
+        _bars(column.to_pylist()[: len(rows)], each)
+        for column, each in zip(answer.table.columns, widths, strict=True)
+    ]
+    right = ["" if each is None else ' style="text-align:right"' for each in widths]
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{right[i]}>{escape(text[row][i])}{bars[i][row]}</td>" for i in range(len(right))
+        )
+        + "</tr>"
+        for row in rows
+    )
+    head = "".join(
+        f"<th{style}>{escape(name)}</th>" for name, style in zip(answer.columns, right, strict=True)
+    )
+    left_out = answer.table.num_rows - len(rows)
+    more = f"{left_out:,} more rows<br>" if left_out else ""
+    words = "<br>".join(
+        map(escape, [*answer.footer(confidence).split("\n"), str(answer.guarantee)])
+    )
+    return (
+        '<table style="font-variant-numeric:tabular-nums">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p><small>{more}{words}</small></p>"
+    )
+
+
+def _bars(values: "Sequence[Any]", widths: "Sequence[float | int | None] | None") -> list[str]:
+    """A bar from 0 to each number, with its error bar; none where nothing is to compare."""
+    if widths is None or len(values) < 2:
+        return [""] * len(values)
+    pairs = [
+        None if value is None or width is None else (float(value), float(width))
+        for value, width in zip(values, widths, strict=False)
+    ]
+    ends = [end for pair in pairs if pair for end in (pair[0] - pair[1], pair[0] + pair[1])]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    if high - low <= 0 or not isfinite(high - low):
+        return [""] * len(values)
+    return ["" if pair is None else _bar(*pair, low, _BAR / (high - low)) for pair in pairs]
+
+
+def _bar(value: float, width: float, low: float, scale: float) -> str:
+    start, end = sorted(((0 - low) * scale, (value - low) * scale))
+    left, right = (value - width - low) * scale, (value + width - low) * scale
+    return (
+        f' <svg width="{_BAR + 2}" height="12" style="vertical-align:middle" aria-hidden="true">'
+        f'<rect x="{start + 1:.1f}" y="2" width="{end - start:.1f}" height="8" '
+        'fill="#4c78a8" fill-opacity="0.45"/>'
+        f'<path d="M{left + 1:.1f} 6H{right + 1:.1f}M{left + 1:.1f} 3v6M{right + 1:.1f} 3v6" '
+        'stroke="currentColor" fill="none"/></svg>'
+    )

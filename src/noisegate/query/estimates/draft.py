@@ -1,0 +1,357 @@
+"""Which tallies a block needs. Public facts only: no row, no price.
+
+Sums of all additive aggregates share one tally. Two ways bound what one unit adds. Without a cap on
+groups, its rows weigh min(1, cap / n) each, over all groups. With a cap ℓ on groups, its rows are
+first folded per group and weighed to so many rows' worth, and the groups weigh min(1, ℓ / groups);
+then the Euclidean sensitivity grows with √ℓ only, which Gaussian noise makes use of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from typing import Final, TypeAlias, final
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.relation import Filter, PerUnit, Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Key, Kind
+from noisegate.query.estimates.grouping_sets import Columns, to_measure
+from noisegate.query.estimates.others import Other, others_of, recipe_of
+from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
+from noisegate.query.estimates.split import Split, split
+from noisegate.query.estimates.terms import count_term
+from noisegate.query.estimates.words import caveats
+from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+Found: TypeAlias = Sequence[Sequence[tuple[Key, ...]]]  # for each of `key_questions`
+Shown: TypeAlias = tuple[Columns, frozenset[tuple[Key, ...]]]
+KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its groups
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """How much of one unit counts: rows, groups, rows in one group, distinct keys or values."""
+
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+    rows_per_group: int | None = None
+    keys_per_unit: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One tally: over which key columns, for which pieces, and what it draws where not sums.
+
+    A piece that several parts measure (one for each grouping set) pays its share in equal parts.
+    """
+
+    query: Query
+    columns: Columns
+    pieces: tuple[int, ...]
+    other: Other | None = None
+    copies: int = 1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What is to be measured for a block, and how its aggregates are made of it.
+
+    ``keys`` are measured first. ``groups`` are the keys of each column; ``shown`` are the
+    combinations that were found, where several columns were looked for together. The first pieces
+    are sums, in multiples of ``grains``; all others are drawn for themselves.
+    """
+
+    block: Block
+    keys: tuple[Query, ...]
+    groups: tuple[tuple[Key, ...], ...]
+    shown: Shown | None
+    parts: tuple[Part, ...]
+    grains: tuple[Fraction, ...]
+    recipes: tuple[Recipe, ...]
+    split: Split
+    gaussian: bool
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the keys of all columns are known."""
+        return not any(is_sought(self, j) for j in range(len(self.groups)))
+
+    def cells(self, columns: Columns) -> int:
+        """How many groups a grouping set has."""
+        return prod(len(self.groups[j]) for j in columns)
+
+    @property
+    def rest(self) -> Fraction:
+        """The share of the price that is left after the keys."""
+        if not self.keys:
+            return Fraction(1)
+        return 1 - KEY_SHARE if self.block.aggregates else Fraction(0)
+
+
+def key_questions(block: Block, caps: Caps) -> tuple[Keys, ...]:
+    """What to ask before the block itself: the groups of columns without declared keys.
+
+    One question finds the combinations that exist. With several grouping sets each column is looked
+    for by itself, because only full combinations can add up to their parents.
+    """
+    hidden = [key for key in block.by if key.domain.keys is None]
+    if not hidden:
+        return ()
+    rows = stability_of(block.relation).rows
+    cap = rows or caps.keys_per_unit or caps.groups_per_unit or caps.rows_per_unit
+    if cap is None:
+        raise _no_cap("The groups of one unit have", "groups_per_unit")
+    together = [hidden] if _is_single(block) else [[key] for key in hidden]
+    return tuple(
+        Keys(
+            relation=block.relation,
+            by=tuple((key.name, key.expression) for key in keys),
+            keys_per_unit=cap,
+        )
+        for keys in together
+    )
+
+
+def draft(
+    block: Block, caps: Caps, *, found: Found | None = None, accountant: str = "pure"
+) -> Draft:
+    """The tallies of a block, with as little noise as the price allows.
+
+    ``found`` are the keys that `key_questions` gave; None stands for a plan before they are known.
+    Where sums could also be derived from averages, the way with the smaller error is taken.
+    """
+    plain = _Drafting(block, caps, found, gaussian=accountant != "pure").draft(derived=False)
+    if not any(aggregate.function is Function.SUM for aggregate in block.aggregates):
+        return plain
+    derived = _Drafting(block, caps, found, gaussian=accountant != "pure").draft(derived=True)
+    return derived if derived.split.worst < plain.split.worst else plain
+
+
+@final
+class _Drafting:
+    """The public facts about a block that all its tallies share."""
+
+    def __init__(self, block: Block, caps: Caps, found: Found | None, *, gaussian: bool) -> None:
+        self.block, self.caps, self.gaussian = block, caps, gaussian
+        self.rows = stability_of(block.relation).rows
+        self.keys = key_questions(block, caps)
+        self.groups, self.shown = _groups(block, self.keys, found)
+        # A group column without any key has no cells; nothing is measured then, only planned.
+        self.listed = tuple(keys or (None,) for keys in self.groups)
+        self.relation = _closed(block, self.listed)
+        self.sums = [a for a in block.aggregates if self._is_additive(a)]
+        self.folds = self._folds() if self.sums else None
+
+    def draft(self, *, derived: bool) -> Draft:
+        block, schema = self.block, schema_of(self.block.relation)
+        if self.folds is not None:
+            book = Book(schema, cap=self.folds[0] * self.folds[1], per_group=self.folds[1])
+        else:
+            book = Book(schema, cap=self._row_cap() if self.sums else None)
+        made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
+        rest = [a for a in block.aggregates if a.name not in made]
+        others, base = others_of(rest), len(book.terms)
+        made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
+        parts = self._sum_parts(book) if base else []
+        for piece, other in enumerate(others):
+            for columns in dict.fromkeys(block.sets):
+                query = Query(self._tally(other, columns))
+                copies = len(set(block.sets))
+                parts.append(
+                    Part(
+                        query=query, columns=columns, pieces=(base + piece,), other=other,
+                        copies=copies,
+                    )
+                )  # fmt: skip
+        recipes = tuple(made[aggregate.name] for aggregate in block.aggregates)
+        errors = [recipe.errors for recipe in recipes]
+        return Draft(
+            block=block,
+            keys=tuple(Query(tally) for tally in self.keys),
+            groups=self.groups,
+            shown=self.shown,
+            parts=tuple(parts) if all(self.groups) else (),
+            grains=tuple(term.grain for term in book.terms),
+            recipes=recipes,
+            split=split(errors, pieces=base + len(others), gaussian=self.gaussian),
+            gaussian=self.gaussian,
+            caveats=caveats(
+                block,
+                [(part.query, part.other and part.other.function) for part in parts],
+                folded=self.folds,
+                kinds={recipe.kind for recipe in recipes},
+            ),
+        )
+
+    def _is_additive(self, aggregate: Aggregate) -> bool:
+        """Where a unit has one row, units are rows."""
+        return aggregate.function in ADDITIVE or (
+            aggregate.function is Function.COUNT_UNITS and self.rows == 1
+        )
+
+    def _recipe(self, aggregate: Aggregate, book: Book, *, derived: bool) -> Recipe:
+        """Whole numbers stay whole, but several grouping sets add up only in fractions."""
+        is_units = aggregate.function is Function.COUNT_UNITS
+        asked = replace(aggregate, function=Function.COUNT) if is_units else aggregate
+        made = recipe(asked, book, derived=derived)
+        kind = made.kind if _is_single(self.block) else Kind.NUMBER
+        return replace(made, aggregate=aggregate, kind=kind)
+
+    def _sum_parts(self, book: Book) -> list[Part]:
+        sizes = [len(keys) for keys in self.listed]
+        sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
+        if not self.keys:  # what is measured must not depend on how many groups are found
+            sets = to_measure(self.block.sets, sizes, gaussian=self.gaussian)
+        relation, cap = self.relation, self._row_cap() if self.folds is None else self.folds[0]
+        if self.folds is not None:
+            finest = tuple(sorted({j for columns in self.block.sets for j in columns}))
+            sets = (finest,)  # folded groups of different sets do not add up
+            relation = PerUnit(of=relation, keys=self._named(finest), folded=book.folded)
+        pieces = tuple(range(len(book.terms)))
+        found = []
+        for columns in sets:
+            folded = self.folds is not None  # by other groups it folds otherwise: no rest is of use
+            by = self._by(columns, folded=folded, rest=_is_single(self.block) and not folded)
+            tally = Sums(relation=relation, by=by, terms=book.terms, rows_per_unit=cap)
+            found.append(Part(query=Query(tally), columns=columns, pieces=pieces, copies=len(sets)))
+        return found
+
+    def _tally(self, other: Other, columns: Columns) -> Tally:
+        where = self.relation
+        if other.function is Function.COUNT_UNITS:
+            if other.where is not None:
+                where = Filter(where, other.where)
+            units = PerUnit(of=where, keys=self._named(columns), folded=())
+            cap = None
+            if stability_of(units).rows is None:
+                cap = self.caps.groups_per_unit or self.rows or self._required_rows()
+            return Sums(
+                relation=units,
+                by=self._by(columns, folded=True),
+                terms=(_one(cap),),
+                rows_per_unit=cap,
+            )
+        by = self._by(columns, folded=False)
+        if other.function is Function.COUNT_DISTINCT:
+            assert other.expression is not None  # noqa: S101 - it has an argument
+            value = other.expression
+            if other.where is not None:
+                value = Call("case", (other.where, value))
+            most = self.rows or self.caps.keys_per_unit or self._required_rows()
+            listed = domain_of(other.expression, schema_of(where)).keys
+            if listed is not None and self.rows is None and not self.keys:  # few pairs exist
+                most = min(most, len(listed) * prod(len(g.keys) for g in by))
+            return Distinct(relation=where, by=by, expression=value, keys_per_unit=most)
+        term = other.term(schema_of(where))
+        return Values(relation=where, by=by, term=term, rows_per_unit=self._row_cap())
+
+    def _by(self, columns: Columns, *, folded: bool, rest: bool = False) -> tuple[Grouping, ...]:
+        """The groupings of a set of columns. ``rest``: later questions can add up all cells."""
+        keys = [(self.block.by[j], self.listed[j]) for j in columns]
+        return tuple(
+            Grouping(
+                name=key.name,
+                expression=Field(key.name) if folded else key.expression,
+                keys=listed,
+                rest=rest and not key.closed,
+            )
+            for key, listed in keys
+        )
+
+    def _named(self, columns: Columns) -> tuple[tuple[str, Expression], ...]:
+        return tuple((self.block.by[j].name, self.block.by[j].expression) for j in columns)
+
+    def _row_cap(self) -> int | None:
+        """The weight that one unit's rows have at most; None where there are few by structure."""
+        if self.rows is not None:
+            asked = self.caps.rows_per_unit
+            return asked if asked is not None and asked < self.rows else None
+        return self._required_rows()
+
+    def _required_rows(self) -> int:
+        if self.caps.rows_per_unit is None:
+            raise _no_cap("The rows of one unit have", "rows_per_unit")
+        return self.caps.rows_per_unit
+
+    def _folds(self) -> tuple[int, int] | None:
+        """Groups per unit and rows' worth in each, where sums are folded per group first."""
+        groups, rows = self.caps.groups_per_unit, self.caps.rows_per_unit
+        if self.rows is not None or not self.block.by or groups is None:
+            return None
+        if not _is_single(self.block) and rows is not None:
+            return None  # weighted rows add up over all grouping sets
+        each = self.caps.rows_per_group or (None if rows is None else -(-rows // groups))
+        if each is None:
+            raise _no_cap("The rows of one unit in one group have", "rows_per_unit")
+        return groups, each
+
+
+def _one(cap: int | None) -> Term:
+    return count_term((), cap=cap)
+
+
+def _groups(
+    block: Block, asked: Sequence[Keys], found: Found | None
+) -> tuple[tuple[tuple[Key, ...], ...], Shown | None]:
+    """The keys of each column: declared, found, or unknown so far (the group of no value)."""
+    known: dict[str, tuple[Key, ...]] = {}
+    shown: Shown | None = None
+    for tally, keys in zip(asked, found or (), strict=False):
+        names = [name for name, _ in tally.by]
+        for place, name in enumerate(names):
+            known[name] = tuple(sorted({key[place] for key in keys}, key=_order))
+        if len(names) > 1:
+            columns = tuple(j for j, key in enumerate(block.by) if key.name in names)
+            shown = columns, frozenset(keys)
+    return tuple(_keys(key, known) for key in block.by), shown
+
+
+def _keys(key: GroupKey, known: dict[str, tuple[Key, ...]]) -> tuple[Key, ...]:
+    listed = key.domain.keys
+    if listed is None:
+        return known.get(key.name, (None,))
+    return (*listed, None) if key.domain.nullable and None not in listed else listed
+
+
+def _order(key: Key) -> tuple[bool, object]:
+    return key is None, key
+
+
+def _closed(block: Block, groups: Sequence[tuple[Key, ...]]) -> Relation:
+    """Only rows that are in a group of every grouping set, so that children add up to parents."""
+    relation = block.relation
+    for j, key in enumerate(block.by):
+        if all(j in columns for columns in block.sets):
+            continue
+        listed = tuple(Literal(value) for value in groups[j] if value is not None)
+        inside: Expression = Call("in", (key.expression, *listed))
+        missing: Expression = Call("is_null", (key.expression,))
+        if None in groups[j]:
+            inside = Call("or", (missing, inside)) if listed else missing
+        relation = Filter(relation, inside)
+    return relation
+
+
+def is_sought(draft: Draft, column: int) -> bool:
+    """Whether the keys of a column are still to be found."""
+    return draft.block.by[column].domain.keys is None and draft.groups[column] == (None,)
+
+
+def _is_single(block: Block) -> bool:
+    return len(set(block.sets)) == 1
+
+
+def _no_cap(what: str, cap: str) -> Unsupported:
+    return Unsupported(
+        f"{what} no bound, so no noise could hide one unit.",
+        fix=f"Give {cap}=..., declare it in the policy, or have it chosen privately.",
+    )

@@ -1,0 +1,305 @@
+"""From noisy whole numbers to the numbers that were asked for, with error bars at any confidence.
+
+A bar holds the number that the exact sums (clipped and weighted as the caveats say) would give,
+with at least the stated confidence, for every cell by itself. Counts and sums have the exact
+interval of their noise. A quantile's error is known in ranks only: how far a value lies from the
+next depends on the rows, so it has no bar in values.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import compress, product
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.tally import Sums, Values
+from noisegate.exact import Number, fraction
+from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.privacy.domain import Key, Kind
+from noisegate.query.estimates.draft import Draft, Part
+from noisegate.query.estimates.formulas import average_of
+from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
+from noisegate.query.estimates.known import Bars, Known, listed, pooled, released, rounded
+from noisegate.query.estimates.laws import Floats, as_noise, combined
+from noisegate.query.estimates.purchase import Purchase
+from noisegate.query.estimates.recipe import OFF_CENTRE, Recipe
+from noisegate.query.question import Function
+
+Numbers: TypeAlias = NDArray[Any]
+Ranks: TypeAlias = Callable[[Fraction], int]
+Released: TypeAlias = NDArray[np.int64] | Sequence[Sequence[Known]]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One column: the numbers, and how far they may be off.
+
+    ``kind`` DATE and TIMESTAMP have datetime64 values. ``bars`` and ``ranks`` are those of the
+    grouping sets, one after the other; ``rows`` says which of their cells are shown.
+    """
+
+    name: str
+    kind: Kind
+    values: Numbers
+    bars: tuple[Bars, ...] = ()
+    ranks: tuple[Ranks, ...] = ()
+    rows: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
+
+    def interval(self, confidence: Number) -> tuple[Floats, Floats] | None:
+        """Lower and upper ends for each row, or None where the error is in ranks only."""
+        if not self.bars:
+            return None
+        level = fraction(confidence, name="confidence")
+        found = [bars(level) for bars in self.bars]
+        low = np.concatenate([each.low for each in found])[self.rows]
+        high = np.concatenate([each.high for each in found])[self.rows]
+        return low, high
+
+    def margin(self, confidence: Number) -> Floats | None:
+        """The half-width ± of each row: the farther end."""
+        ends = self.interval(confidence)
+        if ends is None:
+            return None
+        centre = self.values.astype(np.float64)
+        found: Floats = np.maximum(np.maximum(centre - ends[0], ends[1] - centre), 0.0)
+        return found
+
+    def rank_error(self, confidence: Number) -> int | None:
+        """By how many ranks a quantile may be off; None for everything else."""
+        level = fraction(confidence, name="confidence")
+        return max((ranks(level) for ranks in self.ranks), default=None)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """The released table of a block: one row per group, grouping set after grouping set.
+
+    ``kinds`` are those of the key columns.
+    """
+
+    keys: Mapping[str, tuple[Key, ...]]
+    kinds: Mapping[str, Kind]
+    grouping_id: tuple[int, ...] | None
+    columns: Mapping[str, Estimate]
+
+
+def estimate(
+    bought: Purchase,
+    releases: Sequence[Released],
+) -> Estimates:
+    """The table, from what was released for each part of the draft, in its order.
+
+    A release is the whole numbers of the part's mechanisms, or, where sums were released before,
+    for each term all that is known of it: several answers become their weighted average.
+    """
+    draft = bought.draft
+    sets = tuple(dict.fromkeys(draft.block.sets))
+    if not all(draft.groups):
+        sets = ()  # no group was found, so there is no row, nor a total of them
+    keys, ids, rows = _rows(draft, sets)
+    measured = _Measured(bought, releases)
+    columns = {}
+    for recipe in draft.recipes:
+        found = [measured.column(recipe, columns) for columns in sets] if draft.parts else []
+        values = np.concatenate([values for values, _, _ in found]) if found else np.zeros(0)
+        columns[recipe.aggregate.name] = Estimate(
+            name=recipe.aggregate.name,
+            kind=recipe.kind,
+            values=_typed(values, recipe)[rows],
+            bars=tuple(bars for _, bars, _ in found if bars is not None),
+            ranks=tuple(ranks for _, _, ranks in found if ranks is not None),
+            rows=rows,
+        )
+    return Estimates(
+        keys=keys,
+        kinds={key.name: key.domain.kind for key in draft.block.by},
+        grouping_id=ids if len(set(draft.block.sets)) > 1 else None,
+        columns=columns,
+    )
+
+
+def _rows(
+    draft: Draft, sets: Sequence[Columns]
+) -> tuple[dict[str, tuple[Key, ...]], tuple[int, ...], NDArray[np.bool_]]:
+    """Keys and grouping ids of the rows, and which cells are rows: all, or those found."""
+    count = len(draft.block.by)
+    keys: list[list[Key]] = [[] for _ in range(count)]
+    ids: list[int] = []
+    kept: list[bool] = []
+    for columns in sets:
+        cells = list(product(*(draft.groups[j] for j in columns)))
+        if draft.shown is not None:
+            among, found = [columns.index(j) for j in draft.shown[0]], draft.shown[1]
+            shown = [tuple(cell[at] for at in among) in found for cell in cells]
+            kept += shown
+            cells = list(compress(cells, shown))
+        else:
+            kept += [True] * len(cells)
+        for j in range(count):
+            at = columns.index(j) if j in columns else None
+            keys[j] += [None if at is None else cell[at] for cell in cells]
+        ids += [grouping_id(columns, count)] * len(cells)
+    named = {key.name: tuple(keys[j]) for j, key in enumerate(draft.block.by)}
+    return named, tuple(ids), np.array(kept, np.bool_)
+
+
+@final
+class _Measured:
+    """The released numbers, by piece and grouping set; answers to the same question are pooled.
+
+    Without ``consistent`` every grouping set stands for itself.
+    """
+
+    tables: dict[int, dict[Columns, list[Known]]]
+    choices: dict[int, dict[Columns, tuple[Numbers, Quantile | Quantiles]]]
+    marginals: dict[int, Marginals]
+
+    def __init__(
+        self, bought: Purchase, releases: Sequence[Released], *, consistent: bool = True
+    ) -> None:
+        self.draft = draft = bought.draft
+        self.consistent = consistent
+        self.sizes = [len(keys) for keys in draft.groups]
+        self.tables, self.choices, self.marginals = {}, {}, {}
+        self.grains = dict(enumerate(draft.grains))
+        bundle = zip(draft.parts, bought.mechanisms, releases, strict=True)
+        for part, mechanisms, values in bundle:
+            tally = part.query.tally
+            if part.other is not None:
+                grain = tally.terms[0].grain if isinstance(tally, Sums) else Fraction(1)
+                self.grains[part.pieces[0]] = grain
+            if isinstance(values, np.ndarray):
+                self._take(part, mechanisms, values)
+                continue
+            for piece, known in zip(part.pieces, values, strict=True):
+                self.tables.setdefault(piece, {})[part.columns] = list(known)
+
+    def _take(
+        self, part: Part, mechanisms: Sequence[Mechanism[Any]], values: NDArray[np.int64]
+    ) -> None:
+        tally, columns = part.query.tally, part.columns
+        if isinstance(tally, Values):
+            grain = tally.term.grain
+            factor = int(grain) if grain.denominator == 1 else float(grain)
+            points = values.reshape(self.draft.cells(columns), -1) * factor
+            noise = mechanisms[0]
+            if isinstance(noise, Quantile | Quantiles):
+                self.choices.setdefault(part.pieces[0], {})[columns] = points, noise
+            return
+        rows = values.reshape(len(mechanisms), -1)
+        for place, piece in enumerate(part.pieces):
+            row, grain = rows[place], Fraction(1)
+            if isinstance(tally, Sums):
+                grain = tally.terms[place].grain
+                row = listed(row, tally.by) if row.size == tally.cells else row
+            known = released(row, as_noise(mechanisms[place]), grain)
+            self.tables.setdefault(piece, {}).setdefault(columns, []).append(known)
+
+    def column(self, recipe: Recipe, columns: Columns) -> tuple[Numbers, Bars | None, Ranks | None]:
+        """The numbers of one grouping set, with bars or ranks."""
+        if recipe.direct in self.choices:
+            points, noise = self.choices[recipe.direct][columns]
+            return points[:, recipe.level], None, noise.rank_error
+        if recipe.direct is not None:
+            return *self._shown(recipe, self.known(recipe.direct, columns)), None
+        means = [self.known(mean.piece, columns) for mean in recipe.means]
+        assert recipe.count is not None  # noqa: S101 - made of averages
+        count = self.known(recipe.count, columns)
+        if recipe.aggregate.function is Function.SUM:
+            middle = recipe.means[0].middle
+            law = combined([(Fraction(1), means[0].law), (middle, count.law)])
+            factor = int(middle) if middle.denominator == 1 else float(middle)
+            return *self._shown(recipe, Known(means[0].values + factor * count.values, law)), None
+        return *average_of(recipe, means, count), None
+
+    def _shown(self, recipe: Recipe, known: Known) -> tuple[Numbers, Bars]:
+        """A count or a sum, whole where its kind is."""
+        if recipe.kind is not Kind.INTEGER:
+            return known.values, known.bars
+        pieces = (recipe.direct, recipe.count, *(mean.piece for mean in recipe.means))
+        grains = [self.grains[piece] for piece in pieces if piece is not None]
+        return rounded(known, exact_is_whole=all(grain.denominator == 1 for grain in grains))
+
+    def known(self, piece: int, columns: Columns) -> Known:
+        """One piece over one grouping set: as measured, added up, or made consistent."""
+        if piece >= len(self.draft.grains) or not self.consistent:
+            return pooled(self.tables[piece][columns])
+        if piece not in self.marginals:
+            tables = {at: pooled(answers) for at, answers in self.tables[piece].items()}
+            self.marginals[piece] = Marginals(tables, self.sizes)
+        return self.marginals[piece].known(columns)
+
+
+def _typed(values: Numbers, recipe: Recipe) -> Numbers:
+    """The numbers in the recipe's kind; days and hours since 1970 as dates and times."""
+    if recipe.kind is Kind.NUMBER:
+        return values.astype(np.float64)
+    if recipe.kind is Kind.INTEGER:
+        return values.astype(np.int64)
+    if recipe.kind is Kind.DATE:
+        return values.astype(np.int64).astype("datetime64[D]")
+    if recipe.kind is Kind.TIMESTAMP:
+        return values.astype(np.int64).astype("datetime64[h]").astype("datetime64[us]")
+    return values
+
+
+def predicted(
+    bought: Purchase,
+    confidence: Number,
+    *,
+    rows: int | None = None,
+    known: Callable[[int, NDArray[np.int64]], Released] = lambda _, guessed: guessed,
+) -> dict[str, float | None]:
+    """The ± to expect of each aggregate before anything is paid: the worst of its grouping sets.
+
+    Counts and sums err by their noise alone. Averages and the like depend on how many rows there
+    are: ``rows`` is a released or otherwise known number of rows, spread evenly over the groups. An
+    upper bound would promise too much. Without it they are None, and so are those with a FILTER of
+    their own, and quantiles, whose error is in ranks. Where groups are still to be found, every
+    grouping set is taken by itself: making them consistent errs less.
+    """
+    level = fraction(confidence, name="confidence")
+    if not all(bought.draft.groups):  # nothing will be shown
+        return dict.fromkeys(recipe.aggregate.name for recipe in bought.draft.recipes)
+    sets = tuple(dict.fromkeys(bought.draft.block.sets))
+    parts = range(len(bought.mechanisms))
+    guessed = [_pretended(bought, part, rows) for part in parts]
+    answers = [known(part, guessed[part]) for part in parts]
+    blank = _Measured(bought, answers, consistent=bought.draft.is_found)
+    found: dict[str, float | None] = {}
+    for recipe in bought.draft.recipes:
+        widths: list[float] = []
+        for columns in sets:
+            values, bars, _ = blank.column(recipe, columns)
+            if bars is None or not recipe.is_foreseen(rows):
+                continue
+            ends = bars(level)
+            widths.append(float(np.max(np.maximum(values - ends.low, ends.high - values))))
+        found[recipe.aggregate.name] = max(widths) if len(widths) == len(sets) else None
+    return found
+
+
+def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int64]:
+    """What a part would give if rows were spread evenly and values over their bounds."""
+    part = bought.draft.parts[place]
+    tally, cells = part.query.tally, bought.draft.cells(part.columns)
+    each = Fraction(rows or 0) / cells
+    if not isinstance(tally, Sums):
+        width = 1 if part.other is None else max(1, len(part.other.levels))
+        return np.zeros((cells, width), np.int64)
+    wanted: dict[int | None, Fraction] = {recipe.count: each for recipe in bought.draft.recipes}
+    for mean in (mean for recipe in bought.draft.recipes for mean in recipe.means):
+        half = max(mean.high - mean.middle, mean.middle - mean.low)
+        wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)
+    table = [
+        int(wanted.get(piece, Fraction(0)) / tally.terms[at].grain)
+        for at, piece in enumerate(part.pieces)
+    ]
+    return np.repeat(np.array(table, np.int64)[:, None], cells, axis=1)

@@ -1,0 +1,159 @@
+"""Averages and what is made of them, for numbers and for intervals alike.
+
+A bar for an average t = S / n is the set of all t that the noisy S and n do not contradict: those
+with |S - t n| ≤ q(t), where q(t) is the half-width of the noise of S - t n at the confidence. The
+true t is in it whenever that one noise is within its half-width, whatever n is; nothing needs to be
+known about the denominator, and where the noisy count says nothing the whole range is left.
+
+Let E[·] be an average and x, y centred values. Then VAR_POP = E[x²] - E[x]², COVAR_POP = E[xy] -
+E[x] E[y], CORR = COVAR / √(VAR VAR), and a sample's is n / (n - 1) times the population's. Bars for
+all parts that hold at once (a union bound) give one for the whole by interval arithmetic. It is cut
+to what holds for every table: averages lie between the bounds, variances below a quarter of the
+squared range, correlations within ±1.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from noisegate.query.estimates.intervals import Interval
+from noisegate.query.estimates.known import Bars, Known
+from noisegate.query.estimates.laws import Floats, combined
+from noisegate.query.estimates.recipe import Mean, Recipe
+from noisegate.query.question import Function
+
+_SAMPLED: Final = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
+_ROOTED: Final = (Function.STDDEV_POP, Function.STDDEV_SAMP)
+_GRID: Final = tuple(Fraction(place, 32) for place in (0, 1, 2, 4, 6, 9, 13, 18, 24, 32))
+_EIGHTH: Final = Fraction(1, 8)  # of the failure, for each part that is not the main one
+
+
+def average_of(recipe: Recipe, means: Sequence[Known], count: Known) -> tuple[Floats, Bars]:
+    """The estimate, with the count taken as 1 where it is less, and its bars."""
+    function = recipe.aggregate.function
+    rows = np.maximum(count.values.astype(np.float64), 1.0)
+    points = []
+    for known, mean in zip(means, recipe.means, strict=True):
+        ratio = np.asarray(known.values / rows, np.float64)
+        points.append(_placed(Interval(ratio, ratio), mean))
+    estimate = _combined(function, recipe.means, points, Interval(rows, rows))
+
+    def bars(confidence: Fraction) -> Interval:
+        sampled = function in _SAMPLED
+        main, side = _confidences(confidence, parts=len(means) + sampled)
+        parts = [
+            _placed(_ratio(known, count, mean, side if place else main), mean)
+            for place, (known, mean) in enumerate(zip(means, recipe.means, strict=True))
+        ]
+        return _combined(function, recipe.means, parts, count.bars(side))
+
+    return (estimate.low + estimate.high) / 2, bars
+
+
+def _confidences(confidence: Fraction, *, parts: int) -> tuple[Fraction, Fraction]:
+    """Of the failure, an eighth for each part and what is left for the first."""
+    failure = 1 - confidence
+    return 1 - failure * (1 - _EIGHTH * (parts - 1)), 1 - failure * _EIGHTH
+
+
+def _ratio(total: Known, count: Known, mean: Mean, confidence: Fraction) -> Interval:
+    """All t in the known range with |S - t n| ≤ q(t), for each cell.
+
+    Between two places of a grid q is taken at the outer one, and raised by a step of both noises.
+    Why: a noise that is symmetric and falls to both sides stays within fewer bounds when scaled up,
+        also beside another such noise (Birnbaum 1948); a noise on whole steps becomes one by adding
+        a uniform half step, which moves the sum by half a step here and half a step there.
+    """
+    low, high = mean.low - mean.middle, mean.high - mean.middle
+    far = max(abs(low), abs(high))
+    least = np.full(count.values.shape, np.inf)
+    most = -least
+    sums, rows = (known.values.astype(np.float64) for known in (total, count))
+    for inner, outer in pairwise(far * place for place in _GRID):
+        law = combined([(Fraction(1), total.law), (outer, count.law)])
+        width = law.half_width(confidence) + float(total.law.step + outer * count.law.step)
+        for start, end in ((inner, outer), (-outer, -inner)):
+            a, b = max(start, low), min(end, high)
+            if a > b:
+                continue
+            first, last = _solved(sums, rows, width)
+            first, last = np.maximum(first, float(a)), np.minimum(last, float(b))
+            possible = first <= last
+            least = np.where(possible, np.minimum(least, first), least)
+            most = np.where(possible, np.maximum(most, last), most)
+    nothing = least > most  # no average fits: happens at most as often as the bar may fail
+    return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
+
+
+def _solved(sums: Floats, rows: Floats, width: float) -> tuple[Floats, Floats]:
+    """The t with |sums - t rows| ≤ width: an interval, for either sign of rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = (sums - width) / rows, (sums + width) / rows
+    first, last = np.fmin(*ends), np.fmax(*ends)
+    flat, fits = rows == 0, np.abs(sums) <= width
+    first = np.where(flat, np.where(fits, -np.inf, np.inf), first)
+    last = np.where(flat, np.where(fits, np.inf, -np.inf), last)
+    return first, last
+
+
+def _placed(ratio: Interval, mean: Mean) -> Interval:
+    """The average: the public middle plus the centred ratio, within the bounds."""
+    shifted = ratio + float(mean.middle)
+    return shifted.clipped(float(mean.low), float(mean.high))
+
+
+def _combined(
+    function: Function, means: Sequence[Mean], averages: Sequence[Interval], rows: Interval
+) -> Interval:
+    if function is Function.AVG:
+        return averages[0]
+    main, *rest = averages
+    around = [_centred(mean, average) for mean, average in zip(means[1:], rest, strict=True)]
+    if function is Function.CORR:
+        return _correlation(main, around, rest[2:], means)
+    if len(rest) == 1:
+        spread, most = main - around[0].square(), float(means[1].high - means[1].low) ** 2 / 4
+        spread = spread.clipped(0, most)
+    else:
+        limit = _half(means[1]) * _half(means[2])
+        spread = (main - around[0] * around[1]).clipped(-limit, limit)
+    if function in _SAMPLED:
+        spread = _sampled(spread, rows)
+    return spread.root() if function in _ROOTED else spread
+
+
+def _centred(mean: Mean, average: Interval) -> Interval:
+    return average + -float(mean.middle)
+
+
+def _correlation(
+    product: Interval,
+    around: Sequence[Interval],
+    squares: Sequence[Interval],
+    means: Sequence[Mean],
+) -> Interval:
+    x, y = around[:2]
+    limit = _half(means[1]) * _half(means[2])
+    covariance = (product - x * y).clipped(-limit, limit)
+    variances = [
+        (square - centre.square()).clipped(0, _half(mean) ** 2)
+        for square, centre, mean in zip(squares, (x, y), means[1:3], strict=True)
+    ]
+    scale = (variances[0] * variances[1]).root()
+    return covariance.over(scale).clipped(-1, 1)
+
+
+def _sampled(spread: Interval, rows: Interval) -> Interval:
+    """Times n / (n - 1), which falls with n, for n ≥ 2."""
+    few, many = np.maximum(rows.low, 2.0), np.maximum(rows.high, 2.0)
+    large, small = few / (few - 1), many / (many - 1)
+    low = np.where(spread.low < 0, spread.low * large, spread.low * small)
+    high = np.where(spread.high > 0, spread.high * large, spread.high * small)
+    return Interval(low, high)
+
+
+def _half(mean: Mean) -> float:
+    return float(mean.high - mean.low) / 2

@@ -1,0 +1,160 @@
+"""Which noise a price buys.
+
+Under the pure accountant the shares are shares of ε and sums carry geometric noise. Under others an
+ε buys ρ = ε² / 2, the shares are shares of ρ, and sums carry Gaussian or geometric noise, whichever
+errs less for its share at 95 %.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, log
+from typing import Any, Final, final
+
+from noisegate.accounting.search import digits_down
+from noisegate.algebra.tally import Sums, Values
+from noisegate.errors import Unsupported
+from noisegate.exact import Number, fraction, positive, sqrt_down
+from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.key_selection import KeySelection
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.privacy.distance import L1, L2
+from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
+from noisegate.query.estimates.words import extreme, quantile, ranks
+from noisegate.query.question import Function
+
+USUAL: Final = Fraction(95, 100)  # the confidence at which noises are compared
+EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """A draft with its noise: for each key question one mechanism, for each part its mechanisms.
+
+    A part of sums has one mechanism per term; every other part has one.
+    """
+
+    draft: Draft
+    epsilon: Fraction
+    keys: tuple[Mechanism[int], ...]
+    mechanisms: tuple[tuple[Mechanism[Any], ...], ...]
+    caveats: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funds:
+    """The price of the whole question, and how shares of it are turned into noise."""
+
+    epsilon: Fraction
+    gaussian: bool
+
+    def share(self, share: Fraction) -> Fraction:
+        """The ε that a share buys: ε · share, or √(2ρ) of a share of ρ. Rounding: down."""
+        if not self.gaussian:
+            return self.epsilon * share
+        return digits_down(self.epsilon * sqrt_down(share))
+
+    def choice(self, share: Fraction) -> Fraction:
+        """The same for a choice by ranks, which costs a quarter of the ρ of other steps."""
+        return self.share(share) * (2 if self.gaussian else 1)
+
+    def noise(self, share: Fraction, *, l1: L1, l2: L2) -> Geometric | DiscreteGaussian:
+        """The better noise for a share."""
+        geometric = Geometric.for_epsilon(self.share(share), sensitivity=l1)
+        if not self.gaussian:
+            return geometric
+        gaussian = DiscreteGaussian.for_rho(share * self.epsilon**2 / 2, sensitivity=l2)
+        return geometric if geometric.interval(USUAL) <= gaussian.interval(USUAL) else gaussian
+
+
+def purchase(
+    draft: Draft, *, epsilon: Number, delta: Number = 0, rows: int | None = None
+) -> Purchase:
+    """The noise that ε (and, where groups must be found, δ) buys.
+
+    ``rows`` is a released or otherwise known number of rows: MIN and MAX go as far out as the noise
+    then allows. An upper bound would send them too far.
+    """
+    funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
+    words: list[str] = []
+    bought = tuple(_mechanisms(draft, part, funds, rows, words) for part in draft.parts)
+    return Purchase(
+        draft=draft,
+        epsilon=funds.epsilon,
+        keys=key_mechanisms(draft, epsilon=epsilon, delta=delta),
+        mechanisms=bought,
+        caveats=(*draft.caveats, *dict.fromkeys(words)),
+    )
+
+
+def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[KeySelection, ...]:
+    """How the groups are found: a quarter of the price (all, if nothing else is asked), and δ."""
+    if not draft.keys:
+        return ()
+    chance = fraction(delta, name="delta")
+    if chance <= 0:
+        raise Unsupported(
+            "The groups are not declared, and finding them needs some δ.",
+            fix="Declare the column's keys, or give delta=1e-6 from an account that has δ.",
+        )
+    funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
+    each = funds.share((KEY_SHARE if draft.rest else Fraction(1)) / len(draft.keys))
+    return tuple(
+        KeySelection.for_budget(each, chance / len(draft.keys), keys_per_unit=query.per_unit)
+        for query in draft.keys
+    )
+
+
+def _mechanisms(
+    draft: Draft, part: Part, funds: Funds, rows: int | None, words: list[str]
+) -> tuple[Mechanism[Any], ...]:
+    query, tally = part.query, part.query.tally
+    shares = [draft.split.shares[piece] * draft.rest / part.copies for piece in part.pieces]
+    if isinstance(tally, Sums):
+        triples = zip(shares, query.l1s, query.l2s, strict=True)
+        return tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
+    if not isinstance(tally, Values) or part.other is None:
+        return (Geometric.for_epsilon(funds.share(shares[0]), sensitivity=query.l1s[0]),)
+    grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
+    price = funds.choice(shares[0])
+    if part.other.levels:
+        taus = part.other.levels
+        if funds.gaussian and len(taus) > 1:  # levels of the halving add up in ρ, not in ε
+            depth = len(taus).bit_length()
+            price = digits_down(price * depth * sqrt_down(Fraction(1, depth)))
+        choice: Quantile | Quantiles = (
+            Quantile.for_epsilon(price, tau=taus[0], **grid)
+            if len(taus) == 1
+            else Quantiles.for_epsilon(price, taus=taus, **grid)
+        )
+        error = ranks(choice.rank_error(USUAL), USUAL)
+        words += [f"{quantile(part.other.expression, tau)}: {error}." for tau in taus]
+        return (choice,)
+    cells = max(1, draft.cells(part.columns))
+    level = extreme_level(
+        price / query.per_unit,
+        points=tally.term.high - tally.term.low + 1,
+        rows=None if rows is None or part.other.where is not None else rows // cells,
+    )
+    tau = 1 - level if part.other.function is Function.MAX else level
+    end = Quantile.for_epsilon(price, tau=tau, **grid)
+    error = ranks(end.rank_error(USUAL), USUAL)
+    words.append(extreme(part.other.function, part.other.expression, level, error))
+    return (end,)
+
+
+def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:
+    """How far out a private minimum can be: the lowest level that stands clear of the lower bound.
+
+    Grid points below all values err by the goal's rank r alone, and there may be as many as
+    ``points``, so r must exceed ln(points) / factor by some; factor = ε / 2 for low levels.
+    """
+    if rows is None:
+        return EXTREME
+    ranks = 2 * (log(points) + 3) / float(epsilon)
+    thousandths = ceil(10_000 * ranks / max(rows, 1))
+    return min(Fraction(thousandths, 10_000), Fraction(1, 2))

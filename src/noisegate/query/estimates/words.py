@@ -1,0 +1,96 @@
+"""What the error bars do not show, in words."""
+
+from collections.abc import Collection, Iterable
+from fractions import Fraction
+
+from noisegate.algebra.expression import Expression, Field
+from noisegate.algebra.tally import Distinct, Sums, Values
+from noisegate.privacy.domain import Kind
+from noisegate.query.question import Block, Function
+from noisegate.transforms.query import Query
+
+_UNBOUNDED = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.COUNT_DISTINCT)
+
+
+def caveats(
+    block: Block,
+    drawn: Iterable[tuple[Query, Function | None]],
+    *,
+    folded: tuple[int, int] | None,
+    kinds: Collection[Kind] = (),
+) -> tuple[str, ...]:
+    """Sentences for a plan and an answer; they depend on the question and the policy only.
+
+    ``drawn`` are the queries, each with its function where it is drawn for itself. ``folded`` are
+    the groups of one unit and the rows in each, where sums are folded per group.
+    """
+    found = [words for query, function in drawn if (words := _capped(query, function, folded))]
+    functions = [aggregate.function for aggregate in block.aggregates]
+    if any(function not in _UNBOUNDED for function in functions):
+        found.append(
+            "Values are read within their declared bounds; the error bars are about those."
+        )
+    if len(set(block.sets)) > 1:
+        found.append("Totals are over the groups shown: rows with other keys are in none of them.")
+    if Kind.TIMESTAMP in kinds:
+        found.append("Quantiles of times are to the hour.")
+    return tuple(dict.fromkeys(found))
+
+
+def quantile(expression: Expression | None, level: Fraction) -> str:
+    """A quantile as SQL calls it."""
+    name = _inside(expression)
+    if level == Fraction(1, 2):
+        return f"MEDIAN({name})"
+    return f"QUANTILE({name}, {float(level):g})"
+
+
+def ranks(error: int, confidence: Fraction) -> str:
+    """A rank error: how many rows lie between the answer and the exact place, at most."""
+    return f"± {_of(error, 'rank')} at {float(confidence * 100):g} %"
+
+
+def extreme(function: Function, expression: Expression | None, level: Fraction, error: str) -> str:
+    """What a private MIN or MAX means."""
+    side = "below" if function is Function.MIN else "above"
+    return (
+        f"{function.value}({_inside(expression)}) is a private quantile: about "
+        f"{float(level * 100):.2g} % of the rows lie {side} it, {error}, because the outermost "
+        "value is that of one person."
+    )
+
+
+def _capped(query: Query, function: Function | None, folded: tuple[int, int] | None) -> str | None:
+    """How much of one unit counts, and what becomes of more."""
+    tally, cap, noun = query.tally, query.per_unit, _noun(query)
+    what = f"{_of(cap, 'row')} per {noun}"
+    more = "where there are more, each weighs less"
+    if isinstance(tally, Sums) and function is Function.COUNT_UNITS:
+        if folded is not None:
+            return None  # said with the sums
+        what = f"{_of(cap, 'group')} per {noun}"
+    elif isinstance(tally, Sums) and folded is not None and folded != (1, 1):
+        what = f"{_of(folded[0], 'group')} per {noun} and {_of(folded[1], 'row')} in each"
+    elif isinstance(tally, Values):
+        more = "of more, some are left out evenly"
+    elif isinstance(tally, Distinct):
+        what = f"{_of(cap, 'value')} per {noun}"
+        more = "of more, some are left out"
+    is_capped = (
+        query.stability.rows is None
+        if isinstance(tally, Distinct)
+        else isinstance(tally, Sums | Values) and tally.rows_per_unit is not None
+    )
+    return f"Capped: {what}; {more} (not in the ±)." if is_capped else None
+
+
+def _inside(expression: Expression | None) -> str:
+    return expression.name if isinstance(expression, Field) else "…"
+
+
+def _of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _noun(query: Query) -> str:
+    return next(table.unit.noun for table in query.tables if table.unit is not None)

@@ -1,0 +1,190 @@
+"""An answer as a chart: bars, or lines over dates and numbers, always with error bars."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from importlib import import_module
+from typing import Any, Final, final
+
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number
+from noisegate.query.answer import Answer
+from noisegate.query.display import percent
+
+_POINTS_MAX: Final = 5_000
+_BLUE, _INK = "#5b8cc0", "#1a1a1a"
+_PALETTE: Final = [
+    _BLUE,
+    "#e08214",
+    "#2a9d6f",
+    "#b2497a",
+    "#7b68b0",
+    "#8c6d31",
+    "#56a3c9",
+    "#777777",
+]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Picture:
+    """Which columns stand where. ``x`` None: the noisy columns side by side."""
+
+    x: str | None
+    y: tuple[str, ...]
+    color: str | None
+
+
+def plot(
+    answer: Answer,
+    confidence: Number = 0.95,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    color: str | None = None,
+    title: str | None = None,
+) -> Any:  # noqa: ANN401 - altair may be missing
+    """An altair chart; ``.save("x.png")``, ``.svg`` and ``.html`` write it to a file.
+
+    By default the first column without error bars is ``x``, the next one the ``color``, and the
+    first with error bars ``y``. Dates and numbers on ``x`` give lines, anything else bars.
+    """
+    try:
+        alt: Any = import_module("altair")  # an extra
+    except ImportError:
+        raise Unsupported(
+            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
+        ) from None
+    widths = answer.margins(confidence)
+    picture = _picture(answer, {name for name, each in widths.items() if each}, x, y, color)
+    points = _points(answer, widths, picture)
+    if len(points) > _POINTS_MAX:
+        raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
+    values = {each["x"] for each in points if each["x"] is not None}
+    place, lines = _axis(alt, picture.x, values)
+    sure = f"± at {percent(confidence)} confidence"
+    name = picture.y[0] if len(picture.y) == 1 else "value"
+    base = alt.Chart(alt.InlineData(values=points)).encode(x=place)
+    if picture.color is not None:
+        scale = alt.Scale(range=_PALETTE)
+        base = base.encode(color=alt.Color("color:N", title=picture.color, sort=None, scale=scale))
+    label = f"{name} ({sure})"
+    layers = _layers(alt, base, label, lines=lines, colored=picture.color is not None)
+    columns = len({(each["x"], each["color"]) for each in points})
+    return (
+        alt.layer(*layers)
+        .properties(
+            width=560 if lines else max(320, min(900, 44 * columns)),
+            height=300,
+            title=alt.TitleParams(
+                _lines(title or " ".join(answer.sql.split()), most=2),
+                subtitle=_lines(f"{_price(answer)}. {answer.guarantee}", most=4),
+                anchor="start",
+                offset=14,
+                subtitleColor="#555555",
+            ),
+        )
+        .configure_view(stroke=None)
+        .configure_axis(gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12)
+        .configure_axisX(grid=False)
+        .configure_title(fontSize=14, subtitleFontSize=11, subtitleLineHeight=15)
+    )
+
+
+def _picture(
+    answer: Answer, noisy: set[str], x: str | None, y: str | None, color: str | None
+) -> _Picture:
+    for name in (x, y, color):
+        if name is not None and name not in answer.columns:
+            raise SpecError(
+                f"There is no column {name!r}.", fix=f"Use {', '.join(answer.columns)}."
+            )
+    keys = [name for name in answer.columns if name not in noisy and name not in (x, y, color)]
+    shown = [name for name in answer.columns if name in noisy]
+    heights = [y] if y is not None else shown
+    if not heights:
+        raise Unsupported("No column has error bars.", fix="Name the column to show: plot(y=...).")
+    if x is None and not keys and color is None:
+        return _Picture(x=None, y=tuple(heights), color=None)
+    x = x or (keys.pop(0) if keys else None)
+    color = color or (keys.pop(0) if keys else None)
+    return _Picture(x=x, y=(heights[0],), color=color)
+
+
+def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[dict[str, Any]]:
+    """One point for each number, under names that no chart grammar stumbles over."""
+    found = []
+    for place, row in enumerate(answer.rows):
+        cells = dict(zip(answer.columns, row, strict=True))
+        for name in picture.y:
+            value, bars = cells[name], widths[name]
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            width = None if bars is None else bars[place]
+            found.append(
+                {
+                    "x": name if picture.x is None else _key(cells[picture.x]),
+                    "color": None if picture.color is None else str(_key(cells[picture.color])),
+                    "y": value,
+                    "low": None if width is None else value - width,
+                    "high": None if width is None else value + width,
+                }
+            )
+    return found
+
+
+def _key(value: Any) -> Any:  # noqa: ANN401 - a cell
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _axis(alt: Any, name: str | None, values: set[Any]) -> tuple[Any, bool]:  # noqa: ANN401
+    """The place of a key, and whether keys are dates or numbers, which lines may join."""
+    title = name or ""
+    if values and all(_is_time(value) for value in values):
+        return alt.X(
+            "x:T", title=title, axis=alt.Axis(labelOverlap=True), scale=alt.Scale(padding=14)
+        ), True
+    if values and all(type(value) in (int, float) for value in values):
+        whole = all(type(value) is int for value in values)
+        axis = alt.Axis(format="d" if whole else "~g", tickMinStep=1 if whole else 0)
+        return alt.X(
+            "x:Q", title=title, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=14)
+        ), True
+    angle = 0 if len(values) <= 8 and all(len(str(each)) <= 12 for each in values) else -40
+    axis = alt.Axis(labelAngle=angle, labelLimit=160)
+    scale = alt.Scale(paddingInner=0.3, paddingOuter=0.2)
+    return alt.X("x:N", title=title, sort=None, axis=axis, scale=scale), False
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+    except ValueError:
+        return False
+
+
+def _layers(alt: Any, base: Any, label: str, *, lines: bool, colored: bool) -> Sequence[Any]:  # noqa: ANN401
+    """The numbers, and above them their error bars."""
+    height = alt.Y("y:Q", title=label, axis=alt.Axis(tickCount=6))
+    ends = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
+    if lines:
+        mark = {} if colored else {"color": _BLUE}
+        line = base.mark_line(point={"size": 36}, strokeWidth=2, **mark).encode(y=height)
+        bars = base.mark_errorbar(ticks={"size": 6}, rule={"opacity": 0.7}, **mark).encode(**ends)
+        return [bars, line]
+    if colored:
+        base = base.encode(xOffset=alt.XOffset("color:N", sort=None))
+    fill = {} if colored else {"color": _BLUE}
+    bar = base.mark_bar(**fill).encode(y=height)
+    over = base.encode(color=alt.value(_INK))
+    ticks = {"size": 8, "thickness": 1.4}
+    return [bar, over.mark_errorbar(ticks=ticks, rule={"strokeWidth": 1.4}).encode(**ends)]
+
+
+def _price(answer: Answer) -> str:
+    return "Free: answered from the ledger" if answer.free else f"Price {answer.cost}"
+
+
+def _lines(text: str, *, most: int) -> list[str]:
+    return textwrap.wrap(text, width=90, max_lines=most, placeholder=" …")

@@ -1,0 +1,132 @@
+"""Two paid looks that make later questions better: rows per unit, and the range of a column.
+
+Both are released histograms over public bins, so that everything made of them is post-processing:
+they are bought once, stored like any answer, and plans use them for nothing afterwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, sqrt
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.relation import Fold, Folded, PerUnit, Project, Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.errors import Unsupported
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+# rows per unit, in bins that grow by about a third: 1, 2, 3, 4, 6, 7, 10, …
+STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
+DIGITS: Final = 64  # binary digits of a value before and after the point
+_ALARM: Final = 0.05  # the chance that noise alone looks like units, in some bin
+_SURE: Final = 1e-3  # the chance that an empty bin widens a range
+
+
+def rows_per_unit_query(relation: Relation) -> Query:
+    """How many units have 1, 2, 3, 4, 5 to 6, … rows.
+
+    A unit is in one bin, so one unit moves one number by one.
+    """
+    if stability_of(relation).is_row_level:
+        raise Unsupported("Every row is one unit here.", fix="There is no cap to choose.")
+    counted = PerUnit(relation, (), (Folded("n", Fold.COUNT, Literal(1)),))
+    cases: list[Expression] = []
+    for place, most in enumerate(STEPS[:-1]):
+        cases += [Call("le", (Field("n"), Literal(most))), Literal(place)]
+    binned = Project(counted, (("bin", Call("case", (*cases, Literal(len(STEPS) - 1)))),))
+    by = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(STEPS))))
+    return Query(Sums(relation=binned, by=(by,), terms=(_ONE,)))
+
+
+def range_query(relation: Relation, column: str, *, rows_per_unit: int | None) -> Query:
+    """How many values have which sign and which number of binary digits."""
+    value: Expression = Field(column)
+    if not domain_of(value, schema_of(relation)).kind.is_numeric:
+        raise Unsupported(f"{column!r} is no number.", fix="Ask about a numeric column.")
+    size = Call("floor", (Call("log2", (Call("abs", (value,)),)),))
+    lowest, highest = Literal(-DIGITS), Literal(DIGITS)
+    digits = Call("least", (Call("greatest", (size, lowest)), highest))
+    place = Call("add", (Call("to_integer", (digits,)), Literal(DIGITS + 1)))
+    signed = Call("case", (
+        Call("eq", (value, Literal(0))), Literal(0),
+        Call("lt", (value, Literal(0))), Call("negate", (place,)), place,
+    ))  # fmt: skip
+    most = 2 * DIGITS + 1
+    by = Grouping(name="digits", expression=signed, keys=tuple(range(-most, most + 1)))
+    term = _ONE if rows_per_unit is None else _WEIGHED
+    return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
+
+
+_ONE: Final = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+_WEIGHED: Final = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=0, high=1 << 16)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How many units have how many rows, as released: noisy numbers for each of `STEPS`."""
+
+    table: str
+    units: tuple[int, ...]
+    scale: float = 0.0  # of the noise in each number
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """A typical number of rows for each bin: the middle of it."""
+        lows = np.array([0, *STEPS[:-1]]) + 1
+        middles: NDArray[np.float64] = (lows + np.array(STEPS)) / 2
+        return middles
+
+    @property
+    def rows(self) -> float:
+        """About how many rows there are."""
+        return float(self._counts() @ self.sizes)
+
+    def lost(self, cap: int) -> float:
+        """About which share of the rows does not count under a cap."""
+        beyond = np.maximum(self.sizes - cap, 0.0)
+        return float(self._counts() @ beyond) / max(self.rows, 1.0)
+
+    def best(self, epsilon: float, *, cells: int = 1) -> int:
+        """The cap with the least error of a count per cell: rows lost, and noise cap / ε."""
+        errors = [self.lost(cap) * self.rows / cells + sqrt(2) * cap / epsilon for cap in STEPS]
+        return STEPS[int(np.argmin(errors))]
+
+    def _counts(self) -> NDArray[np.float64]:
+        """The numbers that stand clear of noise; others count nothing, as large bins weigh much."""
+        counts = np.array(self.units, np.float64)
+        return np.where(counts > self.scale * log(len(STEPS) / _ALARM), counts, 0.0)
+
+    def __str__(self) -> str:
+        total = max(sum(self.units), 0)
+        shown = (5, 10, 20, 50, 100)
+        lines = [f"{self.table}: about {total:,} units with {self.rows:,.0f} rows"]
+        lines += [f"a cap of {cap} rows per unit loses {self.lost(cap):.0%}" for cap in shown]
+        return "\n".join(lines)
+
+
+def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:
+    """The range that holds the bins which stand clear of noise, or None if none does.
+
+    An empty bin reaches the threshold with probability below `_SURE` over all bins together.
+    """
+    most = 2 * DIGITS + 1
+    threshold = scale * log(len(values) / (2 * _SURE))
+    clear = [place - most for place, value in enumerate(values) if value > threshold]
+    if not clear:
+        return None
+    return _end(clear[0], outward=-1), _end(clear[-1], outward=1)
+
+
+def _end(place: int, *, outward: int) -> Fraction:
+    """The end of a bin on the side that ``outward`` points to."""
+    if place == 0:
+        return Fraction(0)
+    sign, power = (1 if place > 0 else -1), abs(place) - DIGITS - 1
+    return sign * Fraction(2) ** (power + (1 if sign == outward else 0))

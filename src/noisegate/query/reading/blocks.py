@@ -1,0 +1,258 @@
+"""A SELECT that aggregates private rows: what is measured, and the free SQL over its release."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Literal, domain_of
+from noisegate.algebra.relation import Filter, Relation
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import KEY_TYPES, Key, Kind
+from noisegate.query.question import Aggregate, Block, GroupKey
+from noisegate.query.reading.aggregates import asked
+from noisegate.query.reading.grouping import Groups
+from noisegate.query.reading.names import Name
+from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
+from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
+
+_FINDABLE: Final = (Kind.TEXT, Kind.INTEGER, Kind.DATE)
+_KEPT: Final = (
+    "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order",
+    "limit", "offset", "qualify", "windows",
+)  # fmt: skip
+
+
+def block_of(
+    select: exp.Select, sight: Sight, groups: Groups, name: str, nested: Callable[[Node], object]
+) -> tuple[Block, tuple[str, ...]]:
+    """The block that the SELECT asks for; the SELECT becomes free SQL over its table.
+
+    ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows.
+    """
+    require_only(select, *_KEPT)
+    making = _Making(sight, groups, name, nested)
+    keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
+    shown = _names(select.expressions)
+    items = []
+    for item, alias in zip(select.expressions, shown, strict=True):
+        items.append(exp.alias_(making.rewritten(item_of(item)), alias, quoted=True))
+    having = select.args.get("having")
+    where = None if having is None else exp.Where(this=making.rewritten(having.this))
+    for part in ("qualify", "limit", "offset", "order"):
+        if clause := select.args.get(part):
+            select.set(part, making.below(clause))
+    select.set("windows", [making.below(one) for one in select.args.get("windows") or ()])
+    select.set("expressions", items)
+    for part in ("joins", "group", "having"):
+        select.set(part, None)
+    select.set("where", where)
+    select.set("from_", exp.From(this=exp.to_table(name)))
+    block = Block(
+        name=name,
+        relation=sight.rows.relation,
+        by=keys,
+        sets=tuple(groups.sets),
+        aggregates=tuple(making.aggregates),
+        path=sight.rows.path,
+    )
+    return block, shown
+
+
+def _chosen(relation: Relation, target: Expression, kind: Kind) -> set[Key] | None:
+    """The values that WHERE leaves of an expression, where it lists them; rows have no others.
+
+    The question itself names them, so they are public, declared or not.
+    """
+    found: set[Key] | None = None
+    while isinstance(relation, Filter):
+        conditions = [relation.condition]
+        while conditions:
+            condition = conditions.pop()
+            if type(condition) is not Call:
+                continue
+            if condition.function == "and":
+                conditions += condition.args
+            elif condition.function in ("eq", "in") and condition.args[0] == target:
+                literals = [arg.value for arg in condition.args[1:] if type(arg) is Literal]
+                plain = all(type(value) is KEY_TYPES.get(kind) for value in literals)
+                if plain and len(literals) == len(condition.args) - 1:
+                    listed: set[Key] = set(literals)  # type: ignore[arg-type]
+                    found = listed if found is None else found & listed
+        relation = relation.of
+    return found
+
+
+def _names(items: list[Node]) -> tuple[str, ...]:
+    """Names as DuckDB gives them, COUNT(*) as "count", none of them twice."""
+    given = [fold(item.alias) for item in items if isinstance(item, exp.Alias)]
+    for name in given:
+        if given.count(name) > 1:
+            raise Unsupported(f"Two columns are called {name!r}.", fix="Name one of them with AS.")
+    shown: list[str] = []
+    for item in items:
+        if isinstance(item, exp.Alias):
+            shown.append(item.alias)
+            continue
+        name, count = plain_name(item), 0
+        taken = {*given, *map(fold, shown)}
+        while fold(name) in taken:
+            count += 1
+            name = f"{plain_name(item)}_{count}"
+        shown.append(name)
+    return tuple(shown)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """Collects aggregates while clauses are rewritten over the released table."""
+
+    sight: Sight
+    groups: Groups
+    name: str
+    nested: Callable[[Node], object]
+    aggregates: list[Aggregate] = field(default_factory=list)
+
+    def key(self, index: int, target: Name | Expression) -> GroupKey:
+        """A group key, whose groups are known, or can be found privately."""
+        if isinstance(target, Name):
+            raise refusal("GROUP BY the unit")
+        domain = domain_of(target, self.sight.reading.schema)
+        if domain.kind is Kind.BOOLEAN and domain.keys is None:
+            domain = replace(domain, keys=(False, True))
+        if domain.keys is None and domain.kind not in _FINDABLE:
+            bins = (
+                "DATE_TRUNC('day', x)"
+                if domain.kind is Kind.TIMESTAMP
+                else "bins, such as FLOOR(x / 10) * 10 with declared bounds"
+            )
+            raise Unsupported(
+                f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
+            )
+        chosen = _chosen(self.sight.rows.relation, target, domain.kind)
+        if not chosen:
+            return GroupKey(name=f"k{index}", expression=target, domain=domain)
+        listed = [key for key in domain.keys or () if key in chosen]
+        keys = (*listed, *sorted(key for key in chosen if key not in listed))  # type: ignore[type-var]
+        closed = replace(domain, keys=keys, nullable=False)
+        return GroupKey(name=f"k{index}", expression=target, domain=closed, closed=True)
+
+    def column(self, name: str) -> Node:
+        """A column of the released table."""
+        return exp.column(name, table=self.name, quoted=True)
+
+    def below(self, node: Node) -> Node:
+        """The node with its children rewritten. ORDER BY may say the name of an item."""
+        for child in list(node.iter_expressions()):
+            if isinstance(child, exp.Ordered) and self._is_item(child.this):
+                continue
+            if isinstance(child, exp.Ordered | exp.Order | exp.WindowSpec):
+                self.below(child)
+            elif isinstance(child, exp.Identifier | exp.Var):
+                continue
+            else:
+                fresh = self.rewritten(child)
+                if fresh is not child:
+                    child.replace(fresh)
+        return node
+
+    def _is_item(self, node: Node) -> bool:
+        if not isinstance(node, exp.Column) or node.table or node.find_ancestor(exp.Window):
+            return False
+        return fold(node.name) in (*self.sight.aliases, "all")
+
+    def rewritten(self, node: Node) -> Node:
+        """The node over the released table: keys and aggregates become its columns."""
+        if is_aggregate(node):
+            return self._aggregate(node)
+        if isinstance(node, exp.Query):
+            self.nested(node)
+            return node
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self._grouping(node)
+        if isinstance(node, exp.Window):
+            return self._window(node)
+        if isinstance(node, exp.Star):
+            raise Unsupported("SELECT * shows rows, and rows do not leave.", fix="Name columns.")
+        found = attempt(lambda: self.sight.target(node))
+        if found is not None and found in self.groups.targets:
+            return self.column(f"k{self.groups.targets.index(found)}")
+        return self._alias(node) if isinstance(node, exp.Column) else self.below(node)
+
+    def _window(self, node: exp.Window) -> Node:
+        """The head of a window runs over released rows, so it is no aggregate of the block."""
+        head = node.this
+        while isinstance(head, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            for child in list(head.iter_expressions()):
+                if isinstance(child, exp.Where):
+                    self.below(child)
+            head = head.this
+        self.below(head)
+        for child in list(node.iter_expressions()):
+            if child is node.this or isinstance(child, exp.Identifier | exp.Var):
+                continue
+            is_clause = isinstance(child, exp.Order | exp.Ordered | exp.WindowSpec)
+            fresh = self.below(child) if is_clause else self.rewritten(child)
+            if fresh is not child:
+                child.replace(fresh)
+        return node
+
+    def _alias(self, column: exp.Column) -> Node:
+        """An item that SELECT names; any other column is a row's."""
+        alias = None if column.table else self.sight.aliases.get(fold(column.name))
+        if alias is None:
+            self.sight.name(column)
+            raise Unsupported(
+                f"Column {column.name!r} is neither grouped by nor aggregated, and rows do not "
+                "leave.",
+                fix="Add it to GROUP BY, or aggregate it.",
+            )
+        if attempt(lambda: Sight(self.sight.rows).name(column)) is not None:
+            raise Unsupported(
+                f"{column.name!r} is both a column and the name of an item.",
+                fix="Give the item another name.",
+            )
+        inner = replace(self, sight=self.sight.without(fold(column.name)))
+        return exp.Paren(this=inner.rewritten(alias.copy()))
+
+    def _aggregate(self, node: Node) -> Node:
+        ask = asked(node, self.sight)
+        found: list[Node] = []
+        for level in ask.levels or (None,):
+            wanted = Aggregate(
+                name="", function=ask.function, args=ask.args, level=level, where=ask.where
+            )
+            known = next((one for one in self.aggregates if replace(one, name="") == wanted), None)
+            if known is None:
+                known = replace(wanted, name=f"a{len(self.aggregates)}")
+                self.aggregates.append(known)
+            found.append(self.column(known.name))
+        return exp.Array(expressions=found) if ask.listed else found[0]
+
+    def _grouping(self, node: Node) -> Node:
+        """GROUPING(a, b) from the released bits of all keys."""
+        count = len(self.groups.targets)
+        args = node.expressions
+        total: Node = exp.Literal.number(0)
+        for place, arg in enumerate(args):
+            target = self.sight.target(arg)
+            if target not in self.groups.targets:
+                raise Unsupported("GROUPING names what is not grouped by.", fix="Name a key.")
+            if len(self.groups.sets) == 1:
+                continue
+            shift = count - 1 - self.groups.targets.index(target)
+            bit = exp.Paren(
+                this=exp.BitwiseAnd(
+                    this=exp.Paren(
+                        this=exp.BitwiseRightShift(
+                            this=self.column("grouping_id"), expression=exp.Literal.number(shift)
+                        )
+                    ),
+                    expression=exp.Literal.number(1),
+                )
+            )
+            weight = exp.Literal.number(1 << (len(args) - 1 - place))
+            total = exp.Add(this=total, expression=exp.Mul(this=bit, expression=weight))
+        return exp.Paren(this=total)

@@ -1,0 +1,102 @@
+"""GROUP BY: the expressions, and the sets of them that are grouped by."""
+
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Final, final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Expression
+from noisegate.errors import Unsupported
+from noisegate.query.reading.literals import whole
+from noisegate.query.reading.names import Name
+from noisegate.query.reading.sight import Sight, aggregates_in, item_of
+from noisegate.query.reading.words import Node, require_only
+
+_SETS_MAX: Final = 64
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What is grouped by, each once, and the grouping sets as indexes into it."""
+
+    targets: list[Name | Expression] = field(default_factory=list)
+    sets: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether the unit is grouped by: one owner's rows at a time."""
+        return any(isinstance(target, Name) for target in self.targets)
+
+
+def groups_of(select: exp.Select, sight: Sight) -> Groups:
+    """What a SELECT groups by; no GROUP BY is the one group of all rows."""
+    found = Groups()
+    group = select.args.get("group")
+    if group is None:
+        found.sets.append(())
+        return found
+    require_only(group, "expressions", "all")
+    nodes = group.expressions
+    if group.args.get("all"):
+        nodes = [item_of(one) for one in select.expressions if not aggregates_in(one)]
+    reader = _Sets(select, sight, found)
+    for parts in product(*(reader.sets(node) for node in nodes)):
+        merged = tuple(dict.fromkeys(index for part in parts for index in part))
+        found.sets.append(merged)
+        if len(found.sets) > _SETS_MAX:
+            raise Unsupported("There are too many grouping sets.", fix="Use fewer columns.")
+    if len({frozenset(one) for one in found.sets}) < len(found.sets):
+        raise Unsupported("A grouping set stands twice.", fix="List each once.")
+    found.sets[:] = [tuple(sorted(one)) for one in found.sets]
+    if found.by_owner and len(found.sets) > 1:
+        raise Unsupported("Grouping sets contain the unit.", fix="Use a plain GROUP BY inside.")
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    select: exp.Select
+    sight: Sight
+    found: Groups
+
+    def sets(self, node: Node) -> list[tuple[int, ...]]:
+        """The grouping sets that one element of GROUP BY stands for."""
+        if isinstance(node, exp.GroupingSets):
+            return [one for part in node.expressions for one in self.sets(part)]
+        if isinstance(node, exp.Rollup):
+            parts = [self.indexes(part) for part in node.expressions]
+            return [_flat(parts[:count]) for count in range(len(parts), -1, -1)]
+        if isinstance(node, exp.Cube):
+            parts = [self.indexes(part) for part in node.expressions]
+            if len(parts) > 6:
+                raise Unsupported("CUBE has more than 6 columns.", fix="Use GROUPING SETS.")
+            return [
+                _flat(list(chosen))
+                for count in range(len(parts), -1, -1)
+                for chosen in combinations(parts, count)
+            ]
+        return [self.indexes(node)]
+
+    def indexes(self, node: Node) -> tuple[int, ...]:
+        if isinstance(node, exp.Tuple):
+            return tuple(self.index(part) for part in node.expressions)
+        return (self.index(node),)
+
+    def index(self, node: Node) -> int:
+        node = node.unnest()
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = whole(node, "A position in GROUP BY")
+            if not 1 <= place <= len(self.select.expressions):
+                raise Unsupported(f"GROUP BY {place} is no position.", fix="Name the column.")
+            node = item_of(self.select.expressions[place - 1])
+        target = self.sight.target(node)
+        if target not in self.found.targets:
+            self.found.targets.append(target)
+        return self.found.targets.index(target)
+
+
+def _flat(parts: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(index for part in parts for index in part)

@@ -1,0 +1,160 @@
+"""Constants of SQL, and how values of two kinds come to agree."""
+
+from datetime import date, datetime
+from fractions import Fraction
+from typing import Final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
+from noisegate.errors import Unsupported
+from noisegate.exact import fraction
+from noisegate.privacy.domain import WHOLE_MAX, Kind
+from noisegate.query.reading.words import Node, refusal
+
+CAST_TO: Final[dict[Kind, str]] = {
+    Kind.INTEGER: "to_integer",
+    Kind.NUMBER: "to_number",
+    Kind.TEXT: "to_text",
+    Kind.BOOLEAN: "to_boolean",
+    Kind.DATE: "to_date",
+    Kind.TIMESTAMP: "to_timestamp",
+}
+_WHOLE_DOUBLES: Final = ("floor", "ceil", "round", "trunc", "bin")
+_TRUTH: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def number(text: str) -> int | Fraction:
+    """A number as it is written: whole ones are whole, others exact decimals."""
+    if text.isdecimal() and text.isascii() and int(text) <= WHOLE_MAX:
+        return int(text)
+    return fraction(text, name="A number")
+
+
+def literal(node: Node) -> Literal | None:
+    """The constant that a node is, if it is one."""
+    if isinstance(node, exp.Paren):
+        return literal(node.this)
+    if isinstance(node, exp.Literal):
+        return Literal(node.name if node.is_string else number(node.name))
+    if isinstance(node, exp.Boolean):
+        return Literal(bool(node.this))
+    if isinstance(node, exp.Null):
+        return Literal(None)
+    if isinstance(node, exp.Neg):
+        below = literal(node.this)
+        if below is not None and isinstance(below.value, int | Fraction):
+            return Literal(-below.value)
+    return None
+
+
+def whole(node: Node, what: str) -> int:
+    """A constant whole number."""
+    found = literal(node)
+    if found is None or type(found.value) is not int:
+        raise Unsupported(f"{what} is not a whole number.", fix="Write it as a number.")
+    return found.value
+
+
+def converted(text: Literal, kind: Kind) -> Literal:
+    """A text constant as another kind, as SQL reads it beside a column of that kind."""
+    value = str(text.value).strip()
+    try:
+        if kind is Kind.DATE:
+            return Literal(date.fromisoformat(value))
+        if kind is Kind.TIMESTAMP:
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is None:
+                return Literal(moment)
+        elif kind.is_numeric and "_" not in value and "/" not in value:
+            return Literal(int(value) if kind is Kind.INTEGER else Fraction(value))
+        elif kind is Kind.BOOLEAN and value.lower() in _TRUTH:
+            return Literal(_TRUTH[value.lower()])
+    except (ValueError, ZeroDivisionError):
+        pass
+    raise Unsupported(f"{text.value!r} is no {kind.value}.", fix="Write it as one, or cast it.")
+
+
+def kind_of(expression: Expression, schema: Schema) -> Kind:
+    """The kind of an expression's value."""
+    return domain_of(expression, schema).kind
+
+
+def agreed(values: list[Expression], schema: Schema) -> list[Expression]:
+    """The values in kinds that can be compared or stand in one column.
+
+    NULL and text constants take the kind of the others; dates may stand beside timestamps.
+    """
+    kinds = {kind_of(value, schema) for value in values if not _gives_way(value)}
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        kinds = {Kind.TIMESTAMP}
+    if len(kinds) > 1 and not all(kind.is_numeric for kind in kinds):
+        names = sorted(kind.value for kind in kinds)
+        raise Unsupported(
+            f"{names[0].capitalize()} and {names[1]} do not go together.", fix="Cast one of them."
+        )
+    if not kinds:
+        texts = [value for value in values if type(value) is Literal and value.value is not None]
+        kinds = {texts[0].kind} if texts else {Kind.TEXT}
+    kind = Kind.NUMBER if len(kinds) > 1 else next(iter(kinds))
+    return [_given_way(value, kind) if _gives_way(value) else value for value in values]
+
+
+def _gives_way(value: Expression) -> bool:
+    return type(value) is Literal and (value.value is None or type(value.value) is str)
+
+
+def _given_way(value: Expression, kind: Kind) -> Expression:
+    if type(value) is not Literal:
+        return value
+    if value.value is None:
+        return Literal(None, kind)
+    return value if kind is Kind.TEXT else converted(value, kind)
+
+
+def is_whole_in_sql(value: Expression) -> bool:
+    """Whether a whole number is of a whole type in SQL too: FLOOR and the like give doubles."""
+    if type(value) is not Call or value.function == "to_integer":
+        return True
+    return value.function not in _WHOLE_DOUBLES and all(map(is_whole_in_sql, value.args))
+
+
+def as_text(value: Expression, schema: Schema) -> Expression:
+    """The value as text, written as SQL writes it."""
+    kind = kind_of(value, schema)
+    if kind is Kind.TEXT:
+        return value
+    if kind is Kind.INTEGER and not is_whole_in_sql(value):
+        value = Call("to_number", (value,))
+    return Call("to_text", (value,))
+
+
+_KINDS: Final[dict[exp.DType, Kind]] = {
+    **dict.fromkeys(exp.DataType.INTEGER_TYPES - {exp.DType.BIT}, Kind.INTEGER),
+    **dict.fromkeys((exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL), Kind.NUMBER),
+    **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR), Kind.TEXT),
+    exp.DType.BOOLEAN: Kind.BOOLEAN,
+    exp.DType.DATE: Kind.DATE,
+    exp.DType.TIMESTAMP: Kind.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: Kind.TIMESTAMP,
+}
+
+
+def cast(value: Expression, to: exp.DataType, schema: Schema) -> Expression:
+    """CAST(value AS type). DECIMAL(p, s) rounds to s digits, as in SQL."""
+    kind = _KINDS.get(to.this)
+    if kind is None or to.args.get("nested"):
+        raise refusal(f"CAST AS {to.sql(dialect='duckdb')}")
+    if type(value) is Literal and value.value is None:
+        return Literal(None, kind)
+    if type(value) is Literal and type(value.value) is str and kind in (Kind.DATE, Kind.TIMESTAMP):
+        return converted(value, kind)
+    if kind is Kind.TEXT:
+        return as_text(value, schema)
+    same = kind_of(value, schema) is kind
+    result = value if same else Call(CAST_TO[kind], (value,))
+    if to.this is exp.DType.DECIMAL:
+        params = [param.this for param in to.expressions]
+        scale = 3 if not params else 0 if len(params) == 1 else whole(params[1], "A scale")
+        return Call("round", (result, Literal(scale)))
+    return result

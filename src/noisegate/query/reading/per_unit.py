@@ -1,0 +1,155 @@
+"""Aggregation within one unit: GROUP BY with the unit's column, and SELECT DISTINCT with it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.relation import Fold, Folded, PerUnit
+from noisegate.algebra.schema import schema_of
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Domain
+from noisegate.query.question import Function
+from noisegate.query.reading.aggregates import Asked, asked
+from noisegate.query.reading.expressions import Reading
+from noisegate.query.reading.grouping import Groups
+from noisegate.query.reading.names import Name, Rows, field_of, projected
+from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
+from noisegate.query.reading.words import Node, attempt, fold, refusal
+
+_FOLDS = {
+    Function.COUNT_VALUES: Fold.COUNT,
+    Function.COUNT_DISTINCT: Fold.COUNT_DISTINCT,
+    Function.MIN: Fold.MIN,
+    Function.MAX: Fold.MAX,
+}
+
+
+def per_unit(select: exp.Select, sight: Sight, groups: Groups) -> Rows:
+    """One row for each owner and value of the other grouping expressions."""
+    folding = _Folding(sight, groups)
+    having = select.args.get("having")
+    items = [
+        (one.alias or plain_name(one), folding.item(item_of(one))) for one in select.expressions
+    ]
+    condition = None if having is None else folding.reading.condition(having.this)
+    words = f"one row per {sight.rows.unit_name}"
+    if keys := len(folding.keys):
+        words += f" and {keys} more"
+    rows = replace(sight.rows.made(folding.relation, words), key=())
+    if condition is not None:
+        rows = rows.filtered(condition)
+    return projected(rows, items, "computed")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Folding:
+    """Collects what is folded while the expressions above it are read."""
+
+    sight: Sight
+    groups: Groups
+    folded: list[Folded] = field(default_factory=list)
+
+    @property
+    def keys(self) -> list[tuple[str, Expression]]:
+        others = [one for one in self.groups.targets if not isinstance(one, Name)]
+        return [(f"k{index}", one) for index, one in enumerate(others)]
+
+    @property
+    def relation(self) -> PerUnit:
+        return PerUnit(self.sight.rows.relation, tuple(self.keys), tuple(self.folded))
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(_Folds(self), self._hook)
+
+    def item(self, node: Node) -> Name | Expression:
+        """A SELECT item: the owner stays a name."""
+        if isinstance(node.unnest(), exp.Column):
+            target = self.sight.target(node)
+            if isinstance(target, Name):
+                if target not in self.groups.targets:
+                    raise refusal(node)
+                return replace(target, field=None)
+        return self.reading.read(node)
+
+    def _hook(self, node: Node) -> Expression | None:
+        if is_aggregate(node):
+            return self._fold(asked(node, self.sight))
+        if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
+            raise refusal("SUBQUERY")
+        if isinstance(node, exp.Window):
+            raise refusal("WINDOW")
+        target = attempt(lambda: self.sight.target(node))
+        for name, key in self.keys:
+            if key == target:
+                return Field(name)
+        if not isinstance(node, exp.Column):
+            return None
+        if isinstance(target, Name):
+            return field_of(replace(target, field=None))
+        alias = None if node.table else self.sight.aliases.get(fold(node.name))
+        if alias is not None:
+            inner = _Folding(self.sight.without(fold(node.name)), self.groups, self.folded)
+            return inner.reading.read(alias)
+        self.sight.name(node)
+        raise Unsupported(
+            f"Column {node.name!r} is neither grouped by nor aggregated.",
+            fix="Add it to GROUP BY, or aggregate it.",
+        )
+
+    def _fold(self, ask: Asked) -> Expression:
+        schema = self.sight.reading.schema
+        one: Expression = Literal(1)
+        value = ask.args[0] if ask.args else one
+        if ask.where is not None:
+            value = Call("case", (ask.where, value))
+        may_lack = domain_of(value, schema).nullable
+        if ask.function in (Function.COUNT, Function.COUNT_UNITS):
+            count = self._folded(Fold.COUNT, value)
+            if ask.function is Function.COUNT:
+                return count
+            return Call("case", (Call("gt", (count, Literal(0))), one, Literal(0)))
+        if ask.function in _FOLDS:
+            return self._folded(_FOLDS[ask.function], value)
+        if ask.function is Function.AVG:
+            parts = (self._folded(Fold.SUM, value), self._folded(Fold.COUNT, value))
+            return Call("divide", parts)
+        if ask.function is Function.SUM:
+            total = self._folded(Fold.SUM, value)
+            if not may_lack:
+                return total
+            some = Call("gt", (self._folded(Fold.COUNT, value), Literal(0)))
+            return Call("case", (some, total))
+        raise Unsupported(
+            f"{ask.function.value} within one unit is not offered.",
+            fix="Use COUNT, SUM, AVG, MIN or MAX inside.",
+        )
+
+    def _folded(self, how: Fold, value: Expression) -> Field:
+        for known in self.folded:
+            if (known.fold, known.expression) == (how, value):
+                return Field(known.name)
+        name = f"v{len(self.folded)}"
+        self.folded.append(Folded(name, how, value))
+        return Field(name)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Folds(Mapping[str, Domain]):
+    """The columns of what has been folded so far."""
+
+    folding: _Folding
+
+    def __getitem__(self, name: str) -> Domain:
+        return schema_of(self.folding.relation)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(schema_of(self.folding.relation))
+
+    def __len__(self) -> int:
+        return len(schema_of(self.folding.relation))

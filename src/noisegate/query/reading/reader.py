@@ -1,0 +1,402 @@
+"""The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import TableDomain
+from noisegate.query.question import Block, Question
+from noisegate.query.reading.blocks import block_of
+from noisegate.query.reading.grouping import groups_of
+from noisegate.query.reading.hints import take_hints
+from noisegate.query.reading.names import Rows, rows_of_table
+from noisegate.query.reading.per_unit import per_unit
+from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
+from noisegate.query.reading.sight import aggregates_in, item_of, plain_name
+from noisegate.query.reading.words import Node, fold, no_such, refusal, require_only
+
+_FORM: Final = "Ask such as SELECT region, COUNT(*) FROM visits GROUP BY region."
+_LENGTH_MAX: Final = 20_000
+_DEPTH_MAX: Final = 100
+_RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
+_TABLE_FUNCTIONS: Final = ("range", "generate_series", "unnest")
+_ROW_PARTS: Final = (
+    "with_",
+    "expressions",
+    "distinct",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+)
+
+
+def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
+    """The question that the SQL asks about the tables, or a refusal."""
+    if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
+        raise Unsupported("The SQL is not text of readable length.", fix=_FORM)
+    plain, terms, explain = take_hints(sql)
+    statement = _statement(plain)
+    reader = _Reader({})
+    for table in tables.values():
+        if fold(table.name) in reader.tables:
+            raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
+        reader.tables[fold(table.name)] = table
+    found = reader.whole(statement)
+    _name_items(found)
+    return Question(
+        blocks=tuple(reader.blocks),
+        outer=found.node.sql(dialect="duckdb", comments=False),
+        columns=found.columns or (),
+        terms=terms,
+        explain=explain,
+    )
+
+
+def _statement(sql: str) -> Node:
+    try:
+        found = [tree for tree in sqlglot.parse(sql, dialect="duckdb") if tree is not None]
+    except (SqlglotError, RecursionError):
+        found = None
+    if found is None:
+        raise Unsupported("The SQL cannot be read.", fix=_FORM)
+    if len(found) != 1:
+        raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
+    if not isinstance(found[0], exp.Query):
+        raise Unsupported(f"{found[0].key.upper()} is no question.", fix=_FORM)
+    if any(not select.expressions for select in found[0].find_all(exp.Select)):
+        raise Unsupported("A SELECT names nothing.", fix=_FORM)
+    level, depth = [found[0]], 0
+    while level:
+        depth += 1
+        if depth > _DEPTH_MAX:
+            raise _too_deep()
+        level = [child for node in level for child in node.iter_expressions()]
+    for name in found[0].find_all(exp.Identifier):
+        if _RESERVED.fullmatch(fold(name.name)):
+            raise Unsupported(f"The name {name.name!r} is reserved.", fix="Use another name.")
+    return found[0]
+
+
+def _too_deep() -> Unsupported:
+    return Unsupported("The SQL is nested too deeply.", fix="Use IN for long lists of OR.")
+
+
+def _rows_leave() -> Unsupported:
+    return Unsupported(
+        "The answer would show rows of a private table, and rows do not leave.",
+        fix="Aggregate them, such as SELECT region, COUNT(*) FROM visits GROUP BY region.",
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """Free SQL. ``columns`` None: not known before it runs. ``public``: of public tables only."""
+
+    node: Node
+    columns: tuple[str, ...] | None
+    public: bool
+    env: Env = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Walks the statement. ``force`` reads public tables as rows, to join with private ones."""
+
+    tables: dict[str, TableDomain]
+    blocks: list[Block] = field(default_factory=list)
+
+    def whole(self, statement: Node) -> Outer:
+        """The whole statement as free SQL over released tables."""
+        try:
+            found = self.query(statement, {})
+        except RecursionError:
+            found = None
+        if found is None:
+            raise _too_deep()
+        if isinstance(found, Rows):
+            raise _rows_leave()
+        return found
+
+    def query(self, node: Node, env: Env, *, force: bool = False) -> Rows | Outer:
+        """A SELECT, a union of them, or one in brackets."""
+        if isinstance(node, exp.Subquery):
+            return self._bracketed(node, env, force=force)
+        if isinstance(node, exp.Select):
+            return self._select(node, env, force=force)
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, env, force=force)
+        raise refusal(node)
+
+    def rows(self, node: Node, env: Env) -> Rows:
+        """A query that must give rows, private or public."""
+        found = self.query(node, env)
+        if isinstance(found, Outer) and found.public:
+            found = self.query(node, env, force=True)
+        return _require_rows(found)
+
+    def source_rows(self, node: Node, env: Env) -> Rows:
+        """The same for what stands in FROM."""
+        found = self.source(node, env)
+        if isinstance(found, Outer) and found.public:
+            found = self.source(node, env, force=True)
+        return _require_rows(found)
+
+    def _bracketed(self, node: exp.Subquery, env: Env, *, force: bool) -> Rows | Outer:
+        env = self._with(node, env)
+        found = self.query(node.this, env, force=force)
+        if isinstance(found, Rows):
+            refuse_row_clauses(node)
+            require_only(node, "this", "alias")
+            return found
+        self.nested_in(node, env, but=node.this)
+        return Outer(node, found.columns, found.public, env)
+
+    def source(self, node: Node, env: Env, *, force: bool = False) -> Rows | Outer:
+        """One item of FROM, with its alias."""
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+            found = self._bracketed(node, env, force=force)
+            alias = node.args.get("alias")
+            if isinstance(found, Rows):
+                return found.called(alias)
+            return Outer(node, _renamed(found.columns, alias), found.public)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            return self._table(node, env, force=force)
+        inner = node.this
+        if isinstance(node, exp.Subquery) and isinstance(inner, exp.Table):
+            parts = [inner, *(join.this for join in inner.args.get("joins") or ())]
+            found_all = [self.source(part, env) for part in parts]
+            if not force and all(isinstance(one, Outer) for one in found_all):
+                public = all(isinstance(one, Outer) and one.public for one in found_all)
+                return Outer(node, None, public)
+            raise Unsupported("A join stands in brackets.", fix="Write it without, or as SELECT.")
+        if isinstance(node, exp.Table) and (
+            not isinstance(inner, exp.Func) or _called(inner) not in _TABLE_FUNCTIONS
+        ):
+            raise refusal(inner)
+        if force:
+            raise refusal(node)
+        return Outer(node, None, self.nested_in(node, env))
+
+    def _table(self, node: exp.Table, env: Env, *, force: bool) -> Rows | Outer:
+        if node.args.get("db") or node.args.get("catalog"):
+            raise Unsupported(
+                f"{node.sql(dialect='duckdb')} names a schema.", fix="Write the table's name alone."
+            )
+        key, alias = fold(node.name), node.args.get("alias")
+        bound = env.get(key)
+        if isinstance(bound, Outer):
+            if force and bound.public:
+                bound = _require_rows(self.query(bound.node, bound.env, force=True))
+            else:
+                return Outer(node, _renamed(bound.columns, alias), bound.public)
+        table = self.tables.get(key)
+        if bound is None and table is None:
+            raise no_such("table", node.name, [one.name for one in self.tables.values()])
+        if bound is None and table is not None and table.is_public and not force:
+            node.set("this", exp.to_identifier(table.name, quoted=True))
+            shown = tuple(name.name for name in rows_of_table(table).names)
+            return Outer(node, _renamed(shown, alias), public=True)
+        rows = bound if bound is not None else rows_of_table(table)  # type: ignore[arg-type]
+        if node.args.get("sample"):
+            raise refusal("SAMPLE")
+        if node.args.get("pivots"):
+            raise refusal("PIVOT")
+        require_only(node, "this", "alias", "joins")
+        if bound is None and alias is not None and alias.args.get("columns"):
+            raise Unsupported(
+                f"The columns of {node.name!r} are renamed by position.", fix="Use SELECT x AS y."
+            )
+        return rows.called(node.name).called(alias)
+
+    def _with(self, node: Node, env: Env) -> Env:
+        """Names of CTEs. Private ones are read here and go; the others stay in the SQL."""
+        clause = node.args.get("with_")
+        if clause is None:
+            return env
+        known, stay = dict(env), []
+        seen: set[str] = set()
+        for cte in clause.expressions:
+            name = fold(cte.alias)
+            if name in seen:
+                raise Unsupported(f"Two CTEs are called {cte.alias!r}.", fix="Rename one.")
+            seen.add(name)
+            inner = dict(known)
+            if clause.args.get("recursive"):
+                inner[name] = Outer(cte.this, None, public=False)
+            found = self.query(cte.this, inner)
+            alias = exp.TableAlias(columns=cte.args["alias"].args.get("columns"))
+            if isinstance(found, Rows):
+                known[name] = found.called(alias)
+                continue
+            stay.append(cte)
+            columns = _renamed(found.columns, alias)
+            renamed = bool(alias.args.get("columns"))
+            public = found.public and not renamed
+            known[name] = Outer(found.node, columns, public, inner)
+        clause.set("expressions", stay)
+        if not stay:
+            node.set("with_", None)
+        return known
+
+    def _set_operation(self, node: exp.SetOperation, env: Env, *, force: bool) -> Rows | Outer:
+        env = self._with(node, env)
+        sides = [node.this, node.expression]
+        found = [self.query(side, env, force=force) for side in sides]
+        outers = [one for one in found if isinstance(one, Outer)]
+        if len(outers) == len(found):
+            self.nested_in(node, env, but=node.this, also_but=node.expression)
+            return Outer(node, outers[0].columns, all(one.public for one in outers), env)
+        if any(not one.public for one in outers):
+            raise _mixed()
+        if not isinstance(node, exp.Union) or node.args.get("distinct"):
+            raise refusal(node)
+        refuse_row_clauses(node)
+        require_only(node, "this", "expression", "with_")
+        return union([self.rows(side, env) if isinstance(one, Outer) else one
+                      for side, one in zip(sides, found, strict=True)])  # fmt: skip
+
+    def _select(self, node: exp.Select, env: Env, *, force: bool) -> Rows | Outer:
+        env = self._with(node, env)
+        start = node.args.get("from_")
+        joins = node.args.get("joins") or []
+        nodes = [start.this, *(join.this for join in joins)] if start is not None else []
+        found = [self.source(one, env, force=force) for one in nodes]
+        if not any(isinstance(one, Rows) for one in found):
+            return self._free(node, [one for one in found if isinstance(one, Outer)], env)
+        if any(isinstance(one, Outer) and not one.public for one in found):
+            raise _mixed()
+        sources = [
+            one if isinstance(one, Rows) else self.source_rows(part, env)
+            for part, one in zip(nodes, found, strict=True)
+        ]
+        return self._aggregated(node, sources, env)
+
+    def _free(self, node: exp.Select, found: list[Outer], env: Env) -> Outer:
+        """A SELECT over released and public tables stays as it is."""
+        public, shown = all(one.public for one in found), _shown(node, found)
+        children: list[Node] = [*node.iter_expressions()]
+        for child in children:
+            if isinstance(child, exp.From | exp.With):
+                continue
+            source = child.this if isinstance(child, exp.Join) else None
+            public &= self._nested(child, env, but=source)
+        return Outer(node, shown, public, env)
+
+    def nested_in(
+        self, node: Node, env: Env, *, but: Node | None = None, also_but: Node | None = None
+    ) -> bool:
+        """Make free SQL of all sub-queries in a node; whether they are of public tables only."""
+        public = True
+        for child in list(node.iter_expressions()):
+            if child in (but, also_but) or isinstance(child, exp.With):
+                continue
+            public &= self._nested(child, env)
+        return public
+
+    def _nested(self, node: Node, env: Env, *, but: Node | None = None) -> bool:
+        if not isinstance(node, exp.Query):
+            return self.nested_in(node, env, but=but)
+        found = self.query(node, env)
+        if isinstance(found, Rows):
+            raise _rows_leave()
+        return found.public
+
+    def _aggregated(self, node: exp.Select, sources: list[Rows], env: Env) -> Rows | Outer:
+        """A SELECT over private rows: rows again, one unit's aggregates, or a block."""
+        sight = From(self.source_rows, self.rows).read(node, sources, env)
+        clauses = [*node.expressions, *(node.args.get(part) for part in ("order", "qualify"))]
+        distinct = node.args.get("distinct")
+        if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
+            raise refusal("DISTINCT ON")
+        grouped = node.args.get("group") or node.args.get("having")
+        if not grouped and not any(aggregates_in(one) for one in clauses if one is not None):
+            if not distinct:
+                refuse_row_clauses(node)
+                require_only(node, *_ROW_PARTS)
+                return selected(node, sight)
+            places = [exp.Literal.number(i + 1) for i in range(len(node.expressions))]
+            node.set("group", exp.Group(expressions=places))
+            node.set("distinct", None)
+            distinct = None
+        groups = groups_of(node, sight)
+        if groups.by_owner:
+            refuse_row_clauses(node)
+            if distinct:
+                raise refusal("DISTINCT")
+            require_only(node, *_ROW_PARTS)
+            return per_unit(node, sight, groups)
+        if sight.rows.unit is None:
+            raise Unsupported(
+                "A public table is aggregated to be joined with private rows.",
+                fix="Ask the steward for the aggregated table, or use IN or EXISTS.",
+            )
+        name = f"noisegate_{len(self.blocks)}"
+        block, shown = block_of(node, sight, groups, name, lambda sub: self._nested(sub, env))
+        self.blocks.append(block)
+        return Outer(node, shown, public=False, env=env)
+
+
+def _require_rows(found: Rows | Outer) -> Rows:
+    if isinstance(found, Outer):
+        raise _mixed()
+    return found
+
+
+def _mixed() -> Unsupported:
+    return Unsupported(
+        "A released table is joined with private rows.",
+        fix="Join released tables with each other, or aggregate within the unit (GROUP BY it).",
+    )
+
+
+def _called(node: exp.Func) -> str:
+    return fold(node.name if isinstance(node, exp.Anonymous) else node.sql_name())
+
+
+def _renamed(
+    columns: tuple[str, ...] | None, alias: exp.TableAlias | None
+) -> tuple[str, ...] | None:
+    given = tuple(one.name for one in (alias.args.get("columns") if alias else None) or ())
+    return columns if columns is None else (*given, *columns[len(given) :])
+
+
+def _shown(node: exp.Select, found: list[Outer]) -> tuple[str, ...] | None:
+    """The names of the columns of free SQL, where they can be told before it runs."""
+    names: list[str] = []
+    for item in node.expressions:
+        inner = item_of(item)
+        if inner.is_star:
+            star = inner.this if isinstance(inner, exp.Column) else inner
+            alone = len(found) == 1 and found[0].columns is not None
+            if not alone or any(star.args.values()):
+                return None
+            names += found[0].columns or ()
+        elif isinstance(inner, exp.Columns):
+            return None
+        else:
+            names.append(item.alias or plain_name(item))
+    return tuple(names)
+
+
+def _name_items(found: Outer) -> None:
+    """Give the items of the last SELECT the names that the answer shows."""
+    node = found.node
+    while isinstance(node, exp.SetOperation | exp.Subquery):
+        node = node.this
+    if found.columns is None or len(found.columns) != len(node.expressions):
+        return
+    items = [
+        item if item.alias or item.is_star else exp.alias_(item, name, quoted=True)
+        for item, name in zip(node.expressions, found.columns, strict=True)
+    ]
+    node.set("expressions", items)

@@ -1,0 +1,299 @@
+"""FROM and WHERE: rows, their partners, and the conditions that keep them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.relation import Project, Relation, Union
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.query.reading.expressions import both
+from noisegate.query.reading.joins import Equality, equality, joined, matching
+from noisegate.query.reading.literals import agreed, kind_of
+from noisegate.query.reading.names import Name, Rows, find, projected
+from noisegate.query.reading.sight import Sight, aliases_of, conjuncts, item_of, plain_name
+from noisegate.query.reading.words import Node, fold, refusal, require_only
+
+Env: TypeAlias = Mapping[str, Any]  # what names of tables mean: tables, rows, released tables
+SourceOf: TypeAlias = Callable[[Node, Env], Rows]
+
+ROW_CLAUSES = {
+    "order": "ORDER BY",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "sample": "SAMPLE",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class From:
+    """Reads FROM and WHERE; ``source`` and ``rows`` read what stands in FROM and sub-queries."""
+
+    source: SourceOf
+    rows: SourceOf
+
+    def read(self, select: exp.Select, sources: list[Rows], env: Env) -> Sight:
+        """The rows that the clauses above FROM and WHERE see."""
+        rows, pool = self._joined(select, sources)
+        aliases = aliases_of(select)
+        return Sight(self.kept(Sight(rows, aliases), pool, env), aliases)
+
+    def _joined(self, select: exp.Select, sources: list[Rows]) -> tuple[Rows, list[Node]]:
+        where = select.args.get("where")
+        pool = conjuncts(None if where is None else where.this)
+        joins = select.args.get("joins") or []
+        tables = [fold_table(rows) for rows in sources]
+        if len(set(tables)) < len(tables):
+            raise Unsupported("Two tables have the same name.", fix="Name one of them with AS.")
+        names = [name for rows in sources for name in rows.names]
+        commas = [join for join in joins if not join.args.get("on") and not join.args.get("using")]
+        if commas and any(join.side == "RIGHT" for join in joins):
+            raise Unsupported("RIGHT JOIN follows a comma.", fix="Write JOIN ... ON throughout.")
+        usable = [part for part in pool if commas and _plain(part, names)]
+        rest = [part for part in pool if part not in usable]
+        rows = sources[0]
+        for right, join in zip(sources[1:], joins, strict=True):
+            rows = joined(rows, right, join, usable)
+        return rows, usable + rest
+
+    def kept(self, sight: Sight, parts: list[Node], env: Env) -> Rows:
+        """The rows for which all parts of WHERE are true."""
+        plain: list[Expression] = []
+        subs: list[tuple[Node, bool]] = []
+        for part in parts:
+            inner, negated = part.unnest(), False
+            while isinstance(inner, exp.Not):
+                inner, negated = inner.this.unnest(), not negated
+            if isinstance(inner, exp.Exists) or inner.args.get("query"):
+                subs.append((inner, negated))
+            else:
+                plain.append(sight.reading.condition(part))
+        rows = sight.rows.filtered(both(*plain)) if plain else sight.rows
+        for inner, negated in subs:
+            rows = self._matched(Sight(rows, sight.aliases), inner, env, negated=negated)
+        return rows
+
+    def _matched(self, sight: Sight, node: Node, env: Env, *, negated: bool) -> Rows:
+        """Rows kept by x IN (SELECT y ...) or EXISTS (SELECT ... WHERE x = y)."""
+        is_in = isinstance(node, exp.In)
+        require_only(node, "this", "query")
+        query = (node.args["query"] if is_in else node.this).unnest()
+        equalities: list[Equality] = []
+        if isinstance(query, exp.Select) and not _is_grouped(query):
+            inner, equalities = self._correlated(query, sight, env)
+            items = [item_of(item) for item in query.expressions]
+        else:
+            if not is_in:
+                raise Unsupported(
+                    "EXISTS has more than FROM and WHERE.", fix="Use IN (SELECT ...)."
+                )
+            inner = Sight(self.rows(query, env))
+            items = [exp.column(name.name, quoted=True) for name in inner.rows.names]
+        if is_in:
+            left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+            if len(left) != len(items):
+                raise Unsupported("IN compares different numbers of columns.", fix="Match them.")
+            for one, other in zip(left, items, strict=True):
+                equalities.append(_equal(sight, one, inner, other))
+            if negated:
+                _require_no_nulls(sight, inner, equalities)
+        return matching(sight.rows, inner.rows, equalities, negated=negated)
+
+    def _correlated(
+        self, select: exp.Select, outer: Sight, env: Env
+    ) -> tuple[Sight, list[Equality]]:
+        """The rows of a sub-query, and how they are tied to the outer ones."""
+        refuse_row_clauses(select)
+        require_only(select, "expressions", "from_", "joins", "where", "distinct")
+        if select.args.get("from_") is None:
+            raise refusal("SUBQUERY")
+        nodes = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
+        sources = [self.source(node, env) for node in nodes]
+        rows, parts = self._joined(select, sources)
+        local: list[Node] = []
+        ties: list[Node] = []
+        for part in parts:
+            tied = not _inside(part, rows)
+            (ties if tied else local).append(part)
+        inner = Sight(self.kept(Sight(rows), local, env))
+        equalities = []
+        for part in ties:
+            pair = (part.this, part.expression) if isinstance(part, exp.EQ) else None
+            if pair and _inside(pair[0], rows) and _beyond(pair[1], rows):
+                pair = pair[::-1]
+            if pair is None or not _beyond(pair[0], rows) or not _inside(pair[1], rows):
+                raise Unsupported(
+                    "A sub-query is tied to the rows by more than equalities.",
+                    fix="Write inner.column = outer.column, joined by AND.",
+                )
+            equalities.append(_equal(outer, pair[0], inner, pair[1]))
+        return inner, equalities
+
+
+def fold_table(rows: Rows) -> object:
+    """What a source is called, to tell two of one name apart."""
+    return fold(rows.names[0].table) if rows.names and rows.names[0].table else object()
+
+
+def refuse_row_clauses(select: Node) -> None:
+    """Refuse what would let rows decide which rows count."""
+    for part, word in ROW_CLAUSES.items():
+        if select.args.get(part):
+            raise refusal(word)
+    distinct = select.args.get("distinct")
+    if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
+        raise refusal("DISTINCT ON")
+
+
+def selected(select: exp.Select, sight: Sight) -> Rows:
+    """The items of a SELECT without aggregates, as rows."""
+    items: list[tuple[str, Name | Expression]] = []
+    for node in select.expressions:
+        inner = item_of(node)
+        if inner.is_star:
+            items += _star(inner, sight.rows)
+            continue
+        column = inner.unnest()
+        found = sight.name(column) if isinstance(column, exp.Column) else None
+        target = found if isinstance(found, Name) else sight.target(inner)
+        items.append((node.alias or plain_name(inner), target))
+    return projected(sight.rows, items, "computed")
+
+
+def union(parts: list[Rows]) -> Rows:
+    """UNION ALL: columns by position, named as in the first part."""
+    first = parts[0]
+    if len({part.unit and part.unit.noun for part in parts}) > 1:
+        raise Unsupported("UNION ALL mixes private and public rows.", fix="Ask them apart.")
+    if len({len(part.names) for part in parts}) > 1:
+        raise Unsupported("The parts have different columns.", fix="Select the same in each.")
+    names: list[Name] = []
+    columns: list[list[tuple[str, Expression]]] = [[] for _ in parts]
+    for place, name in enumerate(first.names):
+        mine = [part.names[place] for part in parts]
+        owner = all(one.owner for one in mine)
+        fields = [one.field for one in mine]
+        if None in fields:
+            if not owner:
+                raise Unsupported(f"Column {name.name!r} holds the unit.", fix="Leave it out.")
+            names.append(Name(name=name.name, field=None, owner=True))
+            continue
+        names.append(Name(name=name.name, field=name.name, owner=owner))
+        values = _alike([(part, str(one)) for part, one in zip(parts, fields, strict=True)])
+        for column, value in zip(columns, values, strict=True):
+            column.append((name.name, value))
+    relations: list[Relation] = []
+    for part, column in zip(parts, columns, strict=True):
+        same = [(name, Field(name)) for name in part.schema] == column
+        below = part.relation if same else Project(part.relation, tuple(column))
+        relations += below.parts if type(below) is Union else (below,)
+    made = replace(
+        first,
+        relation=Union(tuple(relations)),
+        names=tuple(names),
+        key=(),
+        path=(f"{len(relations)} parts, one below the other",),
+    )
+    made.schema  # noqa: B018 - refuses here what does not fit
+    return made
+
+
+def _alike(places: list[tuple[Rows, str]]) -> list[Expression]:
+    """One column of each part, in one kind: NULL takes any, whole numbers may become numbers."""
+    values: list[Expression] = [
+        Literal(None) if _is_null(part, name) else Field(name) for part, name in places
+    ]
+    kinds = [
+        kind_of(value, part.schema)
+        for value, (part, _) in zip(values, places, strict=True)
+        if value != Literal(None)
+    ]
+    kind = kinds[0] if kinds else Kind.TEXT
+    if len(set(kinds)) > 1 and all(one.is_numeric for one in kinds):
+        return [
+            Literal(None, Kind.NUMBER) if value == Literal(None) else Call("to_number", (value,))
+            for value in values
+        ]
+    return [Literal(None, kind) if value == Literal(None) else value for value in values]
+
+
+def _is_null(rows: Rows, field: str) -> bool:
+    below = rows.relation
+    return type(below) is Project and dict(below.columns)[field] == Literal(None)
+
+
+def _star(node: Node, rows: Rows) -> list[tuple[str, Name | Expression]]:
+    star = node.this if isinstance(node, exp.Column) else node
+    require_only(star)
+    table = fold(node.table) if isinstance(node, exp.Column) else ""
+    found: list[tuple[str, Name | Expression]] = [
+        (name.name, name)
+        for name in rows.names
+        if (fold(name.table) == table if table else not name.merged)
+    ]
+    if not found:
+        raise Unsupported(f"There is no table {table!r} here.", fix="Name one of FROM.")
+    return found
+
+
+def _is_grouped(select: exp.Select) -> bool:
+    return bool(select.args.get("group") or select.args.get("having") or select.args.get("with_"))
+
+
+def _columns(node: Node) -> list[exp.Column]:
+    return list(node.find_all(exp.Column))
+
+
+def _plain(part: Node, names: list[Name]) -> bool:
+    """Whether a condition has no sub-query; refuses ambiguous names before tables are joined."""
+    if part.find(exp.Query):
+        return False
+    for column in _columns(part):
+        find(column, names)
+    return True
+
+
+def _inside(node: Node, rows: Rows) -> bool:
+    """Whether all columns are the sub-query's own. A nested sub-query speaks for itself."""
+    if node.find(exp.Query):
+        return True
+    return all(find(column, rows.names) is not None for column in _columns(node))
+
+
+def _beyond(node: Node, rows: Rows) -> bool:
+    columns = _columns(node)
+    return bool(columns) and all(find(column, rows.names) is None for column in columns)
+
+
+def _equal(one: Sight, left: Node, other: Sight, right: Node) -> Equality:
+    """The equality of something outside and something inside a sub-query."""
+    left, right = left.unnest(), right.unnest()
+    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+        found = (one.name(left), other.name(right))
+        if isinstance(found[0], Name) and isinstance(found[1], Name):
+            return equality(found[0], found[1])
+    mine, theirs = one.reading.read(left), other.reading.read(right)
+    schema = {**one.reading.schema}
+    if not set(other.reading.schema) & set(schema):
+        schema |= other.reading.schema
+        mine, theirs = agreed([mine, theirs], schema)
+    return Equality((mine, theirs))
+
+
+def _require_no_nulls(one: Sight, other: Sight, equalities: list[Equality]) -> None:
+    for equal in equalities:
+        if equal.pair is None:
+            continue
+        left = domain_of(equal.pair[0], one.reading.schema)
+        right = domain_of(equal.pair[1], other.reading.schema)
+        if left.nullable or right.nullable or len(equalities) > 1:
+            raise Unsupported(
+                "NOT IN means something else where a value is missing.",
+                fix="Use NOT EXISTS (SELECT 1 FROM ... WHERE inner.column = outer.column).",
+            )

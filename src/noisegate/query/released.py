@@ -1,0 +1,132 @@
+"""The released table of a block: made up, to rehearse the free SQL; and real, with error bars.
+
+Both have the same types, which follow from the question alone, never from what was released before.
+COUNT, and SUM of whole numbers, are BIGINT; with several grouping sets they are DOUBLE.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from noisegate.algebra.expression import domain_of
+from noisegate.algebra.schema import schema_of
+from noisegate.privacy.domain import EPOCH, Key, Kind
+from noisegate.query.estimates.draft import Draft, is_sought
+from noisegate.query.estimates.estimate import Estimates
+from noisegate.query.estimates.grouping_sets import Columns, grouping_id
+from noisegate.query.estimates.recipe import Recipe
+from noisegate.query.margins import ReleasedBlock
+from noisegate.query.question import Function
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_MAX: Final = 50  # of a made-up table
+GUESSES: Final = (1_000_000, 7, 0)  # a table of one row has the large one
+_CHOSEN: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
+_MADE_UP: Final[dict[Kind, tuple[Key, ...]]] = {
+    Kind.BOOLEAN: (False, True),
+    Kind.INTEGER: (1, 2),
+    Kind.TEXT: ("a", "b"),
+    Kind.DATE: (date(2000, 1, 1), date(2000, 1, 2)),
+    Kind.TIMESTAMP: (datetime(2000, 1, 1, 0), datetime(2000, 1, 1, 1)),  # noqa: DTZ001 - no zone
+}
+
+_Row: TypeAlias = tuple[int, tuple[Key, ...]]
+
+
+def blank_table(draft: Draft) -> "pa.Table":
+    """The released table before it is paid for: true columns and declared keys, made-up numbers.
+
+    At most 50 rows, of every grouping set some. Keys that are still to be found are made up, two
+    for a column. Numbers are large, small and zero in turn, within the bounds of the aggregate.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    block = draft.block
+    sets = tuple(dict.fromkeys(block.sets))
+    rows = list(islice(_rows(draft, sets), ROWS_MAX))
+    columns: dict[str, Any] = {
+        key.name: pa.array([keys[place] for _, keys in rows], arrow_type(key.domain.kind))
+        for place, key in enumerate(block.by)
+    }
+    for recipe in draft.recipes:
+        guesses = _guesses(recipe, draft)
+        made = [guesses[place % len(guesses)] for place in range(len(rows))]
+        columns[recipe.aggregate.name] = pa.array(made, arrow_type(recipe.kind))
+    if len(sets) > 1:
+        columns["grouping_id"] = pa.array([number for number, _ in rows], pa.int64())
+    return pa.table(columns)
+
+
+def released_block(estimates: Estimates) -> ReleasedBlock:
+    """The block's table in Arrow, with its error bars."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    columns: dict[str, Any] = {
+        name: pa.array(list(keys), arrow_type(estimates.kinds[name]))
+        for name, keys in estimates.keys.items()
+    }
+    for name, column in estimates.columns.items():
+        columns[name] = pa.array(column.values, arrow_type(column.kind))
+    if estimates.grouping_id is not None:
+        columns["grouping_id"] = pa.array(list(estimates.grouping_id), pa.int64())
+    table = pa.table(columns)
+
+    def half_widths(name: str, confidence: Fraction) -> Sequence[float | None]:
+        found = estimates.columns[name].margin(confidence)
+        return [None] * table.num_rows if found is None else found.tolist()
+
+    return ReleasedBlock(table=table, noisy=tuple(estimates.columns), half_widths=half_widths)
+
+
+def arrow_type(kind: Kind) -> "pa.DataType":
+    """How a kind is stored in Arrow."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    types = {
+        Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.NUMBER: pa.float64(),
+        Kind.TEXT: pa.string(), Kind.DATE: pa.date32(), Kind.TIMESTAMP: pa.timestamp("us"),
+    }  # fmt: skip
+    return types[kind]
+
+
+def _rows(draft: Draft, sets: Sequence[Columns]) -> Iterator[_Row]:
+    """Grouping ids and keys of made-up rows; a column outside of the set has no key."""
+    by = draft.block.by
+    groups = [
+        _MADE_UP[key.domain.kind] if is_sought(draft, j) else draft.groups[j]
+        for j, key in enumerate(by)
+    ]
+    each = max(1, ROWS_MAX // max(1, len(sets)))
+    for columns in sets if all(groups) else ():
+        for cell in islice(product(*(groups[j] for j in columns)), each):
+            held = dict(zip(columns, cell, strict=True))
+            yield grouping_id(columns, len(by)), tuple(held.get(j) for j in range(len(by)))
+
+
+def _guesses(recipe: Recipe, draft: Draft) -> list[Any]:
+    """Some values that an aggregate could have."""
+    function, kind = recipe.aggregate.function, recipe.kind
+    low: Fraction | None = None
+    high: Fraction | None = None
+    if function in _CHOSEN:
+        domain = domain_of(recipe.aggregate.args[0], schema_of(draft.block.relation))
+        low, high = domain.low, domain.high
+    elif function is Function.AVG:
+        low, high = recipe.means[0].low, recipe.means[0].high
+    elif function is Function.CORR:
+        low, high = Fraction(-1), Fraction(1)
+    inside = [_within(Fraction(guess), low, high) for guess in GUESSES]
+    if kind is Kind.DATE:
+        return [EPOCH.date() + timedelta(days=int(guess)) for guess in inside]
+    if kind is Kind.TIMESTAMP:
+        return [EPOCH + timedelta(microseconds=int(guess)) for guess in inside]
+    return [int(guess) if kind is Kind.INTEGER else float(guess) for guess in inside]
+
+
+def _within(guess: Fraction, low: Fraction | None, high: Fraction | None) -> Fraction:
+    least = guess if low is None else max(low, guess)
+    return least if high is None else min(high, least)

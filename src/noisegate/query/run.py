@@ -1,0 +1,484 @@
+"""One question from SQL to answer: read, draft, buy, measure, estimate, and the free SQL on top."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from math import prod, sqrt
+from typing import Any, Final, final
+
+import sqlglot
+from sqlglot import exp
+
+from noisegate.algebra.relation import Join, Relation, Table, Union
+from noisegate.algebra.tally import Sums
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import Bug, SpecError, Unsupported
+from noisegate.exact import Number, positive
+from noisegate.mechanisms.base import Mechanism, failure_of
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event, NothingEvent, Sequential
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
+from noisegate.query.answer import CHOSEN, Answer, HalfWidths
+from noisegate.query.estimates.accuracy import Goal, epsilon_for
+from noisegate.query.estimates.draft import Caps, Draft, draft
+from noisegate.query.estimates.estimate import Estimates, estimate
+from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
+from noisegate.query.margins import Margins
+from noisegate.query.outer import run_outer
+from noisegate.query.plan import Plan
+from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
+from noisegate.query.question import Block, Question, Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.released import blank_table, released_block
+from noisegate.query.shelf import Needed, Shelf
+from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.stability import stability_of
+
+USUAL: Final = Fraction(95, 100)
+NOTHING: Final = ApproxDP(0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the policy says about questions: prices, and the δ for finding groups."""
+
+    epsilon: Fraction | None = None
+    epsilon_max: Fraction | None = None
+    keys_delta: Fraction = Fraction(0)
+    practice: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """A block with what it costs: bought noise, and which parts of it are still to be measured."""
+
+    bought: Purchase
+    caps: Caps
+    epsilon: Fraction
+    delta: Fraction
+    rows: int | None
+    keys: tuple[Measurement, ...]
+    found: tuple[Release, ...] | None  # the keys, where they are known already
+    needed: tuple[Needed, ...]
+
+    def measurements(self) -> Iterator[Measurement]:
+        """What is still to be paid for."""
+        if self.found is None:
+            yield from self.keys
+        for needed in self.needed:
+            if needed.measurement is not None:
+                yield needed.measurement
+
+
+@final
+class Run:
+    """Answers questions through a curator, by the rules of a policy."""
+
+    def __init__(self, curator: Curator, rules: Rules) -> None:
+        self._curator, self._rules = curator, rules
+        self._shelf = Shelf(curator.ledger)
+
+    def plan(self, sql: str, terms: Terms, *, fresh: bool) -> Plan:
+        """The plan of a question, as of now."""
+        question = read(sql, self._curator.tables)
+        asked = self._agreed(terms, question)
+        orders = self._orders(question, asked, fresh=fresh)
+        self._rehearse(question, orders)
+        return self._plan(sql, question, orders, rows=asked.rows, fresh=fresh)
+
+    def ask(self, sql: str, terms: Terms, *, fresh: bool) -> Answer:
+        """The answer of a question: paid for as far as it is new."""
+        question = read(sql, self._curator.tables)
+        asked = self._agreed(terms, question)
+        orders = self._orders(question, asked, fresh=fresh)
+        plan = self._plan(sql, question, orders, rows=asked.rows, fresh=fresh)
+        self._rehearse(question, orders)
+        if question.explain:
+            return self._explained(plan, asked)
+        self._curator.ledger.require_room(plan.event, account=self._curator.account)
+        parcels = [self._fetched(order, fresh=fresh) for order in orders]
+        return self._answer(plan, parcels)
+
+    # before paying
+
+    def _agreed(self, terms: Terms, question: Question) -> Terms:
+        """What the caller says goes before what the SQL says, and both before the policy."""
+        said = {
+            each.name: value
+            for each in fields(Terms)
+            if (value := getattr(terms, each.name)) is not None
+        }
+        ways = ("epsilon", "within", "relative")
+        inner = question.terms
+        if any(name in said for name in ways):
+            inner = replace(inner, epsilon=None, within=None, relative=None)
+        agreed = _checked(replace(inner, **said))
+        given = [name for name in ways if getattr(agreed, name) is not None]
+        if not given and self._rules.epsilon is not None:
+            agreed, given = replace(agreed, epsilon=self._rules.epsilon), ["epsilon"]
+        if len(given) != 1 and question.blocks:
+            raise SpecError(
+                "Give epsilon or within.", fix="Use exactly one of epsilon, within and relative."
+            )
+        for name in given:
+            positive(getattr(agreed, name), name=name)
+        return agreed
+
+    def _orders(self, question: Question, terms: Terms, *, fresh: bool) -> list[_Order]:
+        count = len(question.blocks)
+        orders = [self._order(block, terms, count, fresh=fresh) for block in question.blocks]
+        total, most = sum(order.epsilon for order in orders), self._rules.epsilon_max
+        if most is not None and total > most:
+            raise SpecError(
+                f"One question may cost at most ε = {float(most):g}.",
+                fix="Ask with more noise, or ask the steward.",
+            )
+        return orders
+
+    def _order(self, block: Block, terms: Terms, count: int, *, fresh: bool) -> _Order:
+        caps = self._caps(block, terms)
+        delta = terms.delta if terms.delta is not None else self._rules.keys_delta
+        accountant = self._curator.ledger.balance(self._curator.account).accountant
+        rows = terms.rows
+        known = draft(block, caps, accountant=accountant)
+        epsilon = _epsilon(known, terms, count, delta, rows)
+        finders = key_mechanisms(known, epsilon=epsilon, delta=delta / count)
+        keys = tuple(
+            Measurement(query=query, mechanisms=(finder,))
+            for query, finder in zip(known.keys, finders, strict=True)
+        )
+        found = None if fresh and keys else self._found(keys)
+        if found:
+            listed = [release.keys or () for release in found]
+            known = draft(block, caps, found=listed, accountant=accountant)
+        bought = purchase(known, epsilon=epsilon, delta=delta / count, rows=rows)
+        return _Order(
+            bought=bought,
+            caps=caps,
+            epsilon=epsilon,
+            delta=delta / count,
+            rows=rows,
+            keys=keys,
+            found=found,
+            needed=self._needed(bought, terms, fresh=fresh),
+        )
+
+    def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
+        """The keys, where all of them were found before (or none are sought)."""
+        found = [self._curator.find(measurement) for measurement in keys]
+        return None if None in found else tuple(each for each in found if each is not None)
+
+    def _needed(self, bought: Purchase, terms: Terms, *, fresh: bool) -> tuple[Needed, ...]:
+        """What is on the shelf. Tables that are made consistent must be drawn independently."""
+        level = None if terms.epsilon is not None else terms.confidence or USUAL
+        pairs = list(zip(bought.draft.parts, bought.mechanisms, strict=True))
+        if fresh:
+            return tuple(Needed.all_of(part.query, noises) for part, noises in pairs)
+        single = len(set(bought.draft.block.sets)) == 1
+        return tuple(
+            self._shelf.needed(part.query, noises, level)
+            if single and isinstance(part.query.tally, Sums)
+            else self._repeated(part.query, noises)
+            for part, noises in pairs
+        )
+
+    def _repeated(self, query: Query, noises: Sequence[Mechanism[Any]]) -> Needed:
+        """The very same measurement from the ledger, or a new one."""
+        needed = Needed.all_of(query, noises)
+        found = self._curator.find(Measurement(query=query, mechanisms=tuple(noises)))
+        return replace(needed, stored=found)
+
+    def _caps(self, block: Block, terms: Terms) -> Caps:
+        """The caps of the question, else those that follow from the policy's."""
+        tables = stability_of(block.relation).tables
+        groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
+        rows = declared_rows(block.relation)
+        return Caps(
+            rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
+            groups_per_unit=terms.groups_per_unit or max(groups, default=None),
+        )
+
+    def _plan(
+        self,
+        sql: str,
+        question: Question,
+        orders: Sequence[_Order],
+        *,
+        rows: int | None,
+        fresh: bool,
+    ) -> Plan:
+        wanted = [each for order in orders for each in order.measurements()]
+        events = [each.event() for each in wanted]
+        if not fresh:  # equal questions are measured once
+            events = list({each.question(): each.event() for each in wanted}.values())
+        price, fits = self._curator.price(_all(events))
+        reused = (needed.words for order in orders for needed in order.needed)
+        return Plan(
+            sql=sql,
+            question=question,
+            bought=tuple(order.bought for order in orders),
+            needed=tuple(order.needed for order in orders),
+            epsilon=sum((order.epsilon for order in orders), Fraction(0)),
+            event=_all(events),
+            price=price,
+            fits=fits,
+            rows=rows,
+            reused=tuple(dict.fromkeys(words for words in reused if words)),
+            clipping=tuple(words for order in orders if (words := self._clipping(order))),
+        )
+
+    def _rehearse(self, question: Question, orders: Sequence[_Order]) -> None:
+        """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
+        drafts = [order.bought.draft for order in orders]
+        blank = {draft.block.name: blank_table(draft) for draft in drafts}
+        public = {name: self._curator.public(name) for name in self._public(question.outer)}
+        try:
+            run_outer(question.outer, blank, public)
+        except Unsupported as refusal:
+            words = "Tried on made-up numbers, before paying: "
+            refused = Unsupported(words + refusal.problem, fix=refusal.fix)
+        else:
+            return
+        raise refused
+
+    # paying
+
+    def _fetched(self, order: _Order, *, fresh: bool) -> "_Parcel":
+        """Measure what is missing. Each measurement stands by itself in the ledger."""
+        releases: list[Release] = []
+        bought, needed = order.bought, order.needed
+        if order.found is None:
+            releases = [self._measure(each, fresh=fresh) for each in order.keys]
+            bought, needed = self._with_keys(order, releases)
+        numbers = []
+        for each in needed:
+            release, measurement = None, each.measurement
+            if measurement is not None:
+                release = self._measure(measurement, fresh=fresh, name=each.name)
+                releases.append(release)
+            numbers.append(each.known(release))
+        kept = [release for each in needed for release in each.releases]
+        return _Parcel(bought, estimate(bought, numbers), (*(order.found or ()), *kept, *releases))
+
+    def _with_keys(
+        self, order: _Order, releases: Sequence[Release]
+    ) -> tuple[Purchase, tuple[Needed, ...]]:
+        """The same purchase, over the keys that were found."""
+        known = draft(
+            order.bought.draft.block,
+            order.caps,
+            found=[release.keys or () for release in releases],
+            accountant=self._curator.ledger.balance(self._curator.account).accountant,
+        )
+        bought = purchase(known, epsilon=order.epsilon, delta=order.delta, rows=order.rows)
+        pairs = zip(known.parts, bought.mechanisms, strict=True)
+        needed = tuple(Needed.all_of(part.query, noises) for part, noises in pairs)
+        planned, now = (
+            self._curator.price(_all([m.event() for each in parts if (m := each.measurement)]))[0]
+            for parts in (order.needed, needed)
+        )
+        if now.epsilon > planned.epsilon or now.delta > planned.delta:
+            raise Bug(
+                "The price would depend on which groups were found.",
+                fix="Only the groups were paid for. Please report the question.",
+            )
+        return bought, needed
+
+    def _measure(
+        self, measurement: Measurement, *, fresh: bool, name: str | None = None
+    ) -> Release:
+        request_id = self._curator.fresh_id() if fresh else name
+        return self._curator.measure(measurement, request_id=request_id)
+
+    def profile(self, table: str, epsilon: Fraction) -> Profile:
+        """How many units have how many rows, measured once."""
+        query = rows_per_unit_query(Table(self._domain(table)))
+        noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
+        release = self._curator.measure(Measurement(query=query, mechanisms=(noise,)))
+        units = tuple(release.values[0].tolist())
+        return Profile(table=table, units=units, scale=float(noise.scale))
+
+    def bounds(self, table: str, column: str, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+        """A range that holds nearly all values of a column, measured once."""
+        domain = self._domain(table)
+        query = range_query(Table(domain), column, rows_per_unit=domain.rows_per_unit_max)
+        noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
+        release = self._curator.measure(Measurement(query=query, mechanisms=(noise,)))
+        found = range_of(release.values[0].tolist(), scale=float(noise.scale))
+        if found is None:
+            raise Unsupported(
+                "No range stands clear of the noise; it was paid for.",
+                fix="Pay more, or declare bounds that you know.",
+            )
+        return found
+
+    def _domain(self, table: str) -> TableDomain:
+        found = {name.lower(): each for name, each in self._curator.tables.items()}
+        if table.lower() not in found or found[table.lower()].is_public:
+            raise SpecError(f"There is no private table {table!r}.", fix="See gate.tables.")
+        return found[table.lower()]
+
+    def _clipping(self, order: _Order) -> str | None:
+        """What the cap on rows loses, if that was looked at; else how to look."""
+        domains = [t for t in stability_of(order.bought.draft.block.relation).tables if t.unit]
+        cap = order.caps.rows_per_unit
+        if cap is None or domains[0].is_row_level:
+            return None
+        table = domains[0].name
+        offers = self._shelf.offers(rows_per_unit_query(Table(domains[0])), 0)
+        if not offers:
+            look = f"gate.caps({table!r}, epsilon=...) finds out, for a price"
+            return f"how much a cap of {cap} rows loses is not known: {look}"
+        best_offer = min(offers, key=lambda offer: offer.law.variance)
+        spread = sqrt(best_offer.law.variance / 2)
+        profile = Profile(table=table, units=tuple(best_offer.values.tolist()), scale=spread)
+        cells = max(order.bought.draft.cells(columns) for columns in order.bought.draft.block.sets)
+        best = profile.best(float(order.epsilon), cells=cells)
+        return (
+            f"a cap of {cap} rows loses about {profile.lost(cap):.0%} of the rows of {table}; "
+            f"about {best} would err least here"
+        )
+
+    # after paying
+
+    def _answer(self, plan: Plan, parcels: Sequence["_Parcel"]) -> Answer:
+        question = plan.question
+        names = [block.name for block in question.blocks]
+        released = {
+            name: released_block(parcel.estimates)
+            for name, parcel in zip(names, parcels, strict=True)
+        }
+        public = {name: self._curator.public(name) for name in self._public(question.outer)}
+        tables = {name: block.table for name, block in released.items()}
+        try:
+            shown = run_outer(question.outer, tables, public)
+        except Unsupported as refusal:
+            words = "What was measured is paid for and kept: mend the question and ask again, free."
+            raise Unsupported(refusal.problem, fix=f"{refusal.fix} {words}") from None
+        margins = Margins(question.outer, released, public, shown)
+        releases = [release for parcel in parcels for release in parcel.releases]
+        paid = [release.event for release in releases if not release.free]
+        caveats = [*plan.caveats, *([CHOSEN] if margins.chosen else [])]
+        return Answer(
+            sql=plan.sql,
+            table=shown,
+            half_widths=lambda level: _widths(margins, level),
+            cost=self._curator.loss_of(_all(paid)),
+            remaining=self._curator.remaining(),
+            guarantee=self._guarantee(releases, question),
+            plan=plan,
+            request_ids=tuple(dict.fromkeys(r.request_id for r in releases if r.request_id)),
+            questions=tuple(dict.fromkeys(release.question for release in releases)),
+            caveats=tuple(caveats),
+            reused=plan.reused,
+            practice=self._rules.practice,
+            unfollowed=margins.unknown if question.blocks else tuple,
+            log=self._curator.ledger.history,
+        )
+
+    def _guarantee(self, releases: Sequence[Release], question: Question) -> Guarantee:
+        private = [table for table in self._curator.tables.values() if table.unit is not None]
+        used = [t for b in question.blocks for t in stability_of(b.relation).tables]
+        unit = next((table.unit for table in used if table.unit is not None), private[0].unit)
+        assert unit is not None  # noqa: S101 - a private table has one
+        events = {release.request_id or release.question: release.event for release in releases}
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in used)) or "public rows only"
+        loss = self._curator.loss_of(_all(list(events.values())))
+        return Guarantee(loss=loss, unit=unit, scope=f"this answer about {names}")
+
+    def _public(self, outer: str) -> list[str]:
+        """The public tables that the free SQL names."""
+        public = [name for name, table in self._curator.tables.items() if table.is_public]
+        if not public:
+            return []
+        tree = sqlglot.parse_one(outer, dialect="duckdb")
+        named = {table.name.lower() for table in tree.find_all(exp.Table)}
+        return [name for name in public if name.lower() in named]
+
+    def _explained(self, plan: Plan, terms: Terms) -> Answer:
+        """EXPLAIN: the plan as a table, for clients that know only SQL."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        facts = plan.facts(terms.confidence or USUAL)
+        table = pa.table(
+            {"about": [name for name, _ in facts], "plan": [fact for _, fact in facts]}
+        )
+        return Answer(
+            sql=plan.sql,
+            table=table,
+            half_widths=lambda _: (None, None),
+            cost=NOTHING,
+            remaining=self._curator.remaining(),
+            guarantee=self._guarantee((), plan.question),
+            plan=plan,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """What came back for a block: its table and the releases it was made of."""
+
+    bought: Purchase
+    estimates: Estimates
+    releases: tuple[Release, ...]
+
+
+def declared_rows(relation: Relation) -> int | None:
+    """How many rows of one unit the policy's caps allow in a relation; None if it has none.
+
+    A choice, not a claim: whatever the cap is, the engine keeps it.
+    """
+    if isinstance(relation, Table):
+        return relation.domain.rows_per_unit_max
+    if isinstance(relation, Join):
+        sides = [declared_rows(relation.left), declared_rows(relation.right)]
+        known = [side for side in sides if side is not None]
+        return prod(known) if known else None
+    if isinstance(relation, Union):
+        parts = [declared_rows(part) for part in relation.parts]
+        return None if None in parts else sum(part for part in parts if part is not None)
+    return declared_rows(relation.of)
+
+
+def _checked(terms: Terms) -> Terms:
+    """Refuse terms that are none, whether or not the question uses them."""
+    if terms.confidence is not None:
+        failure_of(terms.confidence)
+    if terms.delta is not None and not 0 <= terms.delta < 1:
+        raise SpecError("delta is no probability.", fix="Use a small delta such as 1e-6.")
+    if terms.rows is not None and (type(terms.rows) is not int or terms.rows < 1):
+        raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
+    for cap in (terms.rows_per_unit, terms.groups_per_unit):
+        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+    return terms
+
+
+def _epsilon(known: Draft, terms: Terms, count: int, delta: Fraction, rows: int | None) -> Fraction:
+    """The price of one of ``count`` blocks."""
+    if terms.epsilon is not None:
+        return terms.epsilon / count
+    goal = Goal(
+        within=terms.within,
+        relative=terms.relative,
+        confidence=terms.confidence or USUAL,
+        rows=rows,
+    )
+    return epsilon_for(known, goal, delta=delta / count)
+
+
+def _all(events: Sequence[Event]) -> Event:
+    if not events:
+        return NothingEvent()
+    return events[0] if len(events) == 1 else Sequential(events=tuple(events))
+
+
+def _widths(margins: Margins, confidence: Number) -> list[HalfWidths]:
+    return [None if each is None else tuple(each) for each in margins.at(confidence)]

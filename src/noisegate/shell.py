@@ -1,0 +1,320 @@
+"""The interactive prompt: SQL ended by a semicolon, and a few commands that begin with a backslash.
+
+What was typed is remembered between sessions; answers never are.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from noisegate.errors import NoisegateError, SpecError
+from noisegate.exact import positive
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from noisegate.ledger.entry import Entry
+    from noisegate.privacy.domain import Kind, TableDomain
+    from noisegate.privacy.loss import ApproxDP
+    from noisegate.query.answer import Answer
+    from noisegate.query.plan import Plan
+
+HELP: Final = (
+    ("SELECT …;", "ask; ends with a semicolon, may span lines"),
+    ("\\plan SELECT …", "price and error of a question, free"),
+    ("\\epsilon 0.1", "what to pay for each question from here on; alone: what it is"),
+    ("\\budget", "what is spent and what is left"),
+    ("\\tables", "the tables"),
+    ("\\d TABLE", "the columns of a table"),
+    ("\\history", "the ledger's entries of this account"),
+    (
+        "\\save FILE",
+        "the last answer as .csv, .json, .parquet, .png, .svg, .html or .md (its card)",
+    ),
+    ("\\help", "this list"),
+    ("\\quit", "leave; so does Ctrl-D. Ctrl-C drops the line"),
+)
+ENDINGS: Final = (".csv", ".json", ".parquet", ".png", ".svg", ".html", ".md")
+_HISTORY_MAX: Final = 2_000
+
+
+class Desk(Protocol):
+    """What the prompt needs of a gate."""
+
+    @property
+    def tables(self) -> "Mapping[str, TableDomain]":
+        """The tables by name."""
+
+    @property
+    def spent(self) -> "ApproxDP":
+        """What was spent."""
+
+    @property
+    def remaining(self) -> "ApproxDP":
+        """What is left."""
+
+    def history(self) -> "Sequence[Entry]":
+        """The ledger's entries."""
+
+    def sql(self, sql: str, *, epsilon: str | None) -> "Answer":
+        """Ask."""
+
+    def plan(self, sql: str, *, epsilon: str | None) -> "Plan":
+        """Price and error."""
+
+
+def run(
+    gate: Desk,
+    *,
+    read: Callable[[str], str] = input,
+    write: Callable[[str], None] = print,
+    epsilon: str | None = None,
+    confidence: str = "0.95",
+) -> None:
+    """Read, ask, show, until the end of the input. A refusal is shown and ends nothing."""
+    session = _Session(gate, write, epsilon, confidence)
+    typed: list[str] = []
+    with _line_editing(gate) if read is input else nullcontext():
+        while not session.ended:
+            try:
+                typed.append(read("       -> " if typed else "noisegate> "))
+                text = "\n".join(typed).strip()
+                if text.startswith("\\") or _is_whole(text):
+                    typed = []
+                    _remember(text, wanted=read is input)
+                    session.obey(text)
+                elif not text:
+                    typed = []
+            except KeyboardInterrupt:
+                typed = []
+                write("")
+            except EOFError:
+                write("")
+                return
+
+
+def _is_whole(text: str) -> bool:
+    """Whether the statement has come to its semicolon, outside of strings and comments."""
+    from sqlglot import TokenType, tokenize  # noqa: PLC0415 - slow to load
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+
+    try:
+        tokens = tokenize(text, dialect="duckdb") if text.endswith(";") else []
+    except SqlglotError:
+        return False
+    return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
+
+
+@final
+class _Session:
+    """What the prompt knows between two lines: the price, and the last answer."""
+
+    def __init__(
+        self, gate: Desk, write: Callable[[str], None], epsilon: str | None, confidence: str
+    ) -> None:
+        self._gate, self._write, self._confidence = gate, write, confidence
+        self._epsilon = epsilon
+        self._answer: Answer | None = None
+        self.ended = False
+        self._commands: Mapping[str, Callable[[str], None]] = {
+            "plan": self._plan,
+            "epsilon": self._set_epsilon,
+            "budget": self._budget,
+            "tables": self._tables,
+            "d": self._describe,
+            "history": self._history,
+            "save": self._save,
+            "help": lambda _: self._table(("", ""), HELP),
+            "quit": self._quit,
+            "q": self._quit,
+        }
+
+    def obey(self, text: str) -> None:
+        """Ask, or run a command; a refusal is shown."""
+        try:
+            if not text.startswith("\\"):
+                self._ask(text.rstrip(";"))
+                return
+            name, _, rest = text[1:].partition(" ")
+            if name not in self._commands:
+                raise SpecError(f"There is no command \\{name}.", fix="Type \\help.")
+            self._commands[name](rest.strip().rstrip(";"))
+        except NoisegateError as refusal:
+            self._write(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}")
+
+    def _ask(self, sql: str) -> None:
+        self._answer = answer = self._gate.sql(sql, epsilon=self._epsilon)
+        self._table(answer.columns, answer.cells(self._confidence))
+        self._write(f"{answer.footer(self._confidence)}\n{answer.guarantee}")
+
+    def _plan(self, sql: str) -> None:
+        if not sql:
+            raise SpecError("There is no question.", fix="Use \\plan SELECT ….")
+        self._table(("", ""), self._gate.plan(sql, epsilon=self._epsilon).facts(self._confidence))
+
+    def _set_epsilon(self, text: str) -> None:
+        if text:
+            positive(text, name="epsilon")
+            self._epsilon = text
+        self._write(f"ε = {self._epsilon}" if self._epsilon else "ε is what the policy says.")
+
+    def _budget(self, _: str) -> None:
+        self._write(f"spent {self._gate.spent} · left {self._gate.remaining:left}")
+
+    def _tables(self, _: str) -> None:
+        rows = [
+            (name, "public" if table.unit is None else f"protects {table.unit}")
+            for name, table in self._gate.tables.items()
+        ]
+        self._table(("table", "rows"), rows)
+
+    def _describe(self, name: str) -> None:
+        tables = {each.lower(): table for each, table in self._gate.tables.items()}
+        if (table := tables.get(name.lower())) is None:
+            raise SpecError(f"There is no table {name!r}.", fix="Type \\tables.")
+        shown = (column for column in table.columns.values() if not column.hidden)
+        rows = [
+            (
+                column.name,
+                column.kind.value,
+                ""
+                if column.between is None
+                else " to ".join(_bound(bound, column.kind) for bound in column.between),
+                "" if column.keys is None else ", ".join(map(str, column.keys)),
+            )
+            for column in shown
+        ]
+        self._table(("column", "type", "between", "in"), rows)
+
+    def _history(self, _: str) -> None:
+        rows = [
+            (str(entry.seq), entry.at[:19], entry.kind, str(entry.body.get("request", "")))
+            for entry in self._gate.history()
+        ]
+        self._table(("no.", "at (UTC)", "kind", "request"), rows)
+
+    def _save(self, name: str) -> None:
+        if self._answer is None:
+            raise SpecError("There is no answer yet.", fix="Ask first.")
+        if not name:
+            raise SpecError("There is no file name.", fix="Use \\save answer.csv.")
+        try:
+            save(self._answer, Path(name).expanduser(), self._confidence)
+        except OSError:
+            raise SpecError(f"{name!r} cannot be written.", fix="Use another place.") from None
+        self._write(f"saved {name}")
+
+    def _quit(self, _: str) -> None:
+        self.ended = True
+
+    def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        self._write(_drawn(names, rows))
+
+
+def save(answer: "Answer", file: Path, confidence: str) -> None:
+    """Write an answer in the form that the file's ending names."""
+    writers: dict[str, Callable[[], Any]] = {
+        ".csv": lambda: answer.to_csv(file, confidence),
+        ".json": lambda: answer.to_json(file, confidence),
+        ".parquet": lambda: answer.to_parquet(file, confidence),
+        ".md": lambda: file.write_text(answer.card(confidence).to_markdown(), encoding="utf-8"),
+        **dict.fromkeys((".png", ".svg", ".html"), lambda: answer.plot(confidence).save(str(file))),
+    }
+    require_writable(file)
+    writers[file.suffix.lower()]()
+
+
+def require_writable(file: Path) -> None:
+    """Refuse a file that an answer cannot be written to, before it is paid for."""
+    if file.suffix.lower() not in ENDINGS:
+        raise SpecError(f"{file.name!r} has no known ending.", fix=f"Use {', '.join(ENDINGS)}.")
+    if file.is_dir() or not os.access(file.parent, os.W_OK):
+        raise SpecError(f"{file.name!r} cannot be written there.", fix="Choose another folder.")
+
+
+def _bound(bound: "Fraction", kind: "Kind") -> str:
+    """A bound as people write it."""
+    from noisegate.privacy.domain import EPOCH, Kind  # noqa: PLC0415
+
+    if kind is Kind.DATE:
+        return (EPOCH.date() + timedelta(days=int(bound))).isoformat()
+    if kind is Kind.TIMESTAMP:
+        return (EPOCH + timedelta(microseconds=int(bound))).isoformat(" ")
+    return f"{float(bound):g}"
+
+
+def _drawn(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    from rich.console import Console  # noqa: PLC0415 - slow to load
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(show_header=any(names))
+    for name in names:
+        table.add_column(Text(name), overflow="fold")  # nothing is cut off
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    page = StringIO()
+    Console(file=page, width=shutil.get_terminal_size().columns).print(table)
+    return page.getvalue().rstrip("\n")
+
+
+# what the terminal remembers
+
+
+def history_file() -> Path:
+    """Where typed lines are kept: in the user's state folder."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "noisegate" / "history"
+
+
+def _readline() -> ModuleType | None:
+    try:
+        import readline  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return None
+    return readline
+
+
+class _line_editing:  # noqa: N801 - used like a function
+    """Arrow keys, completion of names, and a history that outlives the session."""
+
+    def __init__(self, gate: Desk) -> None:
+        columns = (name for table in gate.tables.values() for name in table.columns)
+        commands = (f"\\{words.split(' ')[0][1:]}" for words, _ in HELP[1:])
+        self._words = sorted({*gate.tables, *columns, *commands})
+
+    def __enter__(self) -> None:
+        if (readline := _readline()) is None:
+            return
+        readline.set_auto_history(False)
+        readline.set_completer_delims(" \t\n,()=<>'\"")
+        readline.set_completer(self._complete)
+        readline.parse_and_bind("tab: complete")
+        with suppress(OSError):
+            readline.read_history_file(history_file())
+
+    def __exit__(self, *_: object) -> None:
+        if (readline := _readline()) is None:
+            return
+        file = history_file()
+        readline.set_history_length(_HISTORY_MAX)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch(mode=0o600)
+            readline.write_history_file(file)
+
+    def _complete(self, start: str, number: int) -> str | None:
+        found = [word for word in self._words if word.lower().startswith(start.lower())]
+        return found[number] if number < len(found) else None
+
+
+def _remember(text: str, *, wanted: bool) -> None:
+    """A statement is one line of the history, however many lines it was typed on."""
+    if wanted and (readline := _readline()) is not None:
+        readline.add_history(" ".join(text.split("\n")))

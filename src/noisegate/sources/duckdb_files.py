@@ -1,0 +1,207 @@
+"""What the embedded engine can read: CSV, Parquet and DuckDB files, and frames in memory."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import duckdb
+from sqlglot import exp
+
+from noisegate.errors import SourceError
+from noisegate.privacy.domain import Kind
+from noisegate.sources.duckdb_relations import WHOLE_TYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Data: TypeAlias = "str | Path | Any"  # a file, or a pandas, Polars or Arrow table
+
+_FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # how the engine compares names
+_FILE_KINDS: Final = (".csv", ".tsv", ".parquet", ".duckdb")
+UNREACHABLE: Final = "The engine could not read the table."
+GIVE: Final = "Give a CSV, Parquet or DuckDB file, or a pandas, Polars or Arrow table."
+
+# Stored types by kind. Every stored value of these can be read, each by itself, without failing.
+KIND_OF: Final = {
+    **dict.fromkeys((*WHOLE_TYPES, "UBIGINT", "HUGEINT", "UHUGEINT"), Kind.INTEGER),
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), Kind.NUMBER),
+    **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), Kind.TEXT),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), Kind.TIMESTAMP),
+    "BOOLEAN": Kind.BOOLEAN,
+    "DATE": Kind.DATE,
+}
+
+
+def is_database(data: "Path | pa.Table") -> bool:
+    """A file of DuckDB's own: tables with whatever collations they were made with."""
+    return isinstance(data, Path) and data.suffix.lower() == ".duckdb"
+
+
+def is_text(data: "Path | pa.Table") -> bool:
+    """A file of lines."""
+    return isinstance(data, Path) and data.suffix.lower() in (".csv", ".tsv")
+
+
+def origin_of(
+    connection: duckdb.DuckDBPyConnection, data: "Path | pa.Table", table: str, place: int
+) -> str:
+    """What stands behind FROM: a reader of a file, a table of an attached file, or a frame."""
+    if not isinstance(data, Path):
+        connection.register(f"frame{place}", data)
+        return f"frame{place}"
+    if data.suffix.lower() != ".duckdb":
+        return _reader(data)
+    _require_file(data)
+    connection.execute(f"ATTACH {quoted(str(data.resolve()))} AS file{place} (READ_ONLY)")
+    return exp.table_(exp.to_identifier(table, quoted=True), db="main", catalog=f"file{place}").sql(
+        dialect="duckdb"
+    )
+
+
+def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
+    """A frame as an Arrow table. Columns without a type of their own must be of one type.
+
+    An engine that guesses types would let one row change them all.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    if isinstance(frame, pa.Table):
+        columns = dict(zip(frame.column_names, frame.columns, strict=True))
+        rows = frame.num_rows
+    elif hasattr(frame, "to_arrow") or hasattr(frame, "iloc"):  # Polars, pandas
+        columns = {str(name): _as_arrow(frame[name], str(name)) for name in frame.columns}
+        rows = len(frame)
+    else:
+        raise SourceError("This is no table.", fix=GIVE)
+    names = getattr(frame, "column_names", frame.columns)
+    if len({name.translate(_FOLD) for name in columns}) < len(names):
+        raise _same_names()
+    table = pa.table(columns) if columns else _blank(rows)
+    with suppress(pa.ArrowException):
+        table.validate(full=True)  # texts that are no UTF-8 would fail a question later
+        return table
+    raise SourceError("The frame holds values that are none.", fix="Make it anew.")
+
+
+def _as_arrow(column: Any, name: str) -> Any:  # noqa: ANN401 - a column in, Arrow out
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    guessed = str(getattr(column, "dtype", "")) == "object"  # no type but that of each value
+    types = (pa.string(), pa.date32(), pa.bool_(), pa.int64()) if guessed else (None,)
+    for kind in types:
+        # what the library says of a column that it cannot read may quote rows, and is dropped
+        with suppress(pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError):
+            if hasattr(column, "to_arrow"):
+                return column.to_arrow()
+            return pa.array(column, kind, from_pandas=True)
+    raise SourceError(
+        f"Column {name!r} has no one type.", fix="Convert it, such as frame[name].astype(str)."
+    )
+
+
+def only(table: "pa.Table", names: Sequence[str]) -> "pa.Table":
+    """The engine gets no column that questions do not use: to count rows it may decode one."""
+    return table.select(list(names)) if names else _blank(table.num_rows)
+
+
+def _blank(rows: int) -> Any:  # noqa: ANN401 - an Arrow table
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    return pa.table({"row": pa.repeat(True, rows)})  # noqa: FBT003 - a value
+
+
+def stored_types(
+    connection: duckdb.DuckDBPyConnection, data: "Mapping[str, Path | pa.Table]"
+) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Where each table is, and its columns with their stored types; odd ones are left out."""
+    with suppress(duckdb.Error):
+        origins, types = {}, {}
+        for place, (table, each) in enumerate(data.items()):
+            shape = each if isinstance(each, Path) else each.slice(0, 0)
+            origins[table] = origin_of(connection, shape, table, place)
+            rows = connection.execute(f"DESCRIBE FROM {origins[table]}").fetchall()
+            _require_own_names(connection, each, [str(row[0]) for row in rows])
+            plain = {str(name): str(kind).partition("(")[0] for name, kind, *_ in rows}
+            types[table] = {name: kind for name, kind in plain.items() if kind in KIND_OF}
+        return origins, types
+    raise SourceError(UNREACHABLE, fix=GIVE)
+
+
+def _require_own_names(
+    connection: duckdb.DuckDBPyConnection, data: "Path | pa.Table", names: Sequence[str]
+) -> None:
+    """Refuse names that differ by case only: the engine would give one of them another name."""
+    if isinstance(data, Path) and data.suffix.lower() == ".parquet":
+        schema = exp.select("name").from_(exp.func("parquet_schema", _literal(data)))
+        found = connection.execute(schema.sql(dialect="duckdb")).fetchall()
+        if not set(names) <= {str(row[0]) for row in found}:
+            raise _same_names()
+
+
+def _literal(path: Path) -> exp.Literal:
+    return exp.Literal.string(str(path.resolve()))
+
+
+def _same_names() -> SourceError:
+    return SourceError("Two columns have the same name.", fix="Rename one: case does not count.")
+
+
+def plain(data: Data) -> "Path | pa.Table":
+    """A path, or an Arrow table."""
+    return Path(data) if isinstance(data, str | Path) else plain_frame(data)
+
+
+def lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
+    """Let the connection reach these files and nothing else, for good."""
+    allowed = ", ".join(quoted(str(path.resolve())) for path in paths)
+    connection.execute(f"SET allowed_paths = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise SourceError(f"There is no file {path.name!r}.", fix="Check the path.")
+    if set("*?[") & set(path.name):
+        raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file.")
+    if path.suffix.lower() not in _FILE_KINDS:
+        raise SourceError(f"{path.name!r} is none of {', '.join(_FILE_KINDS)}.", fix=GIVE)
+
+
+def _reader(path: Path) -> str:
+    kind = path.suffix.lower()
+    _require_file(path)
+    where = quoted(str(path.resolve()))
+    parquet = f"read_parquet({where}, hive_partitioning = false)"
+    return parquet if kind == ".parquet" else _csv(path, where)
+
+
+def _csv(path: Path, where: str) -> str:
+    """A strict reader whose columns come from the header line alone, all as text.
+
+    Types and delimiters are never guessed from rows: a guess would be an output that rows decide.
+    """
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        first = file.readline()
+    delimiter = max(",;\t|", key=first.count) if path.suffix.lower() != ".tsv" else "\t"
+    names = next(csv.reader([first], delimiter=delimiter), [])
+    folded = {name.strip().lower() for name in names}
+    if not names or len(folded) < len(names) or "" in folded or "\x00" in first:
+        raise SourceError(
+            f"The first line of {path.name!r} does not name its columns.",
+            fix="Put each column's name once into the first line.",
+        )
+    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
+    return (
+        f"read_csv({where}, columns = {{{columns}}}, delim = {quoted(delimiter)}, "
+        "header = true, quote = '\"', escape = '\"', auto_detect = false, strict_mode = true, "
+        "hive_partitioning = false)"
+    )
+
+
+def quoted(value: str) -> str:
+    """A text as SQL."""
+    return exp.Literal.string(value).sql(dialect="duckdb")

@@ -1,0 +1,437 @@
+"""Relations and tallies as DuckDB queries: the only place that writes SQL about rows.
+
+Columns are called c0, c1, … inside, and the owner ``o``, so that no declared name can clash with
+another. Every private relation but a row-level one carries its owner through every step.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from functools import cache
+from itertools import count
+from math import ceil, log2
+from typing import Any, Final, final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Expression, Literal, Schema, domain_of
+from noisegate.algebra.relation import (
+    Filter,
+    Fold,
+    Folded,
+    Join,
+    JoinKind,
+    Matching,
+    PerUnit,
+    Project,
+    Relation,
+    Table,
+    Union,
+)
+from noisegate.algebra.schema import schema_of
+from noisegate.privacy.domain import EPOCH, WHOLE_MAX, Column, Domain, Kind, TableDomain
+from noisegate.sources.duckdb_expressions import write
+
+ENGINE_TYPES: Final = {
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.INTEGER: "BIGINT",
+    Kind.NUMBER: "DOUBLE",
+    Kind.TEXT: "VARCHAR",
+    Kind.DATE: "DATE",
+    Kind.TIMESTAMP: "TIMESTAMP",
+}
+WHOLE_TYPES: Final = frozenset({
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
+})  # fmt: skip
+OWNER: Final = "o"
+_LEVEL_BITS: Final = 24
+_YEARS: Final = ("0001-01-01", "9999-12-31")
+
+
+def base_view(place: int) -> str:
+    """What the engine calls a table. No name of the engine comes from outside."""
+    return f"base{place}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A query, its columns by name, and whether it has an owner."""
+
+    query: exp.Select
+    columns: Mapping[str, str]
+    is_owned: bool
+
+
+def as_(value: exp.Expr, name: "str | exp.Identifier") -> exp.Expr:
+    """The value under a name."""
+    return exp.alias_(value, name, copy=False)
+
+
+@cache
+def _engine_type(kind: str) -> exp.DataType:
+    return exp.DataType.build(kind, dialect="duckdb")
+
+
+def cast(value: exp.Expr, kind: str) -> exp.Expr:
+    """A cast that cannot fail for the values it is used on."""
+    return exp.Cast(this=value, to=_engine_type(kind).copy())
+
+
+def and_(*conditions: exp.Expr) -> exp.Expr:
+    """All conditions."""
+    return exp.and_(*conditions, copy=False)
+
+
+def not_(condition: exp.Expr) -> exp.Expr:
+    """The opposite."""
+    return exp.not_(condition, copy=False)
+
+
+def col(name: str, table: str | None = None) -> exp.Column:
+    """A quoted column."""
+    return exp.column(exp.to_identifier(name, quoted=True), table)
+
+
+def whole(value: int) -> exp.Expr:
+    """A whole number as BIGINT."""
+    return cast(exp.Literal.number(value) if value >= 0 else exp.Neg(
+        this=exp.Literal.number(-value)), "BIGINT")  # fmt: skip
+
+
+@final
+class RelationWriter:
+    """Writes relations over base tables whose stored engine types are ``types[table][column]``."""
+
+    def __init__(
+        self, tables: Mapping[str, TableDomain], types: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self._tables, self._types, self._names = tables, types, count()
+
+    def write(self, relation: Relation) -> Written:
+        """The query of a relation."""
+        rules: dict[type, Callable[[Any], Written]] = {
+            Table: self._table,
+            Filter: self._filter,
+            Project: self._project,
+            Join: self._join,
+            Matching: self._matching,
+            PerUnit: self._per_unit,
+            Union: self._union,
+        }
+        return rules[type(relation)](relation)
+
+    def _filter(self, relation: Filter) -> Written:
+        inner, field = self._inside(relation.of)
+        condition = write(relation.condition, schema_of(relation.of), field)
+        return Written(inner.query.where(condition, copy=False), inner.columns, inner.is_owned)
+
+    def _project(self, relation: Project) -> Written:
+        inner, field = self._inside(relation.of)
+        return self._shown(relation.columns, schema_of(relation.of), inner, field)
+
+    def over(self, relation: Relation) -> tuple[exp.Select, Callable[[str], exp.Expr], bool]:
+        """An open SELECT from the relation, its fields, and whether ``o`` is there."""
+        below = self.write(relation)
+        alias = self._alias()
+        query = exp.select().from_(below.query.subquery(alias, copy=False), copy=False)
+        return query, _fields(below.columns, alias), below.is_owned
+
+    def _base(self, table: str) -> exp.Table:
+        return exp.table_(base_view(list(self._tables).index(table)))
+
+    def _alias(self) -> str:
+        return f"t{next(self._names)}"
+
+    def _inside(self, relation: Relation) -> tuple[Written, Callable[[str], exp.Expr]]:
+        """The relation as a derived table, with all its columns selected again."""
+        below = self.write(relation)
+        alias = self._alias()
+        names = [*below.columns.values(), *([OWNER] if below.is_owned else [])]
+        query = exp.select(*(col(name, alias) for name in names))
+        query = query.from_(below.query.subquery(alias, copy=False), copy=False)
+        return Written(query, below.columns, below.is_owned), _fields(below.columns, alias)
+
+    def _shown(
+        self,
+        columns: tuple[tuple[str, Expression], ...],
+        schema: Schema,
+        inner: Written,
+        field: Callable[[str], exp.Expr],
+    ) -> Written:
+        names = {name: f"c{place}" for place, (name, _) in enumerate(columns)}
+        shown = [as_(write(e, schema, field), names[name]) for name, e in columns]
+        query = inner.query.select(*shown, append=False, copy=False)
+        if inner.is_owned:
+            alias = inner.query.args["from_"].this.alias
+            query = query.select(col(OWNER, alias), copy=False)
+        elif not shown:
+            query = query.select(as_(exp.true(), "row"), copy=False)
+        return Written(query, names, inner.is_owned)
+
+    def _table(self, relation: Table) -> Written:
+        table = relation.domain
+        alias = self._alias()
+        types = self._types[table.name]
+        shown: list[exp.Expr] = []
+        names: dict[str, str] = {}
+        for column in table.columns.values():
+            if not column.hidden:
+                names[column.name] = f"c{len(names)}"
+                value = base_value(column, types[column.name], col(column.name, alias))
+                shown.append(as_(value, names[column.name]))
+        query = exp.select(*shown) if shown else exp.select(as_(exp.true(), "row"))
+        query = query.from_(as_(self._base(table.name), alias), copy=False)
+        if table.unit is None or table.unit.column is None:
+            return Written(query, names, is_owned=False)
+        owner, here = table.unit.column, alias
+        for step in table.path:
+            there = self._alias()
+            condition = exp.EQ(
+                this=self._as_owner(step.column, here),
+                expression=self._as_owner(step.key, there),
+            )
+            joined = as_(self._base(step.table), there)
+            query = query.join(joined, on=condition, join_type="inner", copy=False)
+            here = there
+        value = self._as_owner(owner, here)
+        query = query.select(as_(value, OWNER), copy=False).where(
+            _is_not_null(value.copy()), copy=False
+        )
+        return Written(query, names, is_owned=True)
+
+    def _as_owner(self, column: str, alias: str) -> exp.Expr:
+        """An id as it is compared: whole numbers where every table has them, else text.
+
+        Ids are never parsed or rounded: that could make two owners one.
+        """
+        plain = all(kind in WHOLE_TYPES for kind in self._owner_types)
+        value = col(column, alias)
+        return cast(value, "BIGINT" if plain else "VARCHAR")
+
+    @property
+    def _owner_types(self) -> set[str]:
+        """The stored types of all columns that owners are found by."""
+        found = set()
+        for table in self._tables.values():
+            if table.unit is None or table.unit.column is None:
+                continue
+            at = table.name
+            for step in table.path:
+                found |= {self._types[at][step.column], self._types[step.table][step.key]}
+                at = step.table
+            found.add(self._types[at][table.unit.column])
+        return found
+
+    def _join(self, relation: Join) -> Written:
+        left, right = self.write(relation.left), self.write(relation.right)
+        one, other = self._alias(), self._alias()
+        condition = self._equal(
+            relation.on, relation.left, relation.right, (left, one), (right, other)
+        )
+        if left.is_owned and right.is_owned:
+            condition = and_(condition, _same(col(OWNER, one), col(OWNER, other)))
+        shown: list[exp.Expr] = []
+        names: dict[str, str] = {}
+        for written, alias in ((left, one), (right, other)):
+            for name, inside in written.columns.items():
+                names[name] = f"c{len(names)}"
+                shown.append(as_(col(inside, alias), names[name]))
+        owned = left.is_owned or right.is_owned
+        if owned:
+            shown.append(as_(col(OWNER, one if left.is_owned else other), OWNER))
+        kind = "left" if relation.kind is JoinKind.LEFT else "inner"
+        query = exp.select(*(shown or [as_(exp.true(), "row")]))
+        query = query.from_(left.query.subquery(one, copy=False), copy=False)
+        return Written(
+            query.join(
+                right.query.subquery(other, copy=False), on=condition, join_type=kind, copy=False
+            ),
+            names,
+            owned,
+        )
+
+    def _matching(self, relation: Matching) -> Written:
+        inner, _ = self._inside(relation.of)
+        alias = inner.query.args["from_"].this.alias
+        partner, there = self.write(relation.other), self._alias()
+        condition = self._equal(
+            relation.on, relation.of, relation.other, (inner, alias), (partner, there)
+        )
+        if inner.is_owned and partner.is_owned:
+            condition = and_(condition, _same(col(OWNER, alias), col(OWNER, there)))
+        exists = exp.Exists(
+            this=exp.select("1")
+            .from_(partner.query.subquery(there, copy=False), copy=False)
+            .where(condition, copy=False)
+        )
+        wanted = not_(exists) if relation.negated else exists
+        return Written(inner.query.where(wanted, copy=False), inner.columns, inner.is_owned)
+
+    def _equal(
+        self,
+        on: tuple[tuple[Expression, Expression], ...],
+        left: Relation,
+        right: Relation,
+        one: tuple[Written, str],
+        other: tuple[Written, str],
+    ) -> exp.Expr:
+        pairs = [
+            _same(
+                write(a, schema_of(left), _fields(one[0].columns, one[1])),
+                write(b, schema_of(right), _fields(other[0].columns, other[1])),
+            )
+            for a, b in on
+        ]
+        return and_(*pairs) if pairs else exp.true()
+
+    def _per_unit(self, relation: PerUnit) -> Written:
+        query, field, _ = self.over(relation.of)
+        schema = schema_of(relation.of)
+        alias = query.args["from_"].this.alias
+        names: dict[str, str] = {}
+        shown: list[exp.Expr] = []
+        groups: list[exp.Expr] = [col(OWNER, alias)]
+        for name, expression in relation.keys:
+            names[name] = f"c{len(names)}"
+            key = write(expression, schema, field)
+            groups.append(key)
+            shown.append(as_(key.copy(), names[name]))
+        for folded in relation.folded:
+            names[folded.name] = f"c{len(names)}"
+            shown.append(as_(_fold(folded, schema, field), names[folded.name]))
+        shown.append(as_(col(OWNER, alias), OWNER))
+        return Written(
+            query.select(*shown, copy=False).group_by(*groups, copy=False), names, is_owned=True
+        )
+
+    def _union(self, relation: Union) -> Written:
+        parts = [self.write(part) for part in relation.parts]
+        queries = [
+            exp.select(
+                *(as_(col(part.columns[name], "u"), f"c{place}")
+                  for place, name in enumerate(parts[0].columns)),
+                *([col(OWNER, "u")] if part.is_owned else []),
+            ).from_(part.query.subquery("u", copy=False), copy=False)
+            for part in parts
+        ]  # fmt: skip
+        united: exp.Query = queries[0]
+        for query in queries[1:]:
+            united = exp.union(united, query, distinct=False)
+        names = {name: f"c{place}" for place, name in enumerate(parts[0].columns)}
+        alias = self._alias()
+        shown = [*names.values(), *([OWNER] if parts[0].is_owned else [])]
+        query = exp.select(*(col(name, alias) for name in shown)).from_(
+            united.subquery(alias, copy=False), copy=False
+        )
+        return Written(query, names, parts[0].is_owned)
+
+
+def _fields(columns: Mapping[str, str], alias: str) -> Callable[[str], exp.Expr]:
+    return lambda name: col(columns[name], alias)
+
+
+def _same(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    return exp.EQ(this=exp.paren(one), expression=exp.paren(other))
+
+
+def _is_not_null(value: exp.Expr) -> exp.Expr:
+    return not_(exp.Is(this=exp.paren(value), expression=exp.null()))
+
+
+def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
+    """A stored value as its kind: NULL where it has none, clamped into the declared bounds.
+
+    NaN, infinities and dates beyond the years 1 to 9999 have no value.
+    """
+    engine = ENGINE_TYPES[column.kind]
+    if stored != engine:
+        safe = column.kind is Kind.INTEGER and stored in WHOLE_TYPES
+        to = exp.DataType.build(engine, dialect="duckdb")
+        value = exp.Cast(this=value, to=to) if safe else exp.TryCast(this=value, to=to)
+    if column.kind is Kind.NUMBER:
+        guard: exp.Expr = exp.Anonymous(this="ISFINITE", expressions=[value.copy()])
+    elif column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        first, last = (cast(exp.Literal.string(day), engine) for day in _YEARS)
+        after = exp.GTE(this=value.copy(), expression=first)
+        guard = and_(after, exp.LT(this=value.copy(), expression=last))
+    else:
+        guard = _is_not_null(value.copy())
+    if column.between is not None:
+        low, high = (_bound(bound, column.kind) for bound in column.between)
+        value = clamp(value, low, high)
+    elif column.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
+        return value
+    return exp.case().when(guard, value)
+
+
+def clamp(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
+    """A value that is not NULL within its bounds. The engine takes NULL for the other bound."""
+    raised = exp.Greatest(this=value, expressions=[low], ignore_nulls=True)
+    return exp.Least(this=raised, expressions=[high], ignore_nulls=True)
+
+
+def not_null(value: exp.Expr, then: exp.Expr) -> exp.Expr:
+    """``then`` where the value is not NULL."""
+    return exp.case().when(_is_not_null(value), then)
+
+
+def number(value: Fraction) -> exp.Expr:
+    """The nearest double."""
+    return cast(exp.Literal.string(repr(float(value))), "DOUBLE")
+
+
+def _bound(bound: Fraction, kind: Kind) -> exp.Expr:
+    if kind is Kind.NUMBER:
+        return number(bound)
+    if kind is Kind.INTEGER:
+        return whole(max(-WHOLE_MAX, min(WHOLE_MAX, round(bound))))
+    if kind is Kind.DATE:
+        day = EPOCH.date() + timedelta(days=round(bound))
+        return cast(exp.Literal.string(day.isoformat()), "DATE")
+    moment = EPOCH + timedelta(microseconds=round(bound))
+    return cast(exp.Literal.string(moment.isoformat(" ")), "TIMESTAMP")
+
+
+def sum_grain(domain: Domain) -> Fraction:
+    """What a SUM within one owner counts in: 1 for whole numbers, else a fine power of two."""
+    magnitude = domain.magnitude
+    if domain.kind is Kind.INTEGER or not magnitude:
+        return Fraction(1)
+    return Fraction(2) ** (ceil(log2(magnitude)) - _LEVEL_BITS)
+
+
+def _fold(folded: Folded, schema: Schema, field: Callable[[str], exp.Expr]) -> exp.Expr:
+    """A fold that gives the same value in whatever order the engine visits the rows.
+
+    Sums of doubles do so as long as they stay below 2**53 grains; of more rows there is no sum.
+    """
+    value, domain = write(folded.expression, schema, field), domain_of(folded.expression, schema)
+    if folded.fold is Fold.COUNT:
+        return exp.Count(this=value)
+    if folded.fold is Fold.COUNT_DISTINCT:
+        return exp.Count(this=exp.Distinct(expressions=[value]))
+    if folded.fold in (Fold.MIN, Fold.MAX):
+        return (exp.Min if folded.fold is Fold.MIN else exp.Max)(this=value)
+    if domain.kind is Kind.INTEGER and folded.expression == Literal(1):
+        return exp.Count(this=exp.Star())
+    if domain.kind is Kind.INTEGER:
+        total = exp.Coalesce(this=exp.Sum(this=value), expressions=[whole(0)])
+        return exp.TryCast(this=total, to=exp.DataType.build("BIGINT"))
+    grain = sum_grain(domain)
+    zero = number(Fraction(0))
+    few = exp.LT(this=exp.Count(this=value.copy()), expression=whole(1 << (52 - _LEVEL_BITS)))
+    total = exp.Coalesce(this=exp.Sum(this=on_grid(value, grain)), expressions=[zero])
+    return exp.case().when(few, total)
+
+
+def on_grid(value: exp.Expr, grain: Fraction) -> exp.Expr:
+    """A double of less than 2**51 grains, rounded to whole grains; the grain is a power of two.
+
+    Next to 3 · 2**51 grains, doubles are one grain apart, so that the addition rounds. Sums of such
+    values are exact in any order up to 2**53 grains, as every partial sum is a double.
+    """
+    anchor = number(3 * 2**51 * grain)
+    raised = exp.Add(this=exp.paren(value, copy=False), expression=anchor)
+    return exp.Sub(this=exp.paren(raised, copy=False), expression=anchor.copy())

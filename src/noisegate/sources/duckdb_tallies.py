@@ -1,0 +1,304 @@
+"""Tallies as DuckDB queries: clamp, weigh, add; the clamp is the last step before the sum.
+
+Claim: the numbers of a query move by at most the tally's sensitivity when a unit comes or goes.
+Why: see `transforms/query.py`; here it is made true. Whole numbers are added in 128 bits.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.relation import Filter, Project, Relation, Table
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
+from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
+from noisegate.sources.duckdb_expressions import write
+from noisegate.sources.duckdb_relations import (
+    OWNER,
+    RelationWriter,
+    and_,
+    as_,
+    cast,
+    clamp,
+    col,
+    not_null,
+    number,
+    whole,
+)
+
+_DOUBLE_MAX: Final = 10**300
+SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
+
+
+def keys_table(place: int) -> str:
+    """The name of the table (i, x) that lists the keys of a grouping."""
+    return f"keys{place}"
+
+
+def sums_query(tally: Sums, writer: RelationWriter) -> exp.Query:
+    """Columns i0, i1, … (places of keys) and s0, s1, … (sums); absent cells are 0."""
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer)
+    values: list[exp.Expr] = [col(f"e{place}", "r") for place in range(len(tally.terms))]
+    for place, term in enumerate(tally.terms):
+        if type(term.expression) is Literal:
+            values[place] = _constant(term)
+    groups = [f"k{place}" for place in range(len(tally.by))]
+    sums = exp.select(*(col(name, "r") for name in groups)).from_("r", copy=False)
+    if is_owned and tally.rows_per_unit is not None:
+        cap, size = tally.rows_per_unit, col("n", "h")
+        light = exp.Is(this=size, expression=exp.null())
+        values = [
+            exp.case().when(light.copy(), value).else_(_weighed(value.copy(), cap, size.copy()))
+            for value in values
+        ]
+        sums = sums.join(
+            "h",
+            on=exp.EQ(this=col(OWNER, "r"), expression=col(OWNER, "h")),
+            join_type="left",
+            copy=False,
+        )
+    for place, value in enumerate(values):
+        sums = sums.select(as_(_sum(value), f"s{place}"), copy=False)
+    if groups:
+        sums = sums.group_by(*(col(name, "r") for name in groups), copy=False)
+    query = _added(sums, tally.by, len(values))
+    query = query.with_(
+        "r", as_=rows, materialized=not _is_scan(tally.relation), dialect="duckdb", copy=False
+    )
+    if is_owned and tally.rows_per_unit is not None:
+        query = query.with_(
+            "h", as_=_heavy(tally.rows_per_unit), materialized=False, dialect="duckdb", copy=False
+        )
+    return query
+
+
+def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
+    """Columns i0, i1, … and v: one row for each value that takes part."""
+    rows, is_owned = _rows(tally.relation, tally.by, [tally.term], writer)
+    value = as_(col("e0", "r"), "v")
+    groups = [col(f"k{place}", "r") for place in range(len(tally.by))]
+    owner = [col(OWNER, "r")] if is_owned else []
+    shown = (
+        exp.select(*groups, *owner, value)
+        .from_("r", copy=False)
+        .where("r.e0 IS NOT NULL", copy=False)
+    )
+    extra = ["v", *([OWNER] if is_owned else [])]
+    query = _placed(shown, tally.by, extra).with_("r", as_=rows, dialect="duckdb", copy=False)
+    if not is_owned or tally.rows_per_unit is None:
+        return query
+    places = [f"i{place}" for place in range(len(tally.by))]
+    return _evenly(query, [*places, "v"], tally.rows_per_unit)
+
+
+def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
+    """Columns k0, k1, … and n: how many owners hold each key."""
+    rows, is_owned = _rows(tally.relation, [], [e for _, e in tally.by], writer)
+    names = [f"e{place}" for place in range(len(tally.by))]
+    held = and_(*(exp.maybe_parse(f"r.{name} IS NOT NULL") for name in names))
+    if is_owned:
+        pairs = (
+            exp.select(*(col(n, "r") for n in names), col(OWNER, "r"))
+            .distinct(copy=False)
+            .from_("r", copy=False)
+            .where(held, copy=False)
+        )
+        source: exp.Query = _lowest(pairs, names, tally.keys_per_unit)
+    else:
+        source = (
+            exp.select(*(col(n, "r") for n in names)).from_("r", copy=False).where(held, copy=False)
+        )
+    shown = [as_(col(name, "p"), f"k{place}") for place, name in enumerate(names)]
+    query = exp.select(*shown, as_(exp.Count(this=exp.Star()), "n")).from_(
+        source.subquery("p", copy=False), copy=False
+    )
+    return query.group_by(*(col(name, "p") for name in names), copy=False).with_(
+        "r", as_=rows, dialect="duckdb", copy=False
+    )
+
+
+def distinct_query(tally: Distinct, writer: RelationWriter) -> exp.Query:
+    """Columns i0, i1, … and s0: how many different values each cell holds."""
+    rows, is_owned = _rows(tally.relation, tally.by, [tally.expression], writer)
+    groups = [f"k{place}" for place in range(len(tally.by))]
+    places = [f"i{place}" for place in range(len(tally.by))]
+    owner = [OWNER] if is_owned else []
+    shown = exp.select(*(col(name, "r") for name in (*groups, "e0", *owner))).distinct(copy=False)
+    placed = _placed(
+        shown.from_("r", copy=False).where("r.e0 IS NOT NULL", copy=False), tally.by, ["e0", *owner]
+    )
+    pairs = placed.with_("r", as_=rows, dialect="duckdb", copy=False)
+    source = _lowest(pairs, [*places, "e0"], tally.keys_per_unit) if is_owned else pairs
+    number_of = exp.Count(this=exp.Distinct(expressions=[col("e0", "p")]))
+    query = exp.select(*(col(name, "p") for name in places), as_(number_of, "s0"))
+    query = query.from_(source.subquery("p", copy=False), copy=False)
+    return query.group_by(*(col(name, "p") for name in places), copy=False) if places else query
+
+
+def _rows(
+    relation: Relation,
+    by: Sequence[Grouping],
+    values: Sequence[Expression | Term],
+    writer: RelationWriter,
+) -> tuple[exp.Select, bool]:
+    """Rows with keys k0, …, values e0, … and their owner. The value of a term is whole."""
+    query, field, is_owned = writer.over(relation)
+    schema: Schema = schema_of(relation)
+    shown = [
+        as_(write(grouping.expression, schema, field), f"k{place}")
+        for place, grouping in enumerate(by)
+    ]
+    for place, value in enumerate(values):
+        written = (
+            _value(value, relation, write(value.expression, schema, field))
+            if isinstance(value, Term)
+            else write(value, schema, field)
+        )
+        shown.append(as_(written, f"e{place}"))
+    if is_owned:
+        shown.append(as_(col(OWNER, query.args["from_"].this.alias), OWNER))
+    return query.select(*shown, copy=False), is_owned
+
+
+def _value(term: Term, relation: Relation, value: exp.Expr) -> exp.Expr:
+    """The whole number of a row: rounded to the grain and clamped, NULL where there is none."""
+    if type(term.expression) is Literal:
+        return _constant(term)
+    steps, domain = 1 / term.grain, domain_of(term.expression, schema_of(relation))
+    low, high = -(-term.low // steps.numerator), term.high // steps.numerator
+    if domain.kind is Kind.INTEGER and steps.denominator == 1 and low <= high:
+        inside = clamp(value, whole(max(low, -WHOLE_MAX)), whole(min(high, WHOLE_MAX)))
+        if steps > 1:
+            inside = exp.Mul(this=inside, expression=whole(steps.numerator))
+        return not_null(value.copy(), inside)
+    ends = term.low * term.grain, term.high * term.grain
+    if _is_clamped(term.expression, relation, *ends):
+        return cast(exp.Mul(this=value, expression=number(steps)), "BIGINT")
+    inside = cast(value, "DOUBLE")
+    if not _is_moderate(domain, steps):
+        inside = clamp(inside, number(ends[0]), number(ends[1]))
+    whole_steps = exp.func("round", exp.Mul(this=inside, expression=number(steps)))
+    bounded = clamp(whole_steps, number(Fraction(term.low)), number(Fraction(term.high)))
+    return not_null(value.copy(), cast(bounded, "BIGINT"))
+
+
+def _is_moderate(domain: Domain, steps: Fraction) -> bool:
+    """Whether the value cannot leave the doubles when it is counted in steps."""
+    size = domain.magnitude
+    return size is not None and size * max(steps, Fraction(1)) < _DOUBLE_MAX
+
+
+def _is_clamped(expression: Expression, relation: Relation, low: Fraction, high: Fraction) -> bool:
+    """Whether it is a base column that was clamped on reading, into exactly representable ends."""
+    while isinstance(relation, Filter):
+        relation = relation.of
+    if not isinstance(relation, Table) or type(expression) is not Field:
+        return False
+    between = relation.domain.columns[expression.name].between
+    exact = all(Fraction(float(end)) == end for end in (low, high))
+    return exact and between is not None and low <= between[0] and between[1] <= high
+
+
+def _constant(term: Term) -> exp.Expr:
+    value = term.expression.value if type(term.expression) is Literal else None
+    if not isinstance(value, int | Fraction):
+        return whole(0)  # NULL adds nothing
+    return whole(max(term.low, min(term.high, round(Fraction(value) / term.grain))))
+
+
+def _weighed(value: exp.Expr, cap: int, size: exp.Expr) -> exp.Expr:
+    """The value times cap / size, rounded towards zero."""
+    product = exp.Mul(this=exp.paren(value, copy=False), expression=whole(cap))
+    return exp.IntDiv(this=exp.paren(product, copy=False), expression=size)
+
+
+def _sum(value: exp.Expr) -> exp.Expr:
+    """A sum in 128 bits; of a constant, its product with the number of rows."""
+    if isinstance(value, exp.Cast):
+        return exp.Mul(this=cast(exp.Count(this=exp.Star()), "HUGEINT"), expression=value)
+    return exp.Sum(this=value)
+
+
+def _added(sums: exp.Select, by: Sequence[Grouping], count: int) -> exp.Select:
+    """The sums by the places of their keys, clamped. What is in no list is added to the rest."""
+    names = [f"s{place}" for place in range(count)]
+    added = _placed(sums, by, [])
+    if not by:
+        added = exp.select().from_(sums.subquery("g", copy=False), copy=False)
+    for name in names:
+        total = exp.Coalesce(this=exp.Sum(this=col(name, "g")), expressions=[whole(0)])
+        inside = clamp(total, whole(-SUM_MAX), whole(SUM_MAX))
+        added = added.select(as_(cast(inside, "BIGINT"), name), copy=False)
+    places = [exp.Literal.number(place + 1) for place in range(len(by))]
+    return added.group_by(*places, copy=False) if by else added
+
+
+def _heavy(cap: int) -> exp.Select:
+    """Owners with more rows than the cap, and how many; the others' rows weigh 1."""
+    size = exp.Count(this=exp.Star())
+    query = (
+        exp.select(col(OWNER, "r"), as_(size, "n"))
+        .from_("r", copy=False)
+        .group_by(col(OWNER, "r"), copy=False)
+    )
+    return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)
+
+
+def _placed(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -> exp.Select:
+    """The groups by their places in the lists of keys. What is in no list is dropped, or rest."""
+    if not by:
+        return query
+    placed = exp.select()
+    for place, grouping in enumerate(by):
+        at: exp.Expr = col("i", keys_table(place))
+        if grouping.rest:
+            at = exp.Coalesce(this=at, expressions=[whole(len(grouping.keys))])
+        placed = placed.select(as_(at, f"i{place}"), copy=False)
+    placed = placed.select(*(col(name, "g") for name in names), copy=False)
+    placed = placed.from_(query.subquery("g", copy=False), copy=False)
+    for place, grouping in enumerate(by):
+        same = exp.NullSafeEQ(this=col(f"k{place}", "g"), expression=col("x", keys_table(place)))
+        kind = "left" if grouping.rest else "inner"
+        placed = placed.join(keys_table(place), on=same, join_type=kind, copy=False)
+    return placed
+
+
+def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:
+    """At most ``cap`` rows of each owner: those at even steps of their own order."""
+    owner, size = col(OWNER, "v"), exp.Count(this=exp.Star())
+    sorted_rows = exp.Order(expressions=[exp.Ordered(this=col(name, "v")) for name in order])
+    numbered = exp.select(
+        *(col(name, "v") for name in order),
+        as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
+        as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
+    ).from_(query.subquery("v", copy=False), copy=False)
+    kept = f"n <= {cap} OR (at * {cap}) // n > ((at - 1) * {cap}) // n"
+    chosen = exp.select(*(col(name, "w") for name in order)).from_(
+        numbered.subquery("w", copy=False), copy=False
+    )
+    return chosen.where(kept, dialect="duckdb", copy=False)
+
+
+def _lowest(pairs: exp.Query, names: Sequence[str], cap: int) -> exp.Select:
+    """At most ``cap`` of each owner's pairs: those with the lowest hashes."""
+    hashed = exp.func("hash", *(col(name, "v") for name in names), col(OWNER, "v"))
+    order = exp.Order(
+        expressions=[exp.Ordered(this=e) for e in (hashed, *(col(n, "v") for n in names))]
+    )
+    rank = exp.Window(this=exp.RowNumber(), partition_by=[col(OWNER, "v")], order=order)
+    numbered = exp.select(*(col(name, "v") for name in names), as_(rank, "at"))
+    numbered = numbered.from_(pairs.subquery("v", copy=False), copy=False)
+    chosen = exp.select(*(col(name, "w") for name in names)).from_(
+        numbered.subquery("w", copy=False), copy=False
+    )
+    return chosen.where(exp.LTE(this=col("at", "w"), expression=whole(cap)), copy=False)
+
+
+def _is_scan(relation: Relation) -> bool:
+    """Whether reading the rows twice is cheaper than keeping them."""
+    while isinstance(relation, Filter | Project):
+        relation = relation.of
+    return isinstance(relation, Table) and not relation.domain.path

@@ -1,0 +1,262 @@
+"""Whose rows a relation holds, and how many of one unit. Unknown means refused.
+
+Claim: for every relation accepted here, the rows of a unit depend on that unit's own rows and on
+    public rows alone; so when a unit comes or goes, exactly the rows of that unit come or go.
+Adjacency: add/remove one unit, with all its rows in all tables. A row of a table with a path whose
+    foreign key names several units belongs to each of them and leaves with the last.
+Why: by induction over the tree. A filter and a projection look at one row. Two private relations
+    are joined, or matched, within one owner only, since every writer adds that equality. Folding is
+    within one owner. A union keeps the parts' owners. A row without an owner is left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, final
+
+from noisegate.algebra.expression import Expression, Field, fields_of
+from noisegate.algebra.relation import (
+    Filter,
+    Join,
+    JoinKind,
+    Matching,
+    PerUnit,
+    Project,
+    Relation,
+    Table,
+    Union,
+)
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import TableDomain
+
+GROWTH_MAX: Final = 3
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """Facts about the rows of one unit in a relation.
+
+    ``rows`` is how many there can be at most, None if there is no bound. ``owned`` are columns that
+    hold the same value in all rows of a unit. ``identity`` are columns that no two rows of a unit
+    share all values of; None if there are none. ``unique`` is the same for all rows of a public
+    relation. ``growth`` counts joins that multiply rows. ``path`` says in words how it came about.
+    """
+
+    is_private: bool
+    is_row_level: bool = False
+    rows: int | None = None
+    owned: frozenset[str] = frozenset()
+    identity: frozenset[str] | None = None
+    unique: frozenset[str] | None = None
+    tables: tuple[TableDomain, ...] = ()
+    growth: int = 0
+    path: tuple[str, ...] = field(default=(), compare=False)
+
+
+def stability_of(relation: Relation) -> Stability:
+    """The facts, or a refusal."""
+    rule = _RULES.get(type(relation))
+    if rule is None:
+        raise Unsupported("This is no relation.", fix="Use the relations of the algebra.")
+    return rule(relation)
+
+
+def _filter(relation: Filter) -> Stability:
+    below = stability_of(relation.of)
+    return _then(below, "filter: each row is kept or dropped by its own values")
+
+
+def _then(below: Stability, words: str) -> Stability:
+    return replace(below, path=(*below.path, words))
+
+
+def _table(relation: Table) -> Stability:
+    table = relation.domain
+    if table.unit is None:
+        unique = frozenset(table.key) if table.key else None
+        words = f"{table.name}: public"
+        return Stability(is_private=False, unique=unique, tables=(table,), path=(words,))
+    if table.unit.column is None:
+        words = f"{table.name}: every row is one {table.unit.noun}"
+        return Stability(is_private=True, is_row_level=True, rows=1, tables=(table,), path=(words,))
+    steps = [f"{step.column} → {step.table}.{step.key}" for step in table.path]
+    way = ", ".join([*steps, table.unit.column])
+    held = table.columns.get(table.unit.column)
+    seen = held is not None and not held.hidden and not table.path
+    owned = frozenset({table.unit.column}) if seen else frozenset()
+    return Stability(
+        is_private=True,
+        owned=owned,
+        tables=(table,),
+        path=(f"{table.name}: rows belong to one {table.unit.noun} by {way}",),
+    )
+
+
+def _project(relation: Project) -> Stability:
+    below = stability_of(relation.of)
+    names = {expr.name: name for name, expr in relation.columns if type(expr) is Field}
+    return replace(
+        below,
+        owned=frozenset(
+            name for name, expr in relation.columns
+            if type(expr) is Field and expr.name in below.owned
+        ),
+        identity=_renamed(below.identity, names),
+        unique=_renamed(below.unique, names),
+    )  # fmt: skip
+
+
+def _renamed(names: frozenset[str] | None, to: dict[str, str]) -> frozenset[str] | None:
+    if names is None or not names <= to.keys():
+        return None
+    return frozenset(to[name] for name in names)
+
+
+def _join(relation: Join) -> Stability:
+    left, right = stability_of(relation.left), stability_of(relation.right)
+    tables, growth = (*left.tables, *right.tables), _grown(relation, left, right)
+    return replace(_joined(relation, left, right), tables=tables, growth=growth)
+
+
+def _grown(relation: Join, left: Stability, right: Stability) -> int:
+    """How many joins multiply rows. Few may: else a row could outgrow the engine, and show."""
+    once = any(
+        _equated(relation.on, side, facts.unique) for side, facts in enumerate((left, right))
+    )
+    growth = left.growth + right.growth + (0 if once else 1)
+    if growth > GROWTH_MAX:
+        raise Unsupported(
+            f"More than {GROWTH_MAX} joins multiply rows.",
+            fix="Declare keys of public tables, or aggregate per unit first.",
+        )
+    return growth
+
+
+def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
+    path = (*left.path, *right.path)
+    read = [bool(list(fields_of(a))) and bool(list(fields_of(b))) for a, b in relation.on]
+    if not (left.is_private and right.is_private) and not any(read):
+        raise Unsupported(
+            "A join compares no column of one side with one of the other.",
+            fix="Join on a column of each side.",
+        )
+    if not left.is_private and not right.is_private:
+        return Stability(is_private=False, path=path)
+    if left.is_private and right.is_private:
+        _require_owners(left, right)
+        owned = left.owned | (frozenset() if relation.kind is JoinKind.LEFT else right.owned)
+        words = "join within one unit: its rows pair up among themselves"
+        return Stability(is_private=True, owned=owned, path=(*path, words))
+    private, public = (left, right) if left.is_private else (right, left)
+    if relation.kind is JoinKind.LEFT and not left.is_private:
+        raise Unsupported(
+            "A public table joined to private rows would keep rows without an owner.",
+            fix="Put the private table on the left: FROM private LEFT JOIN public.",
+        )
+    side = 1 if left.is_private else 0
+    once = _equated(relation.on, side, public.unique)
+    if private.is_row_level and not once:
+        raise Unsupported(
+            "A row could be multiplied by this join, and every row is one person.",
+            fix="Join on all columns of the public table's declared key.",
+        )
+    words = "join with a public table" + (": one partner at most" if once else "")
+    return replace(
+        private,
+        rows=private.rows if once else None,
+        identity=private.identity if once else None,
+        path=(*path, words),
+    )
+
+
+def _equated(
+    on: tuple[tuple[Expression, Expression], ...], side: int, unique: frozenset[str] | None
+) -> bool:
+    """Whether all columns of the unique key are equated with something of the other side."""
+    named = (pair[side] for pair in on)
+    return unique is not None and unique <= {e.name for e in named if type(e) is Field}
+
+
+def _require_owners(one: Stability, other: Stability) -> None:
+    if one.is_row_level or other.is_row_level:
+        raise Unsupported(
+            "Rows that are one person each cannot be matched with other private rows.",
+            fix="Name the unit's column of both tables in the policy.",
+        )
+    units = {table.unit.noun for table in (*one.tables, *other.tables) if table.unit is not None}
+    if len(units) > 1:
+        raise Unsupported(
+            f"The tables protect different units: {', '.join(sorted(units))}.",
+            fix="Ask about tables of one unit.",
+        )
+
+
+def _matching(relation: Matching) -> Stability:
+    of, other = stability_of(relation.of), stability_of(relation.other)
+    if other.is_private:
+        if not of.is_private:
+            raise Unsupported(
+                "Which public rows have a private partner is not public.",
+                fix="Ask about the private table, and put the public one into the condition.",
+            )
+        _require_owners(of, other)
+    words = "kept where the unit itself has a partner" if other.is_private else "public condition"
+    return replace(
+        of,
+        tables=(*of.tables, *other.tables),
+        growth=max(of.growth, other.growth),
+        path=(*of.path, words),
+    )
+
+
+def _per_unit(relation: PerUnit) -> Stability:
+    below = stability_of(relation.of)
+    if not below.is_private or below.is_row_level:
+        raise Unsupported(
+            "Grouping by unit needs rows that belong to units.",
+            fix="Name the unit's column in the policy.",
+        )
+    plain = [(name, expr.name) for name, expr in relation.keys if type(expr) is Field]
+    owned = {name for name, inside in plain if inside in below.owned}
+    others = frozenset(name for name, _ in relation.keys) - owned
+    per = f" and {', '.join(sorted(others))}" if others else ""
+    return replace(
+        below,
+        rows=None if others else 1,
+        owned=frozenset(owned),
+        identity=others,
+        path=(*below.path, f"one row for each unit{per}"),
+    )
+
+
+def _union(relation: Union) -> Stability:
+    parts = [stability_of(part) for part in relation.parts]
+    if len({(part.is_private, part.is_row_level) for part in parts}) > 1:
+        raise Unsupported(
+            "The parts of a union have different owners.",
+            fix="Unite tables of one unit, or public ones.",
+        )
+    first = parts[0]
+    if first.is_private and not first.is_row_level:
+        for part in parts[1:]:
+            _require_owners(first, part)
+    rows = [part.rows for part in parts]
+    return Stability(
+        is_private=first.is_private,
+        is_row_level=first.is_row_level,
+        rows=None if None in rows else sum(row for row in rows if row is not None),
+        tables=tuple(table for part in parts for table in part.tables),
+        growth=max(part.growth for part in parts),
+        path=(*(words for part in parts for words in part.path), "union: rows of all parts"),
+    )
+
+
+_RULES: Final[dict[type, Callable[[Any], Stability]]] = {
+    Table: _table,
+    Filter: _filter,
+    Project: _project,
+    Join: _join,
+    Matching: _matching,
+    PerUnit: _per_unit,
+    Union: _union,
+}

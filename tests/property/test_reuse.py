@@ -1,0 +1,135 @@
+"""An answer from the shelf is the answer that asking directly would give, whatever was asked before.
+
+Random conversations, always the same ones, at a high ε, where a number is exact but for a chance below 1e-9 (counts
+and sums of row-level tables) or within a small distance (weighted rows).
+"""
+
+from collections import Counter
+from fractions import Fraction
+from random import Random
+from types import MappingProxyType
+
+import pyarrow as pa
+import pytest
+
+from noisegate.curator.curator import Curator
+from noisegate.ledger.open import open_ledger
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.gate import Gate, Rules
+from noisegate.sources.duckdb import DuckDBSource
+
+ROWS = pa.table(
+    {
+        "pid": [i % 17 for i in range(200)],
+        "ward": [("north", "south", None, "elsewhere", "north")[i % 5] for i in range(200)],
+        "k": [(i * i) % 7 for i in range(200)],
+        "flag": [(True, False, None)[i % 3] for i in range(200)],
+        "v": [i % 4 for i in range(200)],
+    }
+)
+COLUMNS = {
+    "pid": Column(name="pid", kind=Kind.INTEGER),
+    "ward": Column(name="ward", keys=("south", "north", "nobody")),
+    "k": Column(name="k", kind=Kind.INTEGER, keys=(0, 1, 2), nullable=False),
+    "flag": Column(name="flag", kind=Kind.BOOLEAN),
+    "v": Column(name="v", kind=Kind.INTEGER, between=(Fraction(0), Fraction(3))),
+}
+EXACT = ("COUNT(*)", "COUNT(v)", "COUNT_IF(k = 1)", "COUNT(ward)", "SUM(v)", "COUNT(flag)")
+CONDITIONS = (
+    "ward = 'north'", "ward = 'elsewhere'", "ward IN ('north', 'south')", "ward IN ('nobody', 'x')",
+    "ward IS NULL", "ward = NULL", "ward IN ('north', NULL)", "NOT ward = 'north'",
+    "ward IS NOT NULL", "k = 1", "1 = k", "k IN (1, 2)", "k IN (0, 1, 2)", "k IN (2, 4)", "k > 1",
+    "flag", "NOT flag", "flag = TRUE", "flag IS NULL", "v = 1", "v IN (0, 1, 2, 3)",
+)  # fmt: skip
+KEYED = {
+    "ward": ("ward = 'north'", "ward IN ('north', 'south')", "ward IS NULL", "ward = NULL"),
+    "k": ("k = 1", "1 = k", "k IN (1, 2)", "k IN (0, 1, 2)"),
+    "flag": ("flag = TRUE", "flag IS NULL", "flag = FALSE"),
+}
+EPSILONS = {None: (150, 300, 400), "pid": (3000, 6000, 8000)}
+
+
+def _table(unit):
+    return TableDomain(
+        dataset="d",
+        name="t",
+        unit=PrivacyUnit(column=unit),
+        columns=MappingProxyType(COLUMNS),
+        rows_per_unit_max=None if unit is None else 4,
+    )
+
+
+SOURCES = {unit: DuckDBSource({"t": ROWS}, {"t": _table(unit)}) for unit in (None, "pid")}
+
+
+def gate_of(unit):
+    """A gate with an empty ledger."""
+    ledger = open_ledger(":memory:")
+    table = _table(unit)
+    ledger.open_account(
+        "d", parent=None, accountant="pure", budget=ApproxDP(10**7), unit=str(table.unit)
+    )
+    curator = Curator(source=SOURCES[unit], tables={"t": table}, ledger=ledger, account="d")
+    return Gate(curator, Rules())
+
+
+DIRECT = {unit: gate_of(unit) for unit in SOURCES}
+
+
+def sql_of(by, asked, where, *, rollup=False):
+    """The question in SQL."""
+    shown = ", ".join([*by, *(f"{each} AS a{i}" for i, each in enumerate(asked))])
+    sql = f"SELECT {shown} FROM t"
+    if where:
+        sql += f" WHERE {' AND '.join(where)}"
+    if by:
+        listed = ", ".join(by)
+        sql += f" GROUP BY ROLLUP ({listed})" if rollup else f" GROUP BY {listed}"
+    return sql
+
+
+def conversation(chance):
+    """A question, and others that might be read off its answer: fewer or other groups and terms,
+    more conditions, another order."""
+    columns = chance.sample(("ward", "k", "flag"), chance.randint(1, 3))
+    asked = chance.sample(EXACT, chance.randint(1, 2))
+    where = chance.sample(CONDITIONS, chance.choice((0, 0, 1)))
+    found = [sql_of(columns, asked, where, rollup=chance.random() < 0.15)]
+    for _ in range(4):
+        by = chance.sample(columns, chance.randint(0, len(columns)))
+        others = chance.sample(asked, chance.randint(1, len(asked)))
+        more = chance.sample(CONDITIONS, chance.choice((0, 0, 0, 1, 2)))
+        gone = [name for name in columns if name not in by and chance.random() < 0.6]
+        more += [chance.choice(KEYED[name]) for name in gone]
+        rollup = bool(by) and chance.random() < 0.15
+        found.append(sql_of(by, others, list(dict.fromkeys([*where, *more])), rollup=rollup))
+    return found
+
+
+@pytest.mark.parametrize("unit", [None, "pid"])
+def test_an_answer_after_others_is_the_direct_answer(unit):
+    chance, reused = Random(5), Counter()
+    for _ in range(9 if unit is None else 6):
+        gate = gate_of(unit)
+        for sql in conversation(chance):
+            epsilon = chance.choice(EPSILONS[unit])
+            plan, spent = gate.plan(sql, epsilon=epsilon), gate.spent.epsilon
+            answer = gate.sql(sql, epsilon=epsilon)
+            assert gate.spent.epsilon - spent == plan.price.epsilon <= epsilon
+            reused.update(words.split()[0] for words in plan.reused)
+            direct = DIRECT[unit].sql(sql, epsilon=EPSILONS[unit][0], fresh=True)
+            assert_same(answer, direct, unit)
+    assert reused["asked"] >= 2  # else the conversations would show nothing
+    assert reused["added"] >= 1
+    assert unit is not None or reused["picked"] >= 2
+
+
+def assert_same(answer, direct, unit):
+    """Same columns, keys and numbers."""
+    assert answer.columns == direct.columns
+    keys = sum(not name.startswith("a") for name in answer.columns)
+    assert [row[:keys] for row in answer.rows] == [row[:keys] for row in direct.rows]
+    for row, other in zip(answer.rows, direct.rows, strict=True):
+        assert row[keys:] == pytest.approx(other[keys:], abs=1e-6 if unit is None else 0.25)

@@ -1,0 +1,394 @@
+"""Random tables, random questions, random neighbours: exact answers move by at most the claim.
+
+Each example is a small clinic of six persons, eight random questions of the algebra, and the six
+neighbours, one for each person left out: 48 cases an example. Nothing here draws noise.
+"""
+
+from fractions import Fraction
+from random import Random
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import noisegate.sources.duckdb as engine
+import noisegate.sources.duckdb_tallies as tallies
+from noisegate.algebra.expression import Call, Field, Literal
+from noisegate.algebra.relation import (
+    Filter,
+    Fold,
+    Folded,
+    Join,
+    JoinKind,
+    Matching,
+    PerUnit,
+    Project,
+    Table,
+    Union,
+)
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Column, Kind, Step, TableDomain
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.query import Query
+
+EXAMPLES = 75  # of each of the three tests below
+QUESTIONS = 8  # of each example, about 6 neighbours each: 10,800 cases
+PERSONS = 6
+WARDS = ("north", "south", "west")
+
+
+def column(name, kind, keys=None, between=None):
+    bounds = None if between is None else (Fraction(between[0]), Fraction(between[1]))
+    return Column(name=name, kind=kind, keys=keys, between=bounds)
+
+
+def table(name, columns, unit, path=(), key=()):
+    return TableDomain(
+        dataset="clinic",
+        name=name,
+        unit=unit,
+        path=path,
+        key=key,
+        columns=MappingProxyType({each.name: each for each in columns}),
+    )
+
+
+WHO = PrivacyUnit(column="pid")
+PEOPLE = table("people", [
+    column("pid", Kind.INTEGER), column("ward", Kind.TEXT, keys=WARDS),
+    column("age", Kind.INTEGER, between=(0, 120)), column("bmi", Kind.NUMBER, between=(10, 50)),
+], WHO)  # fmt: skip
+VISITS = table("visits", [
+    column("vid", Kind.INTEGER), column("who", Kind.INTEGER),
+    column("cost", Kind.NUMBER, between=(-100, 900)), column("code", Kind.TEXT),
+], PrivacyUnit(column="who"))  # fmt: skip
+DRUGS_TAKEN = table("taken", [
+    column("visit", Kind.INTEGER), column("code", Kind.TEXT), column("dose", Kind.NUMBER),
+], PrivacyUnit(column="who"), path=(Step(column="visit", table="visits", key="vid"),))  # fmt: skip
+DRUGS = table("drugs", [
+    column("code", Kind.TEXT), column("price", Kind.INTEGER, between=(0, 9)),
+], None, key=("code",))  # fmt: skip
+ROWS = table("rows", [
+    column("ward", Kind.TEXT, keys=WARDS), column("code", Kind.TEXT),
+    column("age", Kind.INTEGER, between=(0, 120)), column("bmi", Kind.NUMBER),
+], PrivacyUnit(column=None))  # fmt: skip
+TABLES = {each.name: each for each in (PEOPLE, VISITS, DRUGS_TAKEN, DRUGS, ROWS)}
+
+ODD = [0.0, -0.0, 1e308, -1e308, float("inf"), float("-inf"), float("nan"), 12.5, 50.0, None]
+CODES = ["a", "b", "", "é", None]
+
+
+def make_rows(random):
+    """Rows of persons 0..5, one with many rows; persons without any; rows without an owner."""
+    owners = [*range(PERSONS), None]
+    people, visits, taken, rows = [], [], [], []
+    for _ in range(random.randint(0, 12)):
+        pid = random.choice(owners)
+        people.append({"pid": pid, "ward": random.choice([*WARDS, "east", None]),
+                       "age": random.choice([0, 40, 41, 120, 500, -7, None]),
+                       "bmi": random.choice(ODD)})  # fmt: skip
+    heavy = random.randrange(PERSONS)
+    for vid in range(random.randint(0, 24)):
+        who = heavy if random.random() < 0.4 else random.choice(owners)
+        visits.append({"vid": vid, "who": who, "cost": random.choice([*ODD, 100.0, 7.25]),
+                       "code": random.choice(CODES)})  # fmt: skip
+        taken += [
+            {"visit": random.choice([vid, vid, None]), "code": random.choice(CODES),
+             "dose": random.choice(ODD)}
+            for _ in range(random.choice([0, 0, 1, 3]))
+        ]  # fmt: skip
+    rows += [
+        {"owner": owner, "ward": random.choice([*WARDS, "east", None]),
+         "code": random.choice(CODES), "age": random.choice([0, 41, 500, -7, None]),
+         "bmi": random.choice(ODD)}
+        for owner in range(PERSONS)
+    ]  # fmt: skip
+    drugs = [{"code": code, "price": random.randint(-3, 12)} for code in ("a", "b", "")]
+    return {"people": people, "visits": visits, "taken": taken, "rows": rows, "drugs": drugs}
+
+
+def without(data, person):
+    """All rows of all tables but this person's: what a neighbour holds."""
+    visits = [row for row in data["visits"] if row["who"] != person]
+    gone = {row["vid"] for row in data["visits"]} - {row["vid"] for row in visits}
+    return {
+        "people": [row for row in data["people"] if row["pid"] != person],
+        "visits": visits,
+        "taken": [row for row in data["taken"] if row["visit"] not in gone],
+        "rows": [row for row in data["rows"] if row["owner"] != person],
+        "drugs": data["drugs"],
+    }
+
+
+TYPES = {"pid": pa.int64(), "ward": pa.string(), "age": pa.int64(), "bmi": pa.float64(),
+         "vid": pa.int64(), "who": pa.int64(), "cost": pa.float64(), "code": pa.string(),
+         "visit": pa.int64(), "dose": pa.float64(), "price": pa.int64()}  # fmt: skip
+
+
+def source_of(data, random):
+    frames = {}
+    for name, domain in TABLES.items():
+        rows = list(data[name])
+        random.shuffle(rows)  # the order of rows must not matter
+        frames[name] = pa.table({
+            each: pa.array([row[each] for row in rows], TYPES[each]) for each in domain.columns
+        })  # fmt: skip
+    return DuckDBSource(frames, TABLES)
+
+
+# questions
+
+
+def some_condition(random, schema):
+    name = random.choice(sorted(schema))
+    field, kind = Field(name), schema[name].kind
+    if kind.is_numeric:
+        other = random.choice([Literal(41), Literal(Fraction(25, 2)), field])
+        moved = Call(random.choice(["add", "multiply", "divide", "subtract"]), (field, other))
+        return Call(random.choice(["lt", "ge", "ne"]), (moved, Literal(41)))
+    if kind is Kind.TEXT:
+        return random.choice([
+            Call("eq", (field, Literal("north"))), Call("like", (field, Literal("%a%"))),
+            Call("not", (Call("is_null", (field,)),)),
+        ])  # fmt: skip
+    return Call("is_null", (field,))
+
+
+def renamed(relation, prefix):
+    """The same rows, with names that no other side of a join has."""
+    return Project(relation, tuple((prefix + name, Field(name)) for name in schema_of(relation)))
+
+
+def some_relation(random, depth):  # noqa: PLR0911 - one for each operator
+    """A random tree over tables that belong to persons."""
+    if depth == 0:
+        return Table(random.choice([PEOPLE, VISITS, DRUGS_TAKEN]))
+    below = some_relation(random, depth - 1)
+    schema = schema_of(below)
+    kind = random.choice(["filter", "project", "join", "public", "match", "unit", "union"])
+    if kind == "filter":
+        return Filter(below, some_condition(random, schema))
+    if kind == "project":
+        extra = Call(
+            "coalesce", (Call("length", (Call("to_text", (Field(min(schema)),)),)), Literal(3))
+        )
+        return Project(below, (*((n, Field(n)) for n in schema), (f"x{depth}", extra)))
+    other = renamed(some_relation(random, depth - 1), f"r{depth}_")
+    pair = same_kind(random, schema, schema_of(other))
+    if kind == "join" and pair:
+        return Join(below, other, (pair,), random.choice(list(JoinKind)))
+    if kind == "match" and pair:
+        on = random.choice([(pair,), ()])
+        return Matching(below, other, on, random.random() < 0.5)
+    if kind == "public":
+        drugs = renamed(Table(DRUGS), f"d{depth}_")
+        text = [name for name, domain in schema.items() if domain.kind is Kind.TEXT]
+        if text:
+            on = ((Field(random.choice(text)), Field(f"d{depth}_code")),)
+            return Join(below, drugs, on, random.choice(list(JoinKind)))
+    if kind == "unit":
+        return some_folding(random, below, schema, depth)
+    if kind == "union":
+        return Union((below, Filter(below, some_condition(random, schema))))
+    return Filter(below, some_condition(random, schema))
+
+
+def same_kind(random, left, right):
+    pairs = [(Field(a), Field(b)) for a in left for b in right if left[a].kind is right[b].kind]
+    return random.choice(pairs) if pairs else None
+
+
+def some_folding(random, below, schema, depth):
+    keys = [(f"k{depth}_{name}", Field(name)) for name in random.sample(sorted(schema), 1)]
+    folded = [Folded(f"n{depth}", Fold.COUNT, Literal(1))]
+    for name, domain in schema.items():
+        if domain.kind.is_numeric and (domain.is_bounded or domain.kind is Kind.INTEGER):
+            folds = list(Fold)
+            folded.append(Folded(f"f{depth}_{name}", random.choice(folds), Field(name)))
+    return PerUnit(below, tuple(random.choice([keys, []])), tuple(folded))
+
+
+def some_groupings(random, schema):
+    found = []
+    for name, domain in schema.items():
+        if domain.kind is Kind.TEXT:
+            keys = random.choice([(*WARDS, None), ("a", "b"), ("", "é", "north")])
+            found.append(Grouping(name=name, expression=Field(name), keys=keys))
+        elif domain.kind is Kind.INTEGER:
+            bins = Call("least", (Call("greatest", (Field(name), Literal(0))), Literal(3)))
+            found.append(Grouping(name=name, expression=bins, keys=(0, 1, 2, 3)))
+            found.append(Grouping(name=name, expression=Field(name), keys=(0, 1, 41, None)))
+    return tuple(random.sample(found, random.randint(0, min(2, len(found)))))
+
+
+def some_terms(random, schema):
+    terms = [
+        Term(expression=Literal(1), grain=Fraction(1, random.choice([1, 1024])), low=0, high=1024)
+    ]
+    for name, domain in schema.items():
+        if domain.kind.is_numeric:
+            low, high = random.choice([(0, 50), (-7, 100), (3, 9)])
+            grain = random.choice([Fraction(1), Fraction(1, 4), Fraction(1, 1 << 20), Fraction(3)])
+            value = random.choice([Field(name), Call("multiply", (Field(name), Field(name)))])
+            terms.append(Term(expression=value, grain=grain, low=low, high=high))
+    return tuple(random.sample(terms, random.randint(1, min(3, len(terms)))))
+
+
+def some_tally(random, relation, cap):
+    schema = schema_of(relation)
+    by, terms = some_groupings(random, schema), some_terms(random, schema)
+    kind = random.choice(["sums", "sums", "sums", "values", "keys", "distinct"])
+    if kind == "sums":
+        return Sums(relation=relation, by=by, terms=terms, rows_per_unit=cap)
+    if kind == "values":
+        return Values(relation=relation, by=by, term=terms[-1], rows_per_unit=cap)
+    groupable = [n for n, d in schema.items() if d.kind is not Kind.NUMBER]
+    if not groupable:
+        return Sums(relation=relation, by=by, terms=terms, rows_per_unit=cap)
+    chosen = Field(random.choice(groupable))
+    if kind == "keys":
+        return Keys(relation=relation, by=(("k", chosen),), keys_per_unit=cap or 1)
+    return Distinct(relation=relation, by=by, expression=chosen, keys_per_unit=cap or 1)
+
+
+# claims
+
+
+class Written:
+    """A query that was written before: all neighbours of an example ask the same."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def sql(self, dialect):
+        return self.text
+
+
+@pytest.fixture(scope="module", autouse=True)
+def write_each_question_once():
+    kept = {}  # by identity; keeps the tally, so that no other takes its place
+
+    def once(write):
+        def written(tally, writer):
+            if id(tally) not in kept:
+                kept[id(tally)] = tally, Written(write(tally, writer).sql("duckdb"))
+            return kept[id(tally)][1]
+
+        return written
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("sums_query", "values_query", "keys_query", "distinct_query"):
+            patch.setattr(engine, name, once(getattr(engine, name)))
+        yield
+
+
+def collected(source, tally):
+    if isinstance(tally, Sums):
+        return source.sums(tally)
+    if isinstance(tally, Distinct):
+        return source.distinct(tally)
+    if isinstance(tally, Values):
+        return [np.sort(values) for values in source.values(tally)]
+    held = source.keys(tally)
+    return dict(zip(held.take(np.arange(held.counts.size)), held.counts.tolist(), strict=True))
+
+
+def moved_values(one, other):
+    """How many values must be added or removed to turn one list into the other."""
+    found, counts = np.unique(one, return_counts=True)
+    others, other_counts = np.unique(other, return_counts=True)
+    have, want = dict(zip(found, counts, strict=True)), dict(zip(others, other_counts, strict=True))
+    return sum(abs(have.get(v, 0) - want.get(v, 0)) for v in have.keys() | want.keys())
+
+
+def require_claim(query, one, other):
+    tally = query.tally
+    if isinstance(tally, Sums | Distinct):
+        moved = np.abs(one - other).astype(object)
+        for row, l1, l2 in zip(moved, query.l1s, query.l2s, strict=True):
+            assert row.sum() <= l1.value
+            assert (row**2).sum() <= l2.squared
+    elif isinstance(tally, Values):
+        assert sum(map(moved_values, one, other)) <= query.per_unit
+    else:
+        moved = {key: abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys()}
+        assert sum(moved.values()) <= query.per_unit
+        assert max(moved.values(), default=0) <= 1
+
+
+def some_query(random, relation_of):
+    while True:
+        relation, cap = relation_of(random)
+        try:
+            return Query(some_tally(random, relation, cap))
+        except Unsupported:
+            continue
+
+
+def require_neighbours(random, relation_of):
+    data = make_rows(random)
+    source = source_of(data, random)
+    queries = [some_query(random, relation_of) for _ in range(QUESTIONS)]
+    exact = [collected(source, query.tally) for query in queries]
+    for person in range(PERSONS):
+        other = source_of(without(data, person), random)
+        for query, before in zip(queries, exact, strict=True):
+            require_claim(query, before, collected(other, query.tally))
+
+
+RANDOMS = st.randoms(use_true_random=False)
+OFTEN = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
+
+
+def shallow(random):
+    return some_relation(random, random.randint(0, 1)), random.choice([1, 2, 5])
+
+
+def deep(random):
+    return some_relation(random, random.randint(2, 3)), random.choice([None, 1, 3])
+
+
+def row_level(random):
+    relation = Table(ROWS)
+    if random.random() < 0.5:
+        relation = Filter(relation, some_condition(random, schema_of(relation)))
+    if random.random() < 0.3:
+        on = ((Field("code"), Field("d_code")),)
+        relation = Join(relation, renamed(Table(DRUGS), "d_"), on, random.choice(list(JoinKind)))
+    if random.random() < 0.3:
+        relation = Union((relation, relation))
+    return relation, None
+
+
+@OFTEN
+@given(random=RANDOMS)
+def test_questions_about_tables_of_persons_move_by_at_most_their_claim(random):
+    require_neighbours(random, shallow)
+
+
+@OFTEN
+@given(random=RANDOMS)
+def test_questions_about_deep_trees_move_by_at_most_their_claim(random):
+    require_neighbours(random, deep)
+
+
+@OFTEN
+@given(random=RANDOMS)
+def test_questions_about_rows_that_are_persons_move_by_at_most_their_claim(random):
+    require_neighbours(random, row_level)
+
+
+def test_a_bound_that_forgets_weights_is_caught(monkeypatch):
+    nobody = tallies.exp.select("r.o", "1 AS n").from_("r").where("FALSE")
+    monkeypatch.setattr(tallies, "_heavy", lambda cap: nobody.copy())
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), lambda _: (Table(VISITS), 1))

@@ -1,0 +1,117 @@
+"""The engine behind the door: no files but its own, limits on memory and time, no way to change them."""
+
+from time import perf_counter
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from naive import Rewriter
+from worlds import CANARY, EVE, eve, everything_in, gate, row, visits
+
+import noisegate as ng
+from noisegate.errors import SourceError
+from noisegate.sources.duckdb import DuckDBSource
+
+SETTINGS = "SELECT name, value FROM duckdb_settings()"
+SELF_JOIN = "SELECT COUNT(*) AS n FROM visits a JOIN visits b USING (who)"
+
+
+def settings_of(connection):
+    return dict(connection.execute(SETTINGS).fetchall())
+
+
+def attempts(folder):
+    (folder / "secret.csv").write_text(CANARY)
+    return [
+        f"SELECT content FROM read_text('{folder}/secret.csv')",
+        f"FROM '{folder}/secret.csv'",
+        f"SELECT file FROM glob('{folder}/*')",
+        f"COPY (SELECT 1) TO '{folder}/out.csv'",
+        f"ATTACH '{folder}/new.db'",
+        "SET memory_limit = '100GB'",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+    ]
+
+
+def test_a_plain_engine_reads_writes_and_attaches(tmp_path):
+    engine = Rewriter(visits=visits())._engine
+    for sql in attempts(tmp_path)[:6]:
+        engine.execute(sql).fetchall()
+    assert settings_of(engine)["enable_external_access"] == "true"
+
+
+@pytest.fixture(params=["frame", "csv", "parquet"])
+def source(request, tmp_path):
+    file = tmp_path / f"visits.{request.param}"
+    if request.param == "frame":
+        return gate(visits(eve()))._curator._source
+    if request.param == "parquet":
+        pq.write_table(visits(eve()), file)
+    else:
+        file.write_text(f"who,cost\n{EVE},1\n")
+    return ng.open(file, unit="who", rows_per_unit=3, epsilon=9)._curator._source
+
+
+def test_our_engine_does_none_of_it(source, tmp_path):
+    for sql in attempts(tmp_path):
+        with pytest.raises(duckdb.Error):
+            source._connection.execute(sql).fetchall()
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_our_engine_is_limited_and_locked(source):
+    found = settings_of(source._connection)
+    assert found["enable_external_access"] == "false"
+    assert found["lock_configuration"] == "true"
+    assert found["memory_limit"] == "2.7 GiB"  # 3 GB
+    assert source._seconds <= 3600
+
+
+def test_an_engine_that_stumbled_comes_back_locked(source):
+    with pytest.raises(SourceError):
+        source._run(lambda connection: connection.execute("SELECT nothing"), ())
+    assert settings_of(source._connection)["enable_external_access"] == "false"
+    assert settings_of(source._connection)["lock_configuration"] == "true"
+
+
+def test_a_question_that_takes_too_long_is_stopped_and_says_nothing_of_rows():
+    """One person's 30,000 rows make 900 million pairs."""
+    rows = visits(*[row(EVE, note=CANARY, ward="north")] * 30_000)
+    mine = gate(rows)
+    plan = mine.plan(SELF_JOIN, epsilon=1)
+    tally = plan.bought[0].draft.parts[0].query.tally
+    source = DuckDBSource({"visits": rows}, mine.tables, seconds=0.1)
+    start = perf_counter()
+    with pytest.raises(SourceError) as failure:
+        source.sums(tally)
+    assert perf_counter() - start < 10
+    assert CANARY not in everything_in(failure.value)
+    assert failure.value.__cause__ is failure.value.__context__ is None
+    (count,) = gate(visits()).plan("SELECT COUNT(*) AS n FROM visits", epsilon=1).bought
+    assert source.sums(count.draft.parts[0].query.tally).shape == (1, 1)  # and works again
+
+
+def test_a_memory_limit_is_kept():
+    source = DuckDBSource({"visits": visits()}, gate(visits()).tables, memory="100MB")
+    assert settings_of(source._connection)["memory_limit"] == "95.3 MiB"
+
+
+def test_the_engine_sees_no_column_that_is_hidden():
+    source = gate(visits(eve()))._curator._source
+    with pytest.raises(duckdb.Error):
+        source._connection.execute("SELECT name FROM visits")
+    listed = "SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal"
+    columns = {name for (name,) in source._connection.execute(listed).fetchall()}
+    assert columns == {"who", "ward", "cost", "age", "big", "note"}
+
+
+def test_the_free_sql_runs_in_another_engine_without_private_rows():
+    mine = gate(visits(eve()))
+    mine.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1)
+    from noisegate.query.outer import run_outer
+
+    for name in ("visits", "frame0"):
+        with pytest.raises(ng.NoisegateError, match="no table"):
+            run_outer(f"SELECT * FROM {name}", {}, {"other": pa.table({"x": [1]})})

@@ -1,0 +1,217 @@
+"""What the analyst holds: values, error bars, files, and how it looks."""
+
+import json
+from datetime import date
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from noisegate.errors import SpecError, Unsupported
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.answer import Answer
+
+GUARANTEE = Guarantee(
+    loss=ApproxDP("0.1"), unit=PrivacyUnit(column="patient"), scope="this answer about 'visits'"
+)
+TABLE = pa.table(
+    {
+        "ward": ["north", "a <b> & c", None],
+        "n": [1234, 56, -2],
+        "mean": [41.23456, 52.0, 0.5],
+        "day": [date(2024, 1, 2)] * 3,
+    }
+)
+WIDTHS = [None, (6, 6, 6), (0.5123, None, 12.0), None]
+
+
+def answer(table=TABLE, widths=WIDTHS, **changes):
+    terms = {
+        "sql": "SELECT …",
+        "table": table,
+        "half_widths": lambda _: widths,
+        "cost": ApproxDP("0.1"),
+        "remaining": ApproxDP("0.9"),
+        "guarantee": GUARANTEE,
+        "plan": None,
+        "questions": ("{}",),
+        "caveats": ("At most 8 rows of one person count.",),
+    }
+    return Answer(**(terms | changes))
+
+
+def test_values_come_by_column_and_by_row():
+    found = answer()
+    assert found.columns == ("ward", "n", "mean", "day")
+    assert found.rows[0] == ("north", 1234, 41.23456, date(2024, 1, 2))
+    assert found.to_arrow() is TABLE
+    assert found.to_pandas()["n"].tolist() == [1234, 56, -2]
+    assert found.to_polars()["n"].to_list() == [1234, 56, -2]
+    assert found.margins()["n"] == (6, 6, 6)
+    assert found.margins()["ward"] is None
+
+
+def test_frames_carry_margins_when_asked():
+    table = answer().to_arrow(0.95)
+    assert table.column_names == ["ward", "n", "n_margin", "mean", "mean_margin", "day"]
+    assert table["n_margin"].to_pylist() == [6, 6, 6]
+    assert table["mean_margin"].to_pylist() == [0.5123, None, 12.0]
+    assert list(answer().to_pandas("0.95").columns) == table.column_names
+
+
+def test_json_has_the_promised_keys_and_plain_values(tmp_path):
+    found = json.loads(answer().to_json(tmp_path / "a.json"))
+    assert found == json.loads((tmp_path / "a.json").read_text())
+    assert set(found) == {
+        "columns", "rows", "margins", "confidence", "price", "price_delta", "remaining",
+        "remaining_delta", "free", "guarantee", "caveats", "reused", "practice",
+    }  # fmt: skip
+    assert found["rows"][0] == ["north", 1234, 41.23456, "2024-01-02"]
+    assert found["margins"] == [
+        [None, 6, 0.5123, None],
+        [None, 6, None, None],
+        [None, 6, 12.0, None],
+    ]
+    assert (found["price"], found["remaining"], found["free"]) == (0.1, 0.9, False)
+    assert found["confidence"] == 0.95
+    assert answer().to_dict("0.9")["confidence"] == 0.9
+
+
+def test_csv_has_margins_beside_their_numbers(tmp_path):
+    text = answer().to_csv(tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text() == text
+    assert text.splitlines()[:2] == [
+        "ward,n,n_margin,mean,mean_margin,day",
+        "north,1234,6,41.23456,0.5123,2024-01-02",
+    ]
+
+
+def test_parquet_carries_the_guarantee(tmp_path):
+    answer().to_parquet(tmp_path / "a.parquet")
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found.num_rows == 3
+    assert found.schema.metadata[b"noisegate.guarantee"].decode() == str(GUARANTEE)
+    assert found.schema.metadata[b"noisegate.sql"] == "SELECT …".encode()
+
+
+def test_cells_show_the_places_that_the_margin_leaves():
+    assert answer().cells()[0] == ["north", "1,234 ± 6", "41.23 ± 0.52", "2024-01-02"]
+    assert answer().cells()[1][2] == "52 ± ?"
+    assert answer().cells()[2] == ["–", "-2 ± 6", "0 ± 12", "2024-01-02"]
+
+
+def test_the_footer_says_price_balance_and_caveats():
+    lines = answer().footer("0.999").split("\n")
+    assert lines == [
+        "price ε = 0.1 · left ε = 0.9 · ± at 99.9% confidence",
+        "At most 8 rows of one person count.",
+    ]
+    free = answer(cost=ApproxDP(0), widths=[None] * 4, caveats=())
+    assert free.free
+    assert free.footer() == "free: answered from the ledger · left ε = 0.9"
+    assert str(free).splitlines()[0] == "ward\tn\tmean\tday"
+
+
+class _Tags(HTMLParser):
+    """Notices tags that are not closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag not in ("br", "rect", "path"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("br", "rect", "path"):
+            assert self.open.pop() == tag
+
+
+def test_the_notebook_table_is_well_formed_and_escaped():
+    html = answer()._repr_html_()
+    tags = _Tags()
+    tags.feed(html)
+    assert tags.open == []
+    assert "b" not in tags.seen  # what looks like a tag in a key is text
+    assert "a &lt;b&gt; &amp; c" in html
+    assert "1,234 ± 6" in html
+    assert "ε = 0.9" in html
+    assert tags.seen.count("svg") == 5  # one for each number with an error bar
+    assert "svg" not in answer(TABLE.slice(0, 1), [None, (6,), None, None])._repr_html_()
+
+
+def test_a_long_answer_is_cut_in_a_notebook_and_says_so():
+    long = pa.table({"k": list(range(500)), "n": list(range(500))})
+    html = answer(long, [None, (1,) * 500])._repr_html_()
+    assert html.count("<tr>") == 201
+    assert "300 more rows" in html
+
+
+def test_an_answer_without_rows_is_fine():
+    empty = answer(TABLE.slice(0, 0), [None, (), (), None])
+    assert empty.rows == ()
+    assert empty.to_dict()["margins"] == []
+    assert empty.cells() == []
+    assert "<table" in empty._repr_html_()
+
+
+# charts
+
+
+def test_a_chart_without_altair_is_refused_with_the_way_out(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(Unsupported, match=r"\[plot\]"):
+        answer().plot()
+
+
+def test_bars_have_error_bars_and_words():
+    pytest.importorskip("altair")
+    spec = (
+        answer(TABLE.select(["ward", "n"]), [None, (6, 6, 6)], sql="SELECT ward, COUNT(*)")
+        .plot()
+        .to_dict()
+    )
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["bar", "errorbar"]
+    points = next(iter(spec["datasets"].values())) if "datasets" in spec else spec["data"]["values"]
+    assert points[0] == {"x": "north", "color": None, "y": 1234, "low": 1228, "high": 1240}
+    assert spec["title"]["text"] == ["SELECT ward, COUNT(*)"]
+    assert "Price ε = 0.1" in spec["title"]["subtitle"][0]
+    assert spec["layer"][0]["encoding"]["y"]["title"] == "n (± at 95% confidence)"
+
+
+def test_dates_and_numbers_give_lines():
+    pytest.importorskip("altair")
+    for keys in ([date(2024, 1, day) for day in (1, 2, 3)], [10, 20, 30]):
+        table = pa.table({"k": keys, "n": [1, 2, 3]})
+        marks = [
+            layer["mark"]["type"]
+            for layer in answer(table, [None, (1,) * 3]).plot().to_dict()["layer"]
+        ]
+        assert marks == ["errorbar", "line"]
+
+
+def test_a_second_key_is_a_colour_and_files_can_be_saved(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    table = pa.table({"w": ["a", "b"] * 2, "sex": ["f", "f", "m", "m"], "n": [1, 2, 3, 4]})
+    chart = answer(table, [None, None, (1,) * 4]).plot(title="Visits")
+    assert chart.to_dict()["layer"][0]["encoding"]["color"]["title"] == "sex"
+    chart.save(str(tmp_path / "x.png"))
+    chart.save(str(tmp_path / "x.svg"))
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert "Visits" in (tmp_path / "x.svg").read_text()
+
+
+def test_a_chart_of_nothing_or_of_unknown_columns_is_refused():
+    pytest.importorskip("altair")
+    with pytest.raises(SpecError, match="no column 'x'"):
+        answer().plot(x="x")
+    with pytest.raises(Unsupported, match="No column has error bars"):
+        answer(widths=[None] * 4).plot()

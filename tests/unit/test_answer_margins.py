@@ -1,0 +1,203 @@
+"""Error bars follow the numbers through the free SQL."""
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from noisegate.errors import SpecError
+from noisegate.query.margins import Margins, ReleasedBlock
+from noisegate.query.outer import run_outer
+
+TABLE = pa.table({"k0": ["n", "s", "w"], "a0": [10, 30, 20], "a1": [100.0, 200.0, 2.0]})
+PUBLIC = {"wards": pa.table({"ward": ["n", "s"], "beds": [5, 10]})}
+ASKED = []
+
+
+def widths(name, confidence):
+    """Wider for a surer statement: 100 times the failure's inverse, in thousandths."""
+    ASKED.append(confidence)
+    return [int(5 * Fraction(5, 100) / (1 - confidence))] * 3 if name == "a0" else [10.5] * 3
+
+
+BLOCK = ReleasedBlock(table=TABLE, noisy=("a0", "a1"), half_widths=widths)
+
+
+def margins(sql, *, block=BLOCK):
+    released = {"noisegate_0": block}
+    return Margins(sql, released, PUBLIC, run_outer(sql, {"noisegate_0": block.table}, PUBLIC))
+
+
+def bars(sql, confidence=0.95):
+    return margins(sql).at(confidence)
+
+
+def test_a_released_number_keeps_its_half_width_exactly():
+    assert bars("SELECT k0 AS ward, a0 AS n, a1 FROM noisegate_0") == [
+        None,
+        (5, 5, 5),
+        (10.5, 10.5, 10.5),
+    ]
+
+
+def test_rows_are_followed_through_where_order_and_limit():
+    block = ReleasedBlock(table=TABLE, noisy=("a0",), half_widths=lambda *_: np.array([1, 2, 3]))
+    for sql, expected in [
+        ("SELECT a0 FROM noisegate_0 ORDER BY a0 DESC", (2, 3, 1)),
+        ("SELECT a0 FROM noisegate_0 WHERE k0 <> 's' ORDER BY a0 DESC LIMIT 1", (3,)),
+        ("WITH t AS (SELECT * FROM noisegate_0) SELECT t.a0 FROM t WHERE a0 > 15", (2, 3)),
+        ("SELECT n FROM (SELECT a0 AS n, k0 FROM noisegate_0) ORDER BY k0 DESC", (3, 2, 1)),
+        ("FROM noisegate_0 SELECT a0 QUALIFY ROW_NUMBER() OVER (ORDER BY a0) = 3", (2,)),
+    ]:
+        assert margins(sql, block=block).at(0.95) == [expected], sql
+
+
+@pytest.mark.parametrize(
+    ("item", "low", "high"),
+    [
+        ("-a0", lambda a, _: -a - 5, lambda a, _: -a + 5),
+        ("(a0)", lambda a, _: a - 5, lambda a, _: a + 5),
+        ("a0 * 2 + 1", lambda a, _: 2 * a - 9, lambda a, _: 2 * a + 11),
+        ("3 - a0", lambda a, _: -2 - a, lambda a, _: 8 - a),
+        ("ABS(a0 - 12)", lambda a, _: np.maximum(0, np.maximum(a - 17, 7 - a)), lambda a, _: np.maximum(abs(a - 17), abs(a - 7))),
+        ("GREATEST(a0, 9)", lambda a, _: np.maximum(a - 5, 9), lambda a, _: np.maximum(a + 5, 9)),
+        ("CAST(a0 AS DOUBLE)", lambda a, _: a - 5, lambda a, _: a + 5),
+        ("COALESCE(NULLIF(a0, 0), 0)", lambda a, _: a - 5, lambda a, _: a + 5),
+        ("FLOOR(a0 / 4)", lambda a, _: np.floor((a - 5) / 4), lambda a, _: np.floor((a + 5) / 4)),
+        ("ROUND(a0 / 4, 1)", lambda a, _: np.round((a - 5) / 4 - 0.01, 1), lambda a, _: np.round((a + 5) / 4 + 0.01, 1)),
+    ],
+)  # fmt: skip
+def test_arithmetic_has_the_ends_of_its_interval(item, low, high):
+    shown = run_outer(f"SELECT {item} AS x FROM noisegate_0", {"noisegate_0": TABLE}, {})
+    value, exact = np.array(shown.column("x").to_pylist()), np.array([10.0, 30.0, 20.0])
+    expected = np.maximum(value - low(exact, None), high(exact, None) - value)
+    (found,) = bars(f"SELECT {item} AS x FROM noisegate_0")
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_bars_of_random_arithmetic_hold_whenever_those_of_its_parts_do():
+    """Exact values anywhere inside the parts' bars give results inside the item's bar."""
+    rng = np.random.default_rng(7)
+    items = [
+        "a0 * 100.0 / a1",
+        "a0 / a1 - a1 / 300",
+        "ROUND(a0 * a1 / 7, 2)",
+        "ABS(a0 - a1) * a0",
+        "LEAST(a0, a1) / 3 - CAST(a1 AS INT)",
+        "-a1 * (a0 - 12) / (a1 + 100)",
+        "CEIL(a0 / 3) * GREATEST(a1, 5)",
+        "CAST(a0 / a1 AS DECIMAL(9, 3))",
+    ]
+    sql = "SELECT {} FROM noisegate_0".format(", ".join(items))
+    shown = run_outer(sql, {"noisegate_0": TABLE}, {})
+    found = bars(sql)
+    at_two = widths("a0", Fraction(975, 1000))[0]  # each item has two parts
+    checked = 0
+    for _ in range(50):
+        exact = TABLE.set_column(
+            1, "a0", pa.array(TABLE["a0"].to_numpy() + rng.uniform(-at_two, at_two, 3))
+        )
+        exact = exact.set_column(
+            2, "a1", pa.array(TABLE["a1"].to_numpy() + rng.uniform(-10.5, 10.5, 3))
+        )
+        truth = run_outer(sql, {"noisegate_0": exact}, {})
+        for place in range(len(items)):
+            for row in range(3):
+                width = found[place][row]
+                if width is not None:
+                    true, seen = truth.column(place)[row].as_py(), shown.column(place)[row].as_py()
+                    assert abs(true - seen) <= width, items[place]
+                    checked += 1
+    assert checked > 500
+
+
+def test_an_item_of_k_numbers_takes_each_at_the_split_confidence():
+    ASKED.clear()
+    (one, two) = bars("SELECT a0, a0 + a1 AS b FROM noisegate_0", 0.9)
+    assert set(ASKED) == {Fraction(9, 10), Fraction(95, 100)}
+    assert one == (2, 2, 2)
+    assert two == pytest.approx((15.5,) * 3)
+    # the same column of two rows is two numbers
+    (difference,) = bars(
+        "SELECT x.a0 - y.a0 AS d FROM noisegate_0 x, noisegate_0 y WHERE x.k0 = 'n' AND y.k0 = 's'"
+    )
+    assert difference == (20,)
+
+
+def test_exact_columns_join_in_without_noise():
+    assert bars("SELECT ward, a0 / beds AS per, beds FROM noisegate_0 JOIN wards ON ward = k0") == [
+        None,
+        pytest.approx((1.0, 0.5)),
+        None,
+    ]
+
+
+def test_a_quotient_near_zero_has_no_bar():
+    (found,) = bars("SELECT a0 / a1 AS r FROM noisegate_0")
+    assert found[2] is None  # 2 ± 10.5 may be 0
+    assert found[0] is not None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "SUM(a0) OVER ()",
+        "CASE WHEN a0 > 15 THEN 1 ELSE 0 END",
+        "(SELECT MAX(a0) FROM noisegate_0)",
+        "a0 % 7",
+        "SQRT(a0)",
+        "k0 || a0",
+        "a0 > 15",
+        "LEAD(a0) OVER (ORDER BY k0)",
+    ],
+)
+def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
+    assert bars(f"SELECT a0, {item} AS x FROM noisegate_0") == [(5, 5, 5), None]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT SUM(a0) AS s FROM noisegate_0",
+        "SELECT DISTINCT a0 FROM noisegate_0",
+        "SELECT a0 FROM noisegate_0 UNION ALL SELECT 7",
+        "SELECT k0, MAX(a0) AS m FROM noisegate_0 GROUP BY k0",
+        "SELECT m + 1 AS x FROM (SELECT MAX(a0) AS m FROM noisegate_0)",
+        "WITH t AS (SELECT SUM(a0) OVER () AS s FROM noisegate_0) SELECT s FROM t",
+    ],
+)
+def test_sums_over_released_rows_have_no_bars(sql):
+    assert all(each is None for each in bars(sql))
+
+
+def test_without_the_same_rows_there_are_no_bars():
+    other = pa.table({"a0": [11, 30, 20]})
+    found = Margins("SELECT a0 FROM noisegate_0", {"noisegate_0": BLOCK}, {}, other)
+    assert found.at(0.95) == [None]
+
+
+def test_it_is_said_when_noise_chooses_the_rows():
+    for sql, chosen in [
+        ("SELECT a0 FROM noisegate_0", False),
+        ("SELECT a0 FROM noisegate_0 WHERE k0 = 'n'", False),
+        ("SELECT a0 FROM noisegate_0 ORDER BY a0", False),
+        ("SELECT a0 FROM noisegate_0 WHERE k0 IN (SELECT ward FROM wards)", False),
+        ("SELECT a0 FROM noisegate_0 ORDER BY k0 LIMIT 1", False),
+        ("SELECT a0 FROM noisegate_0 ORDER BY a0 LIMIT 1", True),
+        ("SELECT a0 AS n FROM noisegate_0 ORDER BY n DESC LIMIT 1", True),
+        ("SELECT a0 FROM noisegate_0 WHERE a0 > 15", True),
+        ("SELECT n FROM (SELECT a0 AS n FROM noisegate_0) WHERE n > 15", True),
+        ("SELECT k0 FROM noisegate_0 WHERE k0 IN (SELECT k0 FROM noisegate_0 WHERE a0 > 15)", True),
+    ]:
+        assert margins(sql).chosen is chosen, sql
+
+
+def test_a_column_without_half_widths_is_none():
+    block = ReleasedBlock(table=TABLE, noisy=("a0",), half_widths=lambda *_: None)
+    assert margins("SELECT a0, a0 + 1 AS x FROM noisegate_0", block=block).at(0.95) == [None, None]
+
+
+def test_a_confidence_that_is_none_is_refused():
+    with pytest.raises(SpecError, match="confidence"):
+        bars("SELECT a0 FROM noisegate_0", 1)

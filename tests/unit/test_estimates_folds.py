@@ -1,0 +1,131 @@
+"""With a cap on groups, rows are weighed and not clipped: exact numbers of the engine, no noise."""
+
+from fractions import Fraction
+from types import MappingProxyType
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from noisegate.algebra.expression import Call, Field, Literal
+from noisegate.algebra.relation import Table
+from noisegate.algebra.schema import schema_of
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.estimate import estimate
+from noisegate.query.estimates.purchase import purchase
+from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.sources.duckdb import DuckDBSource
+
+COLUMNS = (
+    Column(name="p", kind=Kind.INTEGER),
+    Column(name="g", kind=Kind.TEXT, keys=("a", "b", "c"), nullable=False),
+    Column(name="x", kind=Kind.INTEGER, between=(Fraction(0), Fraction(30))),
+    Column(name="y", kind=Kind.NUMBER, between=(Fraction(-5), Fraction(40))),
+)
+LARGE = Call("gt", (Field("x"), Literal(10)))
+ASKED = {
+    "COUNT(*)": (Function.COUNT, (), None),
+    "COUNT(x)": (Function.COUNT_VALUES, ("x",), None),
+    "COUNT(*) FILTER": (Function.COUNT, (), LARGE),
+    "SUM(x)": (Function.SUM, ("x",), None),
+    "AVG(x)": (Function.AVG, ("x",), None),
+    "AVG(y) FILTER": (Function.AVG, ("y",), LARGE),
+    "VAR_POP(x)": (Function.VAR_POP, ("x",), None),
+    "STDDEV_POP(y)": (Function.STDDEV_POP, ("y",), None),
+    "COVAR_POP(x, y)": (Function.COVAR_POP, ("x", "y"), None),
+    "CORR(x, y)": (Function.CORR, ("x", "y"), None),
+}
+BOTH = "x IS NOT NULL AND y IS NOT NULL"
+
+
+def mean(value, condition):
+    """A mean of rows with weights w."""
+    return f"(SUM(w * {value}) FILTER ({condition}) / SUM(w) FILTER ({condition}))"
+
+
+def covariance(one, other, condition):
+    return (
+        f"({mean(f'{one} * {other}', condition)} - {mean(one, condition)}"
+        f" * {mean(other, condition)})"
+    )
+
+
+WEIGHED = {
+    "COUNT(*)": "ROUND(SUM(w))",
+    "COUNT(x)": "ROUND(SUM(w) FILTER (x IS NOT NULL))",
+    "COUNT(*) FILTER": "ROUND(SUM(w) FILTER (x > 10))",
+    "SUM(x)": "ROUND(SUM(w * x))",
+    "AVG(x)": mean("x", "x IS NOT NULL"),
+    "AVG(y) FILTER": mean("y", "x > 10 AND y IS NOT NULL"),
+    "VAR_POP(x)": covariance("x", "x", "x IS NOT NULL"),
+    "STDDEV_POP(y)": f"SQRT({covariance('y', 'y', 'y IS NOT NULL')})",
+    "COVAR_POP(x, y)": covariance("x", "y", BOTH),
+    "CORR(x, y)": (
+        f"{covariance('x', 'y', BOTH)}"
+        f" / SQRT({covariance('x', 'x', BOTH)} * {covariance('y', 'y', BOTH)})"
+    ),
+}
+
+
+def answered(frame, caps, names, *, accountant="pure"):
+    """The table that the exact sums give."""
+    columns = MappingProxyType({column.name: column for column in COLUMNS})
+    domain = TableDomain(dataset="d", name="t", unit=PrivacyUnit(column="p"), columns=columns)
+    relation = Table(domain)
+    key = GroupKey(name="g", expression=Field("g"), domain=schema_of(relation)["g"])
+    aggregates = tuple(
+        Aggregate(name=name, function=function, args=tuple(map(Field, args)), where=where)
+        for name, (function, args, where) in ((name, ASKED[name]) for name in names)
+    )
+    block = Block(name="b", relation=relation, by=(key,), sets=((0,),), aggregates=aggregates)
+    bought = purchase(draft(block, caps, accountant=accountant), epsilon=1)
+    source = DuckDBSource({"t": frame}, {"t": domain})
+    exact = [source.sums(part.query.tally) for part in bought.draft.parts]
+    return estimate(bought, exact).columns
+
+
+def test_equal_values_have_exactly_their_mean_however_many_rows_a_person_has():
+    """Clipping sums and counts apart would give 0 here."""
+    frame = pa.table({
+        "p": np.repeat(np.arange(200), 4), "g": ["a"] * 800, "x": [2] * 800, "y": [2.0] * 800,
+    })  # fmt: skip
+    found = answered(frame, Caps(rows_per_unit=4, groups_per_unit=2), list(ASKED))
+    assert found["COUNT(*)"].values[0] == 400
+    assert found["SUM(x)"].values[0] == 800
+    assert found["AVG(x)"].values[0] == 2
+    assert found["VAR_POP(x)"].values[0] == 0
+    assert found["STDDEV_POP(y)"].values[0] == pytest.approx(0, abs=1e-2)
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_folded_numbers_are_those_of_weighed_rows(accountant):
+    """Persons have 1 to 12 rows in 1 to 3 groups; some values are missing."""
+    generator = np.random.default_rng(7)
+    persons = np.repeat(np.arange(150), generator.integers(1, 13, 150))
+    x = generator.integers(0, 31, persons.size)
+    y = np.clip(x + generator.normal(0, 6, persons.size), -5, 40)
+    frame = pa.table({
+        "p": persons,
+        "g": np.array(["a", "b", "c"])[generator.integers(0, 1 + persons % 3)],
+        "x": pa.array(x, mask=generator.random(persons.size) < 0.1),
+        "y": pa.array(y, mask=generator.random(persons.size) < 0.2),
+    })  # fmt: skip
+    found = answered(
+        frame, Caps(rows_per_unit=4, groups_per_unit=2), list(ASKED), accountant=accountant
+    )
+    with duckdb.connect() as engine:
+        engine.register("t", frame)
+        items = ", ".join(WEIGHED.values())
+        rows = engine.execute(f"""
+            WITH folds AS (SELECT p, g, COUNT(*) AS n FROM t GROUP BY p, g),
+            persons AS (SELECT p, COUNT(*) AS groups FROM folds GROUP BY p)
+            SELECT g, {items} FROM (
+                SELECT t.*, LEAST(1, 2 / n) * LEAST(1, 2 / groups) AS w
+                FROM t JOIN folds USING (p, g) JOIN persons USING (p))
+            GROUP BY g ORDER BY g""").fetchall()
+    for place, (_, *truths) in enumerate(rows):
+        for name, truth in zip(WEIGHED, truths, strict=True):
+            assert found[name].values[place] == pytest.approx(truth, rel=2e-4), name

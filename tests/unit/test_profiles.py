@@ -1,0 +1,85 @@
+"""Two paid looks: rows per unit and the range of a column. ε is huge here, so noise is below 1."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import SpecError, Unsupported
+from noisegate.query.profiles import STEPS, Profile, range_of
+
+SURE = 1000  # noise of scale 1/1000: off by one with probability below e^-1000
+
+
+def gate(epsilon=100_000, **more):
+    owners = np.repeat(np.arange(100), 2).tolist() + [100] * 1000
+    rows = pa.table({
+        "who": owners, "x": [3.5] * 600 + [-20.0] * 600, "word": ["a"] * 1200,
+    })  # fmt: skip
+    more = {"unit": "who", "rows_per_unit": 10} | more
+    return noisegate.open(rows, epsilon=epsilon, table="t", **more)
+
+
+def test_the_profile_counts_units_by_their_rows():
+    profile = gate().caps("t", epsilon=SURE)
+    counts = dict(zip(STEPS, profile.units, strict=True))
+    heavy = min(step for step in STEPS if step >= 1000)
+    assert {step: n for step, n in counts.items() if n} == {2: 100, heavy: 1}
+
+
+def test_what_a_cap_loses_is_told_before_asking():
+    door = gate()
+    question = "SELECT COUNT(*) AS n FROM t"
+    assert "is not known" in door.plan(question, epsilon=1).clipping[0]
+    door.caps("t", epsilon=SURE)
+    (words,) = door.plan(question, epsilon=1).clipping
+    assert "a cap of 10 rows loses about 8" in words  # (1000 - 10) of 1,200 rows, in coarse bins
+    assert "clipping" in dict(door.plan(question, epsilon=1).facts())
+
+
+def test_the_best_cap_weighs_what_is_lost_against_noise():
+    profile = gate().caps("t", epsilon=SURE)
+    assert profile.best(0.001) == 1  # noise of 1000 a row outweighs everything
+    assert profile.best(1000) >= 1000 * 0.75  # no noise to speak of: keep all, up to the bin's edge
+    assert profile.lost(STEPS[-1]) == 0
+
+
+def test_noise_alone_is_no_unit_with_many_rows():
+    units = tuple(3 if step > 10_000 else 0 for step in STEPS)
+    assert Profile(table="t", units=units, scale=1.0).rows == 0
+
+
+def test_a_look_is_paid_once():
+    door = gate()
+    first, second = door.caps("t", epsilon=1), door.caps("t", epsilon=1)
+    assert first == second
+    assert str(door.spent) == "ε = 1"
+
+
+@pytest.mark.parametrize("capped", [True, False])
+def test_bounds_are_powers_of_two_around_the_values(capped):
+    more = {} if capped else {"unit": None, "rows_per_unit": None}
+    assert gate(**more).bounds("t", "x", epsilon=SURE) == (-32, 4)
+
+
+def test_values_that_do_not_stand_clear_of_noise_have_no_bounds():
+    with pytest.raises(Unsupported, match="stands clear"):
+        gate().bounds("t", "x", epsilon="0.01")  # all units' values together reach 1,010 < noise
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [({0: 9}, (0, 0)), ({65: 9}, (1, 2)), ({-65: 9, 66: 9}, (-2, 4)), ({1: 9}, (2**-64, 2**-63))],
+)
+def test_the_ends_of_bins_are_where_their_values_end(values, found):
+    counts = [values.get(place, 0) for place in range(-129, 130)]
+    assert range_of(counts, scale=0.1) == found
+
+
+def test_what_has_no_profile_is_refused():
+    with pytest.raises(Unsupported, match="one unit"):
+        gate(unit=None, rows_per_unit=None).caps("t", epsilon=1)
+    with pytest.raises(Unsupported, match="no number"):
+        gate().bounds("t", "word", epsilon=1)
+    with pytest.raises(SpecError, match="no private table"):
+        gate().caps("nope", epsilon=1)

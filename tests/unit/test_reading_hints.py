@@ -1,0 +1,80 @@
+"""Hints say what to pay, wherever they stand, and nothing inside a string is one."""
+
+from fractions import Fraction
+
+import pytest
+from reading_oracle import TABLES
+
+from noisegate.errors import UserError
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+
+COUNT = "COUNT(*) AS n FROM patients"
+
+
+@pytest.mark.parametrize(
+    ("sql", "terms"),
+    [
+        (f"SELECT {COUNT}", Terms()),
+        (
+            f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=0.1, delta=1e-6, max_groups_contributed=3) {COUNT}",
+            Terms(epsilon=Fraction(1, 10), delta=Fraction(1, 10**6), groups_per_unit=3),
+        ),
+        (f"select with differential_privacy {COUNT}", Terms()),
+        (f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS() {COUNT}", Terms()),
+        (
+            f"/* noisegate: within=50 confidence=0.95 */ SELECT {COUNT}",
+            Terms(within=Fraction(50), confidence=Fraction(19, 20)),
+        ),
+        (f"SELECT {COUNT} -- NoiseGate: epsilon=1/3", Terms(epsilon=Fraction(1, 3))),
+        (f"-- noisegate: relative=0.05, rows_per_unit=4\nSELECT {COUNT}", Terms(relative=Fraction(1, 20), rows_per_unit=4)),
+        (f"SELECT /* noisegate: epsilon=1 */ {COUNT} /* noisegate: epsilon=1 */", Terms(epsilon=Fraction(1))),
+        (f"/* \N{ROCKET} é */ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) {COUNT}", Terms(epsilon=Fraction(1))),
+        (f"SELECT {COUNT} /* a remark about noisegate: epsilon=1 */", Terms()),
+        (f"SELECT {COUNT} WHERE name = '/* noisegate: epsilon=1 */'", Terms()),
+        (f"SELECT {COUNT} WHERE name = 'SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1)'", Terms()),
+    ],
+)  # fmt: skip
+def test_a_hint_is_read_and_cut_out(sql, terms):
+    question = read(sql, TABLES)
+    assert question.terms == terms
+    assert question.columns == ("n",)
+    assert not question.explain
+    assert "noisegate:" not in question.outer
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"EXPLAIN SELECT {COUNT}",
+        f"explain\n/* noisegate: epsilon=2 */ SELECT {COUNT}",
+        f"/* noisegate: epsilon=2 */ EXPLAIN SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=2) {COUNT}",
+    ],
+)
+def test_explain_asks_for_the_plan_of_the_same_question(sql):
+    question = read(sql, TABLES)
+    plain = read(f"SELECT {COUNT}", TABLES)
+    assert question.explain
+    assert question.blocks == plain.blocks
+    assert question.terms in (Terms(), Terms(epsilon=Fraction(2)))
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("/* noisegate: epsilom=1 */", "no option 'epsilom'. Use epsilon"),
+        ("/* noisegate: privacy_unit_column=x */", "no option"),
+        ("/* noisegate: epsilon */", "not name=value"),
+        ("/* noisegate: epsilon=0 */", "above 0"),
+        ("/* noisegate: epsilon=lots */", "epsilon is 'lots'"),
+        ("/* noisegate: confidence=1 */", "below 1"),
+        ("/* noisegate: rows_per_unit=1.5 */", "not whole"),
+        ("/* noisegate: epsilon=1 */ /* noisegate: epsilon=2 */", "said twice"),
+        ("WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon 1)", "not a list"),
+        ("WITH DIFFERENTIAL_PRIVACY OPTIONS epsilon=1", "no brackets"),
+        ("WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1; DROP TABLE patients)", "not a list"),
+    ],
+)
+def test_a_hint_that_cannot_be_followed_is_refused(hint, words):
+    with pytest.raises(UserError, match=words):
+        read(f"SELECT {hint} {COUNT}", TABLES)

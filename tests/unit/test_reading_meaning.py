@@ -1,0 +1,214 @@
+"""What is read means what DuckDB means: both are run on the same rows, exactly."""
+
+import pytest
+import sqlglot
+from reading_oracle import TABLES, alike, answer, database, same_rows, sql_of
+
+from noisegate.query.reading.names import rows_of_table
+from noisegate.query.reading.sight import Sight
+
+QUESTIONS = """
+SELECT COUNT(*) AS n FROM patients
+SELECT COUNT(*) AS n, COUNT(age) AS a, COUNT(DISTINCT patient_id) AS u, COUNT(DISTINCT region) AS r, COUNT(patient_id) p, COUNT(1) o FROM patients
+SELECT region, COUNT(*) AS n, AVG(age) AS a FROM patients p WHERE age > 10 AND smoker GROUP BY region ORDER BY n DESC, region
+SELECT region AS r, MEAN(weight) AS w FROM Patients AS P GROUP BY r HAVING w > 70
+SELECT p.region AS r, SUM(p.weight) AS s FROM patients p GROUP BY p.region HAVING COUNT(*) > 1 ORDER BY SUM(p.weight)
+SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ALL ORDER BY ALL
+SELECT region, smoker, COUNT(*) AS n, GROUPING(region, smoker) AS g, GROUPING(smoker) AS h FROM patients GROUP BY CUBE (region, smoker)
+SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ROLLUP (region, smoker)
+SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY GROUPING SETS ((region), (smoker), ())
+SELECT region, smoker, age > 50 AS old, COUNT(*) AS n FROM patients GROUP BY region, ROLLUP (smoker, old)
+SELECT DISTINCT region FROM patients
+SELECT DISTINCT region, smoker FROM patients WHERE age > 10
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT region FROM patients)
+SELECT region FROM patients GROUP BY region
+SELECT VAR_SAMP(age) AS a, VAR_POP(age) AS b, STDDEV(age) AS c, STDDEV_POP(age) AS d, VARIANCE(weight) AS e, STDDEV_SAMP(weight) AS f FROM patients
+SELECT COVAR_SAMP(age, weight) AS a, COVAR_POP(age, weight) AS b, CORR(age, weight) AS c FROM patients
+SELECT MEDIAN(age) AS a, QUANTILE_CONT(age, 0.25) AS b, PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY age) AS c, PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY age DESC) AS d FROM patients
+SELECT QUANTILE_CONT(weight, [0.1, 0.5]) AS q FROM patients
+SELECT MIN(age) AS a, MAX(weight) AS b, MIN(born) AS c FROM patients
+SELECT COUNT_IF(age > 40) AS a, SUM(CASE WHEN smoker THEN 1 ELSE 0 END) AS b, COUNT(CASE WHEN age > 40 THEN 1 END) AS c, COUNT(*) FILTER (WHERE smoker) AS d, SUM(age) FILTER (WHERE smoker AND age < 80) AS e, COUNT_IF(smoker) FILTER (WHERE age > 50) AS f FROM patients
+SELECT SUM(age) / COUNT(*) AS ratio, SUM(smoker) AS s, AVG(age + weight * 2) AS m FROM patients
+SELECT region, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS share, RANK() OVER (ORDER BY COUNT(*) DESC, region) AS r FROM patients GROUP BY region
+SELECT region, COUNT(*) AS n, n * 2 AS m FROM patients GROUP BY region QUALIFY ROW_NUMBER() OVER (ORDER BY n DESC, region) = 1
+SELECT region, COUNT(*) AS n, SUM(COUNT(*)) OVER w AS s FROM patients GROUP BY region WINDOW w AS (ORDER BY region)
+SELECT region || '!' AS loud, COUNT(*) AS n FROM patients GROUP BY region
+SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) AS n FROM patients GROUP BY decade
+SELECT age // 10 AS decade, COUNT(*) AS n FROM patients GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1
+SELECT YEAR(born) AS y, COUNT(*) AS n FROM patients GROUP BY y
+SELECT DATE_TRUNC('month', seen) AS m, COUNT(*) AS n FROM visits GROUP BY m
+SELECT CASE WHEN age < 18 THEN 'child' WHEN age < 65 THEN 'adult' ELSE 'old' END AS g, COUNT(*) AS n FROM patients GROUP BY g
+SELECT chapter, SUM(cost) AS s, COUNT(*) AS n FROM visits v JOIN codes c ON v.code = c.code GROUP BY chapter
+SELECT chapter, COUNT(*) AS n FROM codes c JOIN visits v USING (code) WHERE cost > 6 GROUP BY chapter
+SELECT chapter, COUNT(*) AS n FROM visits v LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY chapter
+SELECT chapter, COUNT(*) AS n FROM codes c RIGHT JOIN visits v ON v.code = c.code GROUP BY chapter
+SELECT COUNT(*) AS n FROM visits v, codes c WHERE v.code = c.code AND cost > 6 AND chapter = 'A'
+SELECT COUNT(*) AS n FROM visits v CROSS JOIN codes c WHERE c.code = v.code
+SELECT COUNT(*) AS n FROM visits v JOIN codes c ON v.code = c.code AND v.cost > 6 AND c.chapter < v.code
+SELECT country, COUNT(*) AS n FROM patients JOIN visits USING (patient_id) JOIN regions USING (region) GROUP BY country
+SELECT region, COUNT(*) AS n, COUNT(DISTINCT p.patient_id) AS u FROM patients p JOIN visits v ON p.patient_id = v.patient_id GROUP BY region
+SELECT region, COUNT(*) AS n, COUNT(v.cost) AS c FROM patients p LEFT JOIN visits v ON p.patient_id = v.patient_id AND v.cost > 6 GROUP BY region
+SELECT region, COUNT(*) AS n FROM visits v RIGHT JOIN patients p ON p.patient_id = v.patient_id GROUP BY region
+SELECT COUNT(*) AS n FROM patients a JOIN patients b ON a.patient_id = b.patient_id AND a.age = b.age
+SELECT COUNT(*) AS n, SUM(amount) AS s FROM bills b JOIN visits v ON b.visit_id = v.visit_id WHERE v.cost > 6
+SELECT COUNT(*) AS n, COUNT(DISTINCT v.patient_id) AS u FROM bills b JOIN visits v USING (visit_id)
+SELECT region, SUM(words) AS s FROM notes JOIN patients ON pid = patient_id GROUP BY region
+SELECT n, COUNT(*) AS people FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) GROUP BY n
+SELECT AVG(n) AS a, AVG(t) AS b, SUM(m) AS c, MAX(x) AS d FROM (SELECT patient_id, COUNT(*) AS n, SUM(cost) AS t, AVG(cost) AS m, MAX(cost) - MIN(cost) AS x FROM visits GROUP BY 1) v
+SELECT COUNT(*) AS n, SUM(s) AS s FROM (SELECT patient_id, SUM(cost) FILTER (WHERE code = 'A1') AS s FROM visits GROUP BY patient_id HAVING COUNT(*) > 1 AND SUM(cost) > 20)
+SELECT code, COUNT(*) AS n, AVG(k) AS a FROM (SELECT patient_id, code, COUNT(*) AS k FROM visits GROUP BY patient_id, code) GROUP BY code
+SELECT COUNT(*) AS n, SUM(d) AS s FROM (SELECT patient_id, COUNT(DISTINCT code) AS d FROM visits GROUP BY patient_id)
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT patient_id, code FROM visits)
+SELECT region, AVG(COALESCE(n, 0)) AS a FROM patients p LEFT JOIN (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) v ON p.patient_id = v.patient_id GROUP BY region
+SELECT COUNT(*) AS n FROM patients LEFT JOIN (SELECT patient_id, COUNT(*) AS k FROM visits GROUP BY 1) USING (patient_id) WHERE k IS NULL
+WITH v AS (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id), w AS (SELECT patient_id, n FROM v WHERE n > 1) SELECT COUNT(*) AS a FROM v JOIN w USING (patient_id)
+WITH old AS (SELECT * FROM patients WHERE age > 40) SELECT region, COUNT(*) AS n FROM old GROUP BY region
+WITH r AS (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) SELECT region, n, n / (SELECT SUM(n) FROM r) AS share FROM r ORDER BY share
+WITH r AS (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) SELECT country, SUM(n) AS n FROM r JOIN regions USING (region) GROUP BY country
+WITH c(a, b) AS (SELECT region, age FROM patients) SELECT a, AVG(b) AS m FROM c GROUP BY a
+WITH big AS (SELECT code FROM codes WHERE chapter = 'A') SELECT COUNT(*) AS n FROM visits JOIN big USING (code)
+SELECT * FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) WHERE n > 1
+SELECT a.region, a.n, b.m FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) a JOIN (SELECT region, AVG(age) AS m FROM patients GROUP BY region) b USING (region)
+SELECT COUNT(*) AS n FROM patients UNION ALL SELECT COUNT(*) FROM visits
+SELECT COUNT(*) AS n FROM patients EXCEPT SELECT 5
+SELECT COUNT(*) AS n, SUM(x) AS s FROM (SELECT age AS x FROM patients UNION ALL SELECT cost FROM visits)
+SELECT COUNT(*) AS n, COUNT(DISTINCT patient_id) AS u FROM (SELECT patient_id, age FROM patients UNION ALL SELECT patient_id, visit_id FROM visits)
+SELECT COUNT(*) AS n FROM patients WHERE patient_id IN (SELECT patient_id FROM visits WHERE cost > 10)
+SELECT COUNT(*) AS n FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)
+SELECT COUNT(*) AS n FROM patients WHERE patient_id IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 1) AND age > 30
+SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND cost > 10)
+SELECT COUNT(*) AS n FROM patients p WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id)
+SELECT COUNT(*) AS n FROM patients WHERE region IN (SELECT region FROM regions WHERE country = 'Y')
+SELECT COUNT(*) AS n FROM visits WHERE code NOT IN (SELECT code FROM codes WHERE chapter = 'A')
+SELECT COUNT(*) AS n FROM visits v WHERE NOT EXISTS (SELECT * FROM codes c WHERE c.code = v.code)
+SELECT COUNT(*) AS n FROM visits v SEMI JOIN codes c ON v.code = c.code
+SELECT COUNT(*) AS n FROM patients p ANTI JOIN visits v ON v.patient_id = p.patient_id
+SELECT COUNT(*) AS n FROM visits WHERE (code, 'A') IN (SELECT code, chapter FROM codes)
+SELECT COUNT(*) AS n FROM visits WHERE visit_id IN (SELECT visit_id FROM bills)
+SELECT score, COUNT(*) AS n FROM survey JOIN codes USING (code) GROUP BY score
+SELECT chapter, COUNT(*) AS n FROM survey s LEFT JOIN codes c ON s.code = c.code GROUP BY chapter
+SELECT age + 1 AS next, COUNT(*) AS n FROM patients WHERE next > 10 GROUP BY next
+SELECT COUNT(*) AS n FROM (SELECT age + 1 AS x, x * 2 AS y FROM patients) WHERE y > 100
+SELECT COUNT(*) AS n FROM (SELECT * FROM patients JOIN visits USING (patient_id)) WHERE cost > 6
+SELECT COUNT(*) AS n FROM (SELECT * FROM visits v JOIN codes c ON v.code = c.code) WHERE code_1 = 'A1'
+SELECT COUNT(*) AS n FROM (SELECT p.*, cost FROM patients p JOIN visits v USING (patient_id)) WHERE age > 40
+SELECT (SELECT COUNT(*) FROM patients) AS a, (SELECT COUNT(*) FROM visits) AS b
+SELECT country, COUNT(*) AS n FROM regions GROUP BY country
+SELECT COUNT(*) AS n FROM patients HAVING COUNT(*) > (SELECT COUNT(*) FROM regions)
+FROM patients SELECT COUNT(*) AS n WHERE age > 50
+SELECT n FROM (SELECT COUNT(*) FROM patients) t(n)
+SELECT region, n FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) ORDER BY n DESC, region LIMIT 1
+(SELECT COUNT(*) AS n FROM patients) ORDER BY 1
+SELECT CASE WHEN COUNT(*) > 3 THEN 'many' ELSE 'few' END AS w FROM patients
+SELECT age // 10 AS age, COUNT(*) AS n FROM patients GROUP BY age ORDER BY age, n
+SELECT COUNT(*) AS n FROM patients WHERE FALSE
+WITH visits AS (SELECT * FROM visits WHERE cost > 6) SELECT COUNT(*) AS n FROM visits
+WITH patients AS (SELECT 1 AS x) SELECT COUNT(*) AS n FROM patients
+WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT SUM(n) AS s, (SELECT COUNT(*) FROM patients) AS p FROM t
+SELECT age + 1 AS age, COUNT(*) AS n FROM patients WHERE age > 50 GROUP BY ALL
+SELECT region AS smoker, COUNT(*) AS n FROM patients GROUP BY region, patients.smoker ORDER BY smoker
+SELECT code, COUNT(*) AS n FROM codes RIGHT JOIN visits USING (code) GROUP BY code
+SELECT code, COUNT(*) AS n FROM visits LEFT JOIN codes USING (code) GROUP BY code
+SELECT visits.code AS a, codes.code AS b, COUNT(*) AS n FROM visits LEFT JOIN codes USING (code) GROUP BY ALL
+SELECT DISTINCT COUNT(*) AS n FROM patients GROUP BY region
+SELECT SUM(COUNT(*)) FILTER (WHERE COUNT(*) > 1) OVER () AS s, region FROM patients GROUP BY region
+SELECT COUNT(*) AS n FROM (SELECT patient_id AS pid, COUNT(*) AS k FROM visits GROUP BY pid) v JOIN patients ON pid = patients.patient_id WHERE k > 1
+SELECT y, COUNT(*) AS n FROM (SELECT patient_id, YEAR(seen) AS y, COUNT(*) AS k FROM visits GROUP BY patient_id, YEAR(seen)) GROUP BY y
+SELECT SUM(t) AS s FROM (SELECT patient_id, SUM(k) AS t FROM (SELECT patient_id, code, COUNT(*) AS k FROM visits GROUP BY patient_id, code) GROUP BY patient_id HAVING t > 1)
+SELECT COUNT(*) AS n FROM (SELECT patient_id, COUNT(*) FILTER (WHERE cost > 15) AS big FROM visits GROUP BY patient_id) WHERE big >= 1
+SELECT COUNT(*) AS n FROM visits v, codes c, patients p WHERE v.code = c.code AND p.patient_id = v.patient_id AND p.age > 40
+SELECT region, COUNT(*) AS n FROM patients p WHERE NOT (NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id)) GROUP BY region
+SELECT COUNT(*) AS n FROM patients WHERE patient_id IN (SELECT patient_id FROM visits WHERE code IN (SELECT code FROM codes WHERE chapter = 'B'))
+SELECT COUNT(*) AS n FROM bills b LEFT JOIN visits v ON b.visit_id = v.visit_id AND v.cost > 20 WHERE v.code IS NULL
+SELECT region, (SELECT COUNT(*) FROM codes) AS c, COUNT(*) AS n FROM patients GROUP BY region
+SELECT region, COUNT(*) AS n FROM patients GROUP BY region HAVING region IN (SELECT region FROM regions WHERE country = 'Y')
+SELECT COUNT(*) AS n FROM (SELECT score FROM survey UNION ALL SELECT score FROM survey WHERE score > 3)
+WITH a AS (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY 1), b(q, m) AS (SELECT patient_id, SUM(amount) FROM bills JOIN visits USING (visit_id) GROUP BY 1) SELECT COUNT(*) AS c, SUM(n * m) AS s FROM a JOIN b ON a.patient_id = b.q
+SELECT COUNT(*) AS n FROM patients p LEFT JOIN notes n ON n.pid = p.patient_id LEFT JOIN visits v ON v.patient_id = p.patient_id
+SELECT region, COUNT(v.code) AS n FROM patients p LEFT JOIN visits v USING (patient_id) LEFT JOIN codes c ON c.code = v.code AND c.chapter = 'A' WHERE c.code IS NULL GROUP BY region
+SELECT chapter, COUNT(DISTINCT v.patient_id) AS u FROM visits v JOIN codes c USING (code) GROUP BY ROLLUP (chapter)
+SELECT COUNT(*) AS n FROM patients WHERE region IN ('north', 'south') AND NOT smoker IS NULL
+SELECT region, COUNT(*) AS n FROM patients GROUP BY region ORDER BY COUNT(*) DESC, region NULLS FIRST LIMIT 1 + 1
+SELECT CASE WHEN GROUPING(region) = 1 THEN 'all' ELSE region END AS r, COUNT(*) AS n FROM patients GROUP BY ROLLUP (region)
+SELECT region, n FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region UNION ALL SELECT 'x', 0) ORDER BY n
+SELECT upper(region) AS r, COUNT(*) AS n FROM patients GROUP BY upper(region) HAVING upper(region) = 'NORTH'
+SELECT COUNT(*) AS n, AVG(n2) AS a FROM (SELECT patient_id, COUNT(*) n2 FROM visits GROUP BY patient_id UNION ALL SELECT patient_id, age FROM patients)
+SELECT COUNT(*) AS n FROM (SELECT p.patient_id FROM patients p JOIN visits v ON v.patient_id = p.patient_id GROUP BY p.patient_id HAVING SUM(v.cost) > 20 AND MAX(p.age) > 20)
+SELECT COUNT(*) n FROM (SELECT a.patient_id FROM visits a JOIN visits b ON a.patient_id = b.patient_id AND a.code = b.code WHERE a.visit_id < b.visit_id)
+SELECT COUNT(*) AS n FROM patients p JOIN visits v ON p.patient_id = v.patient_id JOIN bills b ON b.visit_id = v.visit_id
+SELECT region FROM patients GROUP BY region ORDER BY AVG(age) DESC LIMIT 1
+SELECT COUNT(*) AS n FROM (SELECT x + 1 AS y FROM (SELECT age AS x FROM patients) WHERE x > 10) WHERE y < 60
+SELECT COUNT(*) AS n FROM (SELECT age x FROM patients) t WHERE t.x > 10
+SELECT t.n, u.n FROM (SELECT COUNT(*) AS n FROM patients) t, (SELECT COUNT(*) AS n FROM visits) u
+SELECT region AS "Region", COUNT(*) AS "N of" FROM patients GROUP BY "region" ORDER BY "N of"
+SELECT country, COUNT(*) AS n FROM (SELECT * FROM patients p LEFT JOIN regions r ON p.region = r.region) GROUP BY country
+SELECT COUNT(*) AS n FROM patients WHERE born IN ('1990-02-03', '1973-07-31')
+SELECT COUNT(*) AS n FROM (SELECT count(*) FROM patients GROUP BY region)
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT region, patient_id FROM patients) WHERE region = 'south'
+SELECT k, count(*) n FROM (SELECT patient_id, least(count(*), 2) k FROM visits GROUP BY patient_id) GROUP BY k
+SELECT avg(m) a FROM (SELECT patient_id, max(cost) m FROM visits GROUP BY all)
+SELECT COUNT(*) n FROM visits WHERE code IN (SELECT DISTINCT code FROM codes)
+SELECT COUNT(*) n FROM patients ANTI JOIN visits USING (patient_id)
+SELECT smoker, region, COUNT(*) AS n, GROUPING_ID(smoker, region) AS g FROM patients GROUP BY GROUPING SETS ((region, smoker), (smoker))
+SELECT COUNT(*) + 0 * COUNT(*) AS n FROM patients ORDER BY n
+SELECT (SELECT COUNT(*) FROM patients) + 1 AS a, 1 AS b
+SELECT -COUNT(*) AS n, ROUND(AVG(weight), 1) AS w FROM patients
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def con():
+    with database() as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_a_question_means_what_its_sql_means(con, sql):
+    expected = con.execute(sql)
+    names = [one[0] for one in expected.description]
+    rows = expected.fetchall()
+    found, exact = answer(con, sql)
+    assert [name.lower() for name in found] == [name.lower() for name in names]
+    assert same_rows(exact, rows), (exact, rows)
+
+
+def test_the_interpreter_tells_rows_apart():
+    assert same_rows([(1, "a"), (None, "b")], [(None, "b"), (1.0, "a")])
+    assert not same_rows([(1, "a")], [(1, "b")])
+    assert not same_rows([(1,)], [(1,), (1,)])
+    assert not alike(None, 1)
+
+
+EXPRESSIONS = """
+age + 1; age - 1; 1 - age; age * 2; age / 7; age // 7; age % 7; -age; - age + 3; age ** 2; age ^ 2; -age ^ 2; 2 * (age + 1) - 3
+ABS(age - 50); SIGN(age - 51); FLOOR(weight); CEIL(weight); CEILING(weight); ROUND(weight); ROUND(weight, 1); TRUNC(weight); MOD(age, 5)
+LEAST(age, 50); GREATEST(age, weight); SQRT(weight); LN(weight); LOG(weight); LOG10(weight); LOG2(weight); LOG(2, weight); EXP(age / 100); POW(weight, 2)
+age = 51; age <> 51; age != 51; age == 51; age < 51; age <= 51; age > 51; age >= 51; NOT age = 51; NOT smoker; smoker; smoker AND age > 30; smoker OR age > 30
+smoker AND age > 30 OR weight > 80 AND NOT smoker; (smoker OR age > 30) AND weight > 60; age BETWEEN 10 AND 60; age NOT BETWEEN 10 AND 60; age IN (51, 7); age NOT IN (51, 7); age IN (51, NULL)
+region IN ('north'); region = 'north'; region IS NULL; region IS NOT NULL; smoker IS TRUE; smoker IS NOT TRUE; smoker IS FALSE; smoker IS NOT FALSE; smoker IS NULL; region IS DISTINCT FROM 'north'; region IS NOT DISTINCT FROM NULL
+age = 1.5; age > 33.5; weight = 70.5; age = '51'; born > '1980-01-01'; born = DATE '1990-02-03'; born BETWEEN '1970-01-01' AND '1980-01-01'; born < TIMESTAMP '1990-02-03 12:00:00'
+CASE WHEN age > 50 THEN 'old' WHEN age > 20 THEN 'young' END; CASE region WHEN 'north' THEN 1 WHEN 'south' THEN 2 ELSE 3 END; IF(smoker, 1, 0); COALESCE(age, 0); IFNULL(age, -1); NULLIF(age, 51); COALESCE(region, 'none'); CASE WHEN smoker THEN 1 ELSE 0.5 END
+LOWER(name); UPPER(region); LENGTH(name); TRIM(name); LTRIM(name); RTRIM(name); SUBSTRING(name, 2, 3); SUBSTR(name, 2); SUBSTRING(name FROM 1 FOR 2); LEFT(name, 2); RIGHT(name, 2); name || '!'; name || age; CONCAT(name, '-', region); CONCAT(region, age)
+REPLACE(name, 'n', 'm'); STARTS_WITH(name, 'A'); PREFIX(name, 'A'); ENDS_WITH(name, 'e'); SUFFIX(name, 'e'); CONTAINS(name, 'e'); name LIKE 'A%'; name NOT LIKE 'A%'; name ILIKE 'a%'; name NOT ILIKE 'a%'; name LIKE '%!%' ESCAPE '!'; POSITION('e' IN name); STRPOS(name, 'e'); INSTR(name, 'n')
+YEAR(born); QUARTER(born); MONTH(born); DAY(born); DAYOFWEEK(born); DAYOFYEAR(born); WEEK(born); EXTRACT(year FROM born); EXTRACT(dow FROM born); DATE_PART('month', born); DATE_TRUNC('month', born); DATE_TRUNC('week', born); WEEKDAY(born)
+born + 3; born - 3; 3 + born; born + INTERVAL 3 DAY; born - INTERVAL '2 weeks'; born + INTERVAL (age) DAY; DATE_ADD(born, INTERVAL 1 DAY); born - DATE '1970-01-01'; DATE_DIFF('day', DATE '1970-01-01', born); DATEDIFF('month', born, DATE '2020-01-01'); DATE_DIFF('year', born, DATE '2020-01-01'); MAKE_DATE(2020, 1, age % 28 + 1)
+CAST(weight AS INTEGER); weight::BIGINT; CAST(age AS DOUBLE); CAST(age AS VARCHAR); TRY_CAST(name AS INTEGER); CAST(smoker AS INTEGER); CAST(born AS TIMESTAMP); CAST('1990-02-03' AS DATE) = born; CAST(weight AS DECIMAL(10, 1)); weight::DECIMAL; CAST(age AS BOOLEAN); CAST(CAST(age AS VARCHAR) AS INT)
+FLOOR(age / 10) * 10; FLOOR(weight / 2.5) * 2.5; age - age % 10; 1e2 + age; .5 * age; 1_000 + age; TRUE; NULL IS NULL; (age > 3) = smoker; age IS NULL = smoker; FLOOR(weight) || 'x'; CAST(ROUND(weight) AS VARCHAR); (age + 1) || ''; (age IS NULL) = (smoker IS NULL); NOT (age > 3 AND smoker)
+"""  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [line for line in EXPRESSIONS.strip().splitlines()])  # noqa: C416
+def test_an_expression_means_what_its_sql_means(con, line):
+    rows = rows_of_table(TABLES["patients"])
+    for text in map(str.strip, line.split("; ")):
+        select = sqlglot.parse_one(f"SELECT {text} FROM patients", dialect="duckdb")
+        read = Sight(rows).reading.read(select.expressions[0])
+        ours = sql_of(read, rows.schema, "patients")
+        pairs = con.execute(f"SELECT {ours}, {text} FROM patients").fetchall()
+        assert all(alike(one, other) for one, other in pairs), (text, ours, pairs)
+
+
+def test_width_bucket_counts_from_one_and_keeps_the_ends_apart(con):
+    sql = "SELECT WIDTH_BUCKET(age, 10, 60, 5) AS b, COUNT(*) AS n FROM patients GROUP BY b"
+    _, rows = answer(con, sql)
+    assert sorted(rows, key=str) == [(0, 1), (3, 1), (5, 2), (6, 1), (None, 1)]

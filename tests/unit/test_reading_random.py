@@ -1,0 +1,134 @@
+"""Questions put together at random mean what DuckDB means."""
+
+import random
+
+import pytest
+from reading_oracle import answer, database, same_rows
+
+CONDITIONS = {
+    "p": [
+        "p.age > 40",
+        "p.smoker",
+        "p.region = 'north'",
+        "p.weight < 80",
+        "p.age IS NULL",
+        "NOT p.smoker",
+        "p.name LIKE '%e%'",
+        "p.age BETWEEN 7 AND 51",
+        "p.born > '1973-01-01'",
+        "p.region IS DISTINCT FROM 'north'",
+    ],
+    "v": [
+        "v.cost > 10",
+        "v.code = 'A1'",
+        "v.cost IS NULL",
+        "YEAR(v.seen) = 2024",
+        "v.code IN ('A1', 'B2')",
+    ],
+    "c": ["c.chapter = 'A'", "c.chapter IS NULL", "c.code > 'A1'"],
+    "k": ["k.n > 1", "k.n IS NULL", "k.t > 20"],
+    "b": ["b.amount > 1"],
+}
+SUBS = {
+    "p": [
+        "p.patient_id IN (SELECT patient_id FROM visits WHERE cost > 10)",
+        "EXISTS (SELECT 1 FROM visits z WHERE z.patient_id = p.patient_id AND z.code = 'A1')",
+        "p.region IN (SELECT region FROM regions WHERE country = 'Y')",
+        "p.patient_id NOT IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 1)",
+    ],
+    "v": [
+        "v.code IN (SELECT code FROM codes)",
+        "NOT EXISTS (SELECT 1 FROM codes y WHERE y.code = v.code AND y.chapter = 'A')",
+        "v.visit_id IN (SELECT visit_id FROM bills WHERE amount > 1)",
+    ],
+}
+KEYS = {
+    "p": [
+        "p.region",
+        "p.smoker",
+        "p.age",
+        "FLOOR(p.weight / 20) * 20",
+        "YEAR(p.born)",
+        "UPPER(p.region)",
+        "CASE WHEN p.age > 50 THEN 'old' ELSE 'young' END",
+    ],
+    "v": ["v.code", "YEAR(v.seen)", "LEFT(v.code, 1)"],
+    "c": ["c.chapter"],
+    "k": ["k.n"],
+    "b": ["ROUND(b.amount)"],
+}
+NUMBERS = {
+    "p": ["p.age", "p.weight", "p.age + 1"],
+    "v": ["v.cost", "v.cost * 2"],
+    "c": ["LENGTH(c.code)"],
+    "k": ["k.n", "k.t"],
+    "b": ["b.amount"],
+}
+PER_PATIENT = (
+    "(SELECT patient_id, COUNT(*) AS n, SUM(cost) AS t FROM visits {} GROUP BY patient_id {}) k"
+)
+BOTH = "(SELECT patient_id, age, smoker, region, weight, name, born FROM patients UNION ALL SELECT patient_id, visit_id, TRUE, code, cost, code, NULL FROM visits) p"
+ROWS = [
+    ("patients p", "p"), ("visits v", "v"), (BOTH, "p"), ("(SELECT * FROM patients WHERE age > 10) p", "p"),
+    ("patients p {} visits v ON p.patient_id = v.patient_id AND v.cost > 6", "pv"),
+    ("patients p {} visits v USING (patient_id) LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A'", "pvc"),
+    ("visits v {} codes c USING (code)", "vc"), ("codes c JOIN visits v ON v.code = c.code", "vc"),
+    ("codes c RIGHT JOIN visits v ON v.code = c.code", "vc"), ("bills b {} visits v USING (visit_id)", "bv"),
+    ("visits v JOIN bills b ON v.visit_id = b.visit_id", "bv"),
+    ("patients p {} " + PER_PATIENT.format("WHERE cost > 6", "") + " ON p.patient_id = k.patient_id", "pk"),
+    (PER_PATIENT.format("", "HAVING SUM(cost) < 100") + " JOIN patients p USING (patient_id)", "pk"),
+    (PER_PATIENT.format("", "HAVING COUNT(*) > 1"), "k"), ("codes c, visits v, patients p WHERE v.code = c.code AND v.patient_id = p.patient_id", "cvp"),
+]  # fmt: skip
+AGGREGATES = [
+    "COUNT(*)",
+    "SUM({})",
+    "AVG({})",
+    "COUNT({})",
+    "MIN({})",
+    "MAX({})",
+    "VAR_SAMP({})",
+    "MEDIAN({})",
+    "COUNT(DISTINCT {})",
+    "STDDEV_POP({})",
+]
+
+
+def question(pick):
+    """One random question."""
+
+    def one(words):
+        return pick.choice([word for table in tables for word in words.get(table, [])] or ["TRUE"])
+
+    source, tables = pick.choice(ROWS)
+    source = source.replace("{}", pick.choice(["JOIN", "LEFT JOIN"]))
+    conditions = [
+        f"({one(CONDITIONS)} {pick.choice(['AND', 'OR'])} {one(CONDITIONS)})"
+        for _ in range(pick.randint(0, 2))
+    ]
+    conditions += [one(SUBS) for _ in range(pick.randint(0, 1))]
+    keys = list(dict.fromkeys(one(KEYS) for _ in range(pick.randint(0, 2))))
+    asked = [pick.choice(AGGREGATES).format(one(NUMBERS)) for _ in range(pick.randint(1, 3))]
+    asked[0] += pick.choice(["", f" FILTER (WHERE {one(CONDITIONS)})"])
+    items = [f"{text} AS x{place}" for place, text in enumerate(keys + asked)]
+    sql = f"SELECT {', '.join(items)} FROM {source}"
+    if conditions:
+        sql += (" AND " if " WHERE v.code = c" in source else " WHERE ") + " AND ".join(conditions)
+    if keys:
+        sql += " GROUP BY " + pick.choice(
+            [
+                "ALL",
+                ", ".join(keys),
+                "x0" if len(keys) == 1 else "x0, x1",
+                f"CUBE ({', '.join(keys)})",
+            ]
+        )
+    return sql + pick.choice(["", " HAVING COUNT(*) > 1"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_questions_mean_what_their_sql_means(seed):
+    pick = random.Random(seed)
+    with database() as con:
+        for _ in range(25):
+            sql = question(pick)
+            assert same_rows(answer(con, sql)[1], con.execute(sql).fetchall()), sql

@@ -1,0 +1,178 @@
+"""What has no meaning here is refused in words that help."""
+
+import pytest
+from reading_oracle import TABLES
+
+from noisegate.errors import UserError
+from noisegate.query.reading.reader import read
+
+ROWS_LEAVE = "rows do not leave"
+INSIDE = "put it outside"
+REFUSED = {
+    "": "0 statements",
+    "SELECT": "names nothing",
+    "SELEC COUNT(*) FROM patients": "cannot be read|no question",
+    "SELECT COUNT(*) FROM patients; SELECT 1": "2 statements",
+    "DROP TABLE patients": "no question",
+    "INSERT INTO patients VALUES (1)": "no question",
+    "PRAGMA version": "no question",
+    "DESCRIBE patients": "no question",
+    "EXPLAIN ANALYZE SELECT 1": "EXPLAIN ANALYZE",
+    "SELECT * FROM patients": ROWS_LEAVE,
+    "FROM patients": ROWS_LEAVE,
+    "TABLE patients": ROWS_LEAVE,
+    "SELECT age FROM patients": ROWS_LEAVE,
+    "SELECT 1 FROM patients": ROWS_LEAVE,
+    "SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id": ROWS_LEAVE,
+    "SELECT DISTINCT patient_id FROM patients": ROWS_LEAVE,
+    "SELECT (SELECT age FROM patients)": ROWS_LEAVE,
+    "SELECT region FROM regions WHERE region IN (SELECT region FROM patients)": ROWS_LEAVE,
+    "SELECT age, COUNT(*) FROM patients GROUP BY region": ROWS_LEAVE,
+    "SELECT age, COUNT(*) FROM patients": ROWS_LEAVE,
+    "SELECT *, COUNT(*) FROM patients": ROWS_LEAVE,
+    "SELECT COUNT(*) FROM patients ORDER BY age": ROWS_LEAVE,
+    "SELECT COUNT(*) FROM (SELECT * FROM patients LIMIT 10)": INSIDE,
+    "SELECT COUNT(*) FROM (SELECT * FROM patients ORDER BY age)": INSIDE,
+    "SELECT COUNT(*) FROM (SELECT * FROM patients OFFSET 3)": INSIDE,
+    "SELECT COUNT(*) FROM (SELECT age FROM patients QUALIFY 1 = 1)": INSIDE,
+    "SELECT COUNT(*) FROM (SELECT RANK() OVER (ORDER BY age) AS r FROM patients) WHERE r = 1": INSIDE,
+    "SELECT COUNT(*) FROM (SELECT DISTINCT ON (region) * FROM patients)": INSIDE,
+    "SELECT COUNT(*) FROM patients TABLESAMPLE 10%": INSIDE,
+    "SELECT COUNT(*) FROM patients USING SAMPLE 3": "SAMPLE",
+    "SELECT COUNT(*) OVER () FROM patients": INSIDE,
+    "SELECT COUNT(*) FROM other": "There is no table 'other'",
+    "SELECT COUNT(*) FROM x.patients": "names a schema",
+    "SELECT COUNT(*) FROM 'x.csv'": "There is no table",
+    "SELECT COUNT(*) FROM read_csv('x')": "READ_CSV.*out of reach",
+    "SELECT COUNT(*) FROM glob('*')": "GLOB",
+    "SELECT COUNT(*) FROM duckdb_tables()": "DUCKDB_TABLES",
+    "SELECT COUNT(*) FROM pat\N{LATIN SMALL LETTER DOTLESS I}ents": "There is no table",
+    "SELECT COUNT(*) FROM \N{CYRILLIC SMALL LETTER ER}atients": "There is no table",
+    "SELECT COUNT(*) FROM patients WHERE \N{CYRILLIC SMALL LETTER A}ge > 3": "There is no column",
+    "SELECT COUNT(*) FROM patients WHERE smo\N{KELVIN SIGN}er": "There is no column",
+    "SELECT COUNT(*) FROM patients WHERE nope = 1": "There is no column 'nope'.*age",
+    "SELECT COUNT(*) FROM patients WHERE rowid < 3": "There is no column 'rowid'",
+    "SELECT COUNT(*) FROM visits WHERE patient_id = 3": "cannot be computed with",
+    "SELECT COUNT(*) FROM patients p JOIN patients q USING (patient_id) WHERE age > 3": "ambiguous",
+    "SELECT COUNT(*) FROM patients WHERE age": "not true or false",
+    "SELECT COUNT(*) FROM patients WHERE region = 3": "do not go together",
+    "SELECT COUNT(*) FROM patients WHERE age = 'old'": "'old' is no integer",
+    "SELECT COUNT(*) FROM patients WHERE REGEXP_MATCHES(name, 'a')": "REGEXP.*LIKE",
+    "SELECT COUNT(*) FROM patients WHERE name SIMILAR TO 'a'": "LIKE",
+    "SELECT COUNT(*) FROM patients WHERE RANDOM() < 0.5": "another value each time",
+    "SELECT COUNT(*) FROM patients WHERE born < CURRENT_DATE": "Write the date itself",
+    "SELECT COUNT(*) FROM patients WHERE born < NOW()": "Write the date itself",
+    "SELECT COUNT(*) FROM patients WHERE name = GETENV('HOME')": "out of reach",
+    "SELECT COUNT(*) FROM patients WHERE NEXTVAL('s') > 1": "another value each time",
+    "SELECT COUNT(*) FROM patients WHERE LOWWER(name) = 'a'": "nearest that is offered is LOWER",
+    "SELECT COUNT(*) FROM patients WHERE age > (SELECT AVG(age) FROM patients)": "SUBQUERY",
+    "SELECT COUNT(*) FROM patients WHERE smoker OR EXISTS (SELECT 1 FROM visits)": "SUBQUERY",
+    "SELECT COUNT(*) FROM patients WHERE COUNT(*) > 3": "Aggregates belong",
+    "SELECT COUNT(*) FROM patients WHERE age < 3 = smoker": "parentheses|cannot be read",
+    "SELECT COUNT(*) FROM patients WHERE weight // 2 = 3": "not whole",
+    "SELECT COUNT(*) FROM patients WHERE FLOOR(weight) // 2 = 3": "not whole",
+    "SELECT COUNT(*) FROM patients WHERE age = '5/1'": "is no integer",
+    "SELECT COUNT(*) FROM patients WHERE born + INTERVAL 1 MONTH > '2020-01-01'": "INTERVAL",
+    "SELECT COUNT(*) FROM patients WHERE CAST(age AS BLOB) = 'a'": "CAST AS",
+    "SELECT COUNT(*) FROM patients WHERE age = ?": "PLACEHOLDER",
+    "SELECT SUM(SUM(age)) FROM patients": "Aggregates belong",
+    "SELECT SUM(region) FROM patients": "SUM of text",
+    "SELECT MAX(region) FROM patients": "MAX of text",
+    "SELECT SUM(DISTINCT age) FROM patients": "DISTINCT",
+    "SELECT COUNT(DISTINCT (age, region)) FROM patients": "TUPLE|several columns",
+    "SELECT COUNT(DISTINCT age, region) FROM patients": "several columns",
+    "SELECT STRING_AGG(name, ',') FROM patients": "not offered",
+    "SELECT LIST(name) FROM patients": "not offered",
+    "SELECT ANY_VALUE(name) FROM patients": "not offered",
+    "SELECT FIRST(name) FROM patients": "not offered",
+    "SELECT BOOL_OR(smoker) FROM patients": "not offered",
+    "SELECT ARG_MAX(name, age) FROM patients": "not offered",
+    "SELECT MIN(age, 3) FROM patients": "COUNT is not offered",
+    "SELECT SUM(age ORDER BY weight) FROM patients": INSIDE,
+    "SELECT QUANTILE_CONT(age, 1.5) FROM patients": "from 0 to 1",
+    "SELECT weight, COUNT(*) FROM patients GROUP BY weight": "bins",
+    "SELECT seen, COUNT(*) FROM visits GROUP BY seen": "DATE_TRUNC",
+    "SELECT region, COUNT(*) FROM patients GROUP BY 3": "no position",
+    "SELECT COUNT(*) FROM patients GROUP BY GROUPING SETS ((region), (region))": "stands twice",
+    "SELECT COUNT(*) FROM patients GROUP BY ROLLUP (patient_id, region)": "contain the unit",
+    "SELECT COUNT(*) AS n, SUM(age) AS N FROM patients": "Two columns are called",
+    "SELECT SUM(age) AS age FROM patients HAVING age > 3": "both a column and the name",
+    "SELECT COUNT(*) FROM patients FULL JOIN visits USING (patient_id)": "FULL JOIN",
+    "SELECT COUNT(*) FROM patients NATURAL JOIN visits": "NATURAL JOIN.*USING",
+    "SELECT COUNT(*) FROM patients ASOF JOIN visits ON patients.age >= visits.cost": "ASOF JOIN",
+    "SELECT COUNT(*) FROM patients POSITIONAL JOIN visits": "POSITIONAL JOIN",
+    "SELECT COUNT(*) FROM patients p JOIN visits v ON p.age = v.visit_id": "Join on patient_id",
+    "SELECT COUNT(*) FROM patients, visits": "Join on patient_id",
+    "SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient_id < v.visit_id": "Join on patient_id",
+    "SELECT COUNT(*) FROM visits CROSS JOIN codes": "no equality",
+    "SELECT COUNT(*) FROM codes LEFT JOIN visits USING (code)": "nobody's",
+    "SELECT COUNT(*) FROM visits RIGHT JOIN codes USING (code)": "nobody's",
+    "SELECT COUNT(*) FROM visits v LEFT JOIN codes c ON v.code = c.code AND v.cost > 3": "kept side",
+    "SELECT COUNT(*) FROM patients p LEFT JOIN visits v USING (patient_id) JOIN notes n ON v.patient_id = n.pid": "cannot be computed with",
+    "SELECT COUNT(*) FROM survey a JOIN survey b USING (code)": "unit of its own",
+    "SELECT COUNT(*) FROM survey JOIN regions ON code = region AND country = 'X' JOIN codes ON chapter = country": "whole key",
+    "SELECT COUNT(*) FROM survey s JOIN codes c ON s.code = c.chapter": "whole key of the public table .code",
+    "SELECT COUNT(*) FROM patients p JOIN doctors d ON p.patient_id = d.doctor_id": "different units",
+    "SELECT COUNT(*) FROM patients, patients": "same name",
+    "SELECT COUNT(*) FROM visits v(a, b) WHERE b > 3": "renamed by position",
+    "SELECT COUNT(*) FROM (patients JOIN visits USING (patient_id))": "brackets",
+    "SELECT COUNT(*) FROM patients, LATERAL (SELECT 1) l": "LATERAL|no equality",
+    "SELECT COUNT(*) FROM patients, UNNEST([1, 2]) u": "UNNEST|no equality",
+    "SELECT COUNT(*) FROM patients PIVOT (SUM(age) FOR region IN ('north'))": "PIVOT",
+    "SELECT COUNT(*) FROM (SELECT age FROM patients UNION SELECT cost FROM visits)": "UNION ALL",
+    "SELECT COUNT(*) FROM (SELECT age FROM patients EXCEPT SELECT cost FROM visits)": "NOT EXISTS",
+    "SELECT COUNT(*) FROM (SELECT age FROM patients UNION ALL BY NAME SELECT cost FROM visits)": "BY NAME",
+    "SELECT COUNT(*) FROM (SELECT region FROM patients UNION ALL SELECT cost FROM visits)": "differ in a column",
+    "SELECT COUNT(*) FROM (SELECT region FROM patients UNION ALL SELECT region FROM regions)": "mixes",
+    "SELECT COUNT(*) FROM patients JOIN (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) USING (region)": "released table",
+    "SELECT COUNT(*) FROM patients JOIN (SELECT country, COUNT(*) AS n FROM regions GROUP BY 1) c ON c.country = region": "public table is aggregated",
+    "SELECT COUNT(*) FROM patients WHERE region NOT IN (SELECT region FROM regions)": "NOT EXISTS",
+    "SELECT COUNT(*) FROM patients WHERE age IN (SELECT visit_id FROM visits)": "Join on patient_id",
+    "SELECT COUNT(*) FROM patients p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.visit_id > p.age)": "more than equalities",
+    "SELECT COUNT(*) FROM patients p WHERE EXISTS (SELECT 1 FROM visits)": "Join on patient_id",
+    "SELECT COUNT(*) FROM patients p WHERE EXISTS (SELECT 1 FROM codes)": "not tied",
+    "SELECT COUNT(*) FROM survey WHERE code IN (SELECT code FROM visits)": "unit of its own",
+    "SELECT COUNT(*) FROM (SELECT patient_id, MEDIAN(cost) AS m FROM visits GROUP BY 1)": "within one unit",
+    "SELECT COUNT(*) FROM (SELECT patient_id, cost FROM visits GROUP BY patient_id)": "neither grouped",
+    "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) n FROM visits GROUP BY 1) WHERE patient_id > 3": "cannot be computed with",
+    "SELECT COUNT(*) FROM noisegate_0": "reserved",
+    "WITH noisegate_0 AS (SELECT 1) SELECT COUNT(*) FROM patients": "reserved",
+    "WITH a AS (SELECT 1), A AS (SELECT 2) SELECT COUNT(*) FROM patients": "Two CTEs",
+    "SELECT 0x1f, COUNT(*) FROM patients": "no number",
+    "SELECT COUNT(*) FROM patients FOR UPDATE": "LOCKS",
+    "SELECT COUNT(*) FROM patients WHERE " + "(" * 300 + "smoker" + ")" * 300: "deeply|cannot be read",
+    "SELECT COUNT(*) FROM patients WHERE " + " OR ".join(["smoker"] * 300): "Use IN",
+    "SELECT COUNT(*) FROM patients WHERE name = '" + "x" * 20_000 + "'": "readable length",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", REFUSED, ids=lambda sql: sql[:80])
+def test_what_cannot_be_asked_is_refused_with_a_next_step(sql):
+    with pytest.raises(UserError, match=f"(?s){REFUSED[sql]}") as refusal:
+        read(sql, TABLES)
+    assert refusal.value.fix
+    assert refusal.value.__cause__ is None
+
+
+def test_tables_of_tables_do_not_grow_without_end():
+    doubling = ["a0 AS (SELECT patient_id, age FROM patients)"]
+    doubling += [
+        f"a{i} AS (SELECT l.patient_id, l.age FROM a{i - 1} l JOIN a{i - 1} r USING (patient_id))"
+        for i in range(1, 40)
+    ]
+    with pytest.raises(UserError, match="too many steps"):
+        read(f"WITH {', '.join(doubling)} SELECT COUNT(*) FROM a39", TABLES)
+
+
+@pytest.mark.parametrize("tail", ["COUNT(*) FROM patients", "1 FROM patients"])
+def test_names_of_items_do_not_grow_without_end(tail):
+    doubling = ["age AS a0", *(f"a{i - 1} + a{i - 1} AS a{i}" for i in range(1, 40))]
+    sql = f"SELECT {', '.join(doubling)}, {tail}"
+    with pytest.raises(UserError, match="use each other too often"):
+        read(sql + " GROUP BY ALL" if "COUNT" in tail else sql, TABLES)
+
+
+@pytest.mark.parametrize("sql", [None, 3, b"SELECT 1"])
+def test_what_is_no_text_is_refused(sql):
+    with pytest.raises(UserError, match="not text"):
+        read(sql, TABLES)
