@@ -133,13 +133,16 @@ class Run:
     def _orders(self, question: Question, terms: Terms, *, fresh: bool) -> list[_Order]:
         count = len(question.blocks)
         orders = [self._order(block, terms, count, fresh=fresh) for block in question.blocks]
-        total, most = sum(order.epsilon for order in orders), self._rules.epsilon_max
-        if most is not None and total > most:
+        self._require_price(sum((order.epsilon for order in orders), Fraction(0)))
+        return orders
+
+    def _require_price(self, epsilon: Fraction) -> None:
+        most = self._rules.epsilon_max
+        if most is not None and epsilon > most:
             raise SpecError(
                 f"One question may cost at most ε = {float(most):g}.",
                 fix="Ask with more noise, or ask the steward.",
             )
-        return orders
 
     def _order(self, block: Block, terms: Terms, count: int, *, fresh: bool) -> _Order:
         caps = self._caps(block, terms)
@@ -298,6 +301,7 @@ class Run:
 
     def profile(self, table: str, epsilon: Fraction) -> Profile:
         """How many units have how many rows, measured once."""
+        self._require_price(epsilon)
         query = rows_per_unit_query(Table(self._domain(table)))
         noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
         release = self._curator.measure(Measurement(query=query, mechanisms=(noise,)))
@@ -306,6 +310,7 @@ class Run:
 
     def bounds(self, table: str, column: str, epsilon: Fraction) -> tuple[Fraction, Fraction]:
         """A range that holds nearly all values of a column, measured once."""
+        self._require_price(epsilon)
         domain = self._domain(table)
         query = range_query(Table(domain), column, rows_per_unit=domain.rows_per_unit_max)
         noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
