@@ -18,11 +18,12 @@ from noisegate.query.gate import Gate
 from noisegate.query.run import Rules
 from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, stored_kinds
 from noisegate.sources.duckdb_files import plain_frame
-from noisegate.sources.policy import LEDGER_SUFFIX, Policy, read_policy
 
 if TYPE_CHECKING:
+    from noisegate.sources.policy import Policy
     from noisegate.sources.policy_check import Finding
 
+LEDGER_SUFFIX: Final = ".ledger"
 _EPSILON_MAX: Final = 10**6
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
@@ -78,6 +79,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
                 "The policy says budget, unit, caps, columns and shares already.",
                 fix="Give only the policy, analyst and ledger.",
             )
+        from noisegate.sources.policy import read_policy  # noqa: PLC0415 - only for policies
+
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
     name = table or _name_of(source)
     domain = TableDomain(
@@ -106,7 +109,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
 
 
 def open_policy(
-    policy: Policy,
+    policy: "Policy",
     *,
     ledger: "str | Path | Ledger | None" = None,
     analyst: str | None = None,
@@ -135,7 +138,7 @@ def open_policy(
     return Gate(Curator(source=rows, tables=tables, ledger=book, account=account), rules)
 
 
-def _tables(policy: Policy) -> tuple[dict[str, str], dict[str, TableDomain]]:
+def _tables(policy: "Policy") -> tuple[dict[str, str], dict[str, TableDomain]]:
     """Where the tables of a policy are, and what is public about them."""
     from noisegate.sources.policy_tables import domains  # noqa: PLC0415 - only for policies
 
@@ -292,6 +295,7 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
 def check_policy(file: str | Path) -> "list[Finding]":
     """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
     from noisegate.accounting.calibrate import geometric_error  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy import read_policy  # noqa: PLC0415
     from noisegate.sources.policy_check import check  # noqa: PLC0415
 
     policy = read_policy(file)
@@ -301,7 +305,8 @@ def check_policy(file: str | Path) -> "list[Finding]":
 
 def policy_page(file: str | Path) -> str:
     """A policy as a page for people, in Markdown."""
-    from noisegate.sources.policy_page import page  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy import read_policy  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy_page import page  # noqa: PLC0415
 
     return page(read_policy(file))
 

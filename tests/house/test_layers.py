@@ -5,7 +5,7 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src" / "noisegate"
 FLOORS = (  # lowest first
-    {"errors", "exact"},
+    {"errors", "exact", "arrow"},
     {"privacy"},
     {"algebra"},
     {"noise", "accounting", "sources"},

@@ -11,7 +11,6 @@ from noisegate.exact import Number, fraction
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
-from noisegate.query.fluent import TableQuestion
 from noisegate.query.plan import Plan
 from noisegate.query.profiles import Profile
 from noisegate.query.question import Terms
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noisegate.privacy.domain import TableDomain
+    from noisegate.query.fluent import TableQuestion
 
 __all__ = ["Gate", "Rules"]
 
@@ -74,8 +74,10 @@ class Gate:
         """Price and error of a question. Free: spends nothing, reads no row. Terms as for `sql`."""
         return self._run.plan(sql, _terms(**terms), fresh=fresh)
 
-    def table(self, name: str) -> TableQuestion:
+    def table(self, name: str) -> "TableQuestion":
         """Ask step by step: ``gate.table("visits").group_by("ward").count().ask(epsilon=0.1)``."""
+        from noisegate.query.fluent import TableQuestion  # noqa: PLC0415 - only when asked for
+
         return TableQuestion(name, self.sql, self.plan)
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:

@@ -21,9 +21,8 @@ import sqlglot
 from numpy.typing import NDArray
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.qualify import qualify
-from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from noisegate.arrow import arrow_column
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
@@ -32,6 +31,7 @@ from noisegate.query.outer import run_outer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from sqlglot.optimizer.scope import Scope
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...]
 Leaves: TypeAlias = Callable[[str], Array]
@@ -165,7 +165,7 @@ def _half_widths(item: _Item, shown: "pa.ChunkedArray", table: "pa.Table") -> Ha
 def _array(column: "pa.ChunkedArray") -> Array:
     import pyarrow as pa  # noqa: PLC0415
 
-    array: Array = column.cast(pa.float64()).to_numpy()
+    array: Array = np.array(column.cast(pa.float64()).to_pylist(), np.float64)  # None is NaN
     return array
 
 
@@ -178,7 +178,7 @@ def _with_widths(block: ReleasedBlock, confidence: Fraction) -> "pa.Table":
         given = block.half_widths(name, confidence)
         widths = [_plain_width(each) for each in ([None] * len(table) if given is None else given)]
         whole = all(width is None or isinstance(width, int) for width in widths)
-        column = pa.array(widths, pa.int64() if whole else pa.float64())
+        column = arrow_column(widths, pa.int64() if whole else pa.float64())
         table = table.append_column(_width(name), column)
     return table
 
@@ -199,6 +199,8 @@ def _qualified(sql: str, tables: Mapping[str, "pa.Table"]) -> exp.Expr:
         name: dict.fromkeys(table.column_names, "TEXT") for name, table in tables.items()
     }
     tree = sqlglot.parse_one(sql, dialect="duckdb")
+    from sqlglot.optimizer.qualify import qualify  # noqa: PLC0415 - slow to load
+
     return qualify(tree, dialect="duckdb", schema=schema, validate_qualify_columns=False)
 
 
@@ -214,6 +216,8 @@ class _Follower:
 
     def follow(self, tree: exp.Expr) -> str:
         """The statement with hidden columns; ``items`` are those of what it shows."""
+        from sqlglot.optimizer.scope import traverse_scope  # noqa: PLC0415 - slow to load
+
         scopes = traverse_scope(tree)
         for scope in scopes:
             select, is_top = scope.expression, scope is scopes[-1]
@@ -231,7 +235,7 @@ class _Follower:
         return tree.sql(dialect="duckdb")
 
     def _look_for_choice(
-        self, select: exp.Select, scope: Scope, given: Mapping[str, _Item]
+        self, select: exp.Select, scope: "Scope", given: Mapping[str, _Item]
     ) -> None:
         """Notice where noisy numbers decide which rows are shown."""
         deciding = [select.args.get(name) for name in ("where", "having", "qualify")]
@@ -243,7 +247,7 @@ class _Follower:
                     item = self._column(column, scope) if column.table else given.get(column.name)
                     self.chosen |= item is None or bool(item.parts)
 
-    def _item(self, node: exp.Expr, scope: Scope) -> _Item | None:
+    def _item(self, node: exp.Expr, scope: "Scope") -> _Item | None:
         """How the ends of an expression follow; None if they do not."""
         if isinstance(node, exp.Column):
             return self._column(node, scope)
@@ -263,13 +267,11 @@ class _Follower:
             known[0].own if isinstance(node, KEEPING) else None,
         )
 
-    def _column(self, column: exp.Column, scope: Scope) -> _Item | None:
+    def _column(self, column: exp.Column, scope: "Scope") -> _Item | None:
         source, name, alias = scope.sources.get(column.table), column.name, column.table
-        if isinstance(source, Scope):
+        if not isinstance(source, exp.Table):  # an inner SELECT, if it is known
             given = self._given.get(id(source), {}).get(name)
             return None if given is None else _through(given, column)
-        if not isinstance(source, exp.Table):
-            return None
         block = self._released.get(source.name)
         if block is None or name not in block.noisy:
             return _exact(column)

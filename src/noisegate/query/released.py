@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
+from noisegate.arrow import arrow_column, arrow_table
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.query.estimates.draft import Draft, is_sought
 from noisegate.query.estimates.estimate import Estimates
@@ -49,16 +50,16 @@ def blank_table(draft: Draft) -> "pa.Table":
     sets = tuple(dict.fromkeys(block.sets))
     rows = list(islice(_rows(draft, sets), ROWS_MAX))
     columns: dict[str, Any] = {
-        key.name: pa.array([keys[place] for _, keys in rows], arrow_type(key.domain.kind))
+        key.name: arrow_column([keys[place] for _, keys in rows], arrow_type(key.domain.kind))
         for place, key in enumerate(block.by)
     }
     for recipe in draft.recipes:
         guesses = _guesses(recipe, draft)
         made = [guesses[place % len(guesses)] for place in range(len(rows))]
-        columns[recipe.aggregate.name] = pa.array(made, arrow_type(recipe.kind))
+        columns[recipe.aggregate.name] = arrow_column(made, arrow_type(recipe.kind))
     if len(sets) > 1:
-        columns["grouping_id"] = pa.array([number for number, _ in rows], pa.int64())
-    return pa.table(columns)
+        columns["grouping_id"] = arrow_column([number for number, _ in rows], pa.int64())
+    return arrow_table(columns)
 
 
 def released_block(estimates: Estimates) -> ReleasedBlock:
@@ -66,14 +67,14 @@ def released_block(estimates: Estimates) -> ReleasedBlock:
     import pyarrow as pa  # noqa: PLC0415
 
     columns: dict[str, Any] = {
-        name: pa.array(list(keys), arrow_type(estimates.kinds[name]))
+        name: arrow_column(list(keys), arrow_type(estimates.kinds[name]))
         for name, keys in estimates.keys.items()
     }
     for name, column in estimates.columns.items():
-        columns[name] = pa.array(column.values, arrow_type(column.kind))
+        columns[name] = arrow_column(column.values, arrow_type(column.kind))
     if estimates.grouping_id is not None:
-        columns["grouping_id"] = pa.array(list(estimates.grouping_id), pa.int64())
-    table = pa.table(columns)
+        columns["grouping_id"] = arrow_column(list(estimates.grouping_id), pa.int64())
+    table = arrow_table(columns)
 
     def half_widths(name: str, confidence: Fraction) -> Sequence[float | None]:
         found = estimates.columns[name].margin(confidence)

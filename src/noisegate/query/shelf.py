@@ -21,7 +21,6 @@ from noisegate.curator.curator import digest
 from noisegate.curator.measurement import Measurement
 from noisegate.ledger.store import Ledger, Settled
 from noisegate.mechanisms.base import Mechanism
-from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.release import Release
@@ -268,6 +267,8 @@ def _text(record: Json) -> str:
 
 
 def _stored_sums(settled: Settled) -> Iterator[Stored]:
+    from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
+
     question = json.loads(settled.question)
     record = question["query"]
     if "sums" not in record["tally"]:

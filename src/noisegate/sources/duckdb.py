@@ -17,6 +17,7 @@ import numpy as np
 from sqlglot import exp
 
 from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Values
+from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.duckdb_files import (
@@ -156,7 +157,7 @@ class DuckDBSource(Source):
         names = [f"k{place}" for place in range(len(tally.by))]
         query = keys_query(tally, self._writer()).sql(dialect="duckdb")
         found = self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
-        counts = found.column("n").to_numpy().astype(np.int64)
+        counts = numbers(found.column("n")).astype(np.int64)
 
         def take(places: Whole) -> list[tuple[Key, ...]]:
             columns = [found.column(name).take(places).to_pylist() for name in names]
@@ -185,7 +186,7 @@ class DuckDBSource(Source):
     ) -> dict[str, Any]:
         query = query_of(self._writer()).sql(dialect="duckdb")
         found = self._run(lambda connection: connection.sql(query).to_arrow_table(), by)
-        return {name: found.column(name).to_numpy() for name in found.column_names}
+        return {name: numbers(found.column(name)) for name in found.column_names}
 
     def _view(self, table: str) -> str:
         return base_view(list(self._tables).index(table))
@@ -357,6 +358,9 @@ def _cells(found: Mapping[str, Any], shape: tuple[int, ...]) -> Whole:
 
 
 def _key_list(grouping: Grouping) -> "pa.Table":
-    import pyarrow as pa  # noqa: PLC0415 - only where there are groups
-
-    return pa.table({"i": np.arange(len(grouping.keys)), "x": pa.array(list(grouping.keys))})
+    """The table (i, x) of a grouping's keys."""
+    places = range(len(grouping.keys))
+    return arrow_table({
+        "i": arrow_column(places, type_of(places)),
+        "x": arrow_column(grouping.keys, type_of(grouping.keys)),
+    })  # fmt: skip

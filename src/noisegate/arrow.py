@@ -1,0 +1,79 @@
+"""Arrow columns from plain values, and back to NumPy.
+
+`pa.array` and `to_numpy` do the same, but load pandas where it is installed, which takes as long as
+a whole first answer may.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DAY: Final = date(1970, 1, 1)
+_START: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - times have no zone
+
+
+def arrow_column(values: "Sequence[Any] | NDArray[Any]", kind: "pa.DataType") -> "pa.Array":
+    """Values (None for missing) as boolean, int64, float64, text, date32 or timestamp[us].
+
+    >>> import pyarrow as pa
+    >>> arrow_column([1, None, 3], pa.int64()).to_pylist()
+    [1, None, 3]
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    held = np.array([value is not None for value in listed], np.bool_)
+    valid = None if held.all() else pa.py_buffer(np.packbits(held, bitorder="little"))
+    if pa.types.is_string(kind):
+        texts = [b"" if value is None else value.encode() for value in listed]
+        ends = np.zeros(len(texts) + 1, np.int32)
+        np.cumsum([len(text) for text in texts], out=ends[1:])
+        parts = [pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(kind, len(texts), [valid, *parts])
+    data = _fixed([0 if value is None else value for value in listed], kind)
+    return pa.Array.from_buffers(kind, len(listed), [valid, pa.py_buffer(data)])
+
+
+def type_of(values: Sequence[Any]) -> "pa.DataType":
+    """The Arrow type of keys, which are all of one type or None; text where there is none."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    types = {bool: pa.bool_(), int: pa.int64(), date: pa.date32(), datetime: pa.timestamp("us")}
+    kinds = (type(value) for value in values if value is not None)
+    return types.get(next(kinds, str), pa.string())
+
+
+def _fixed(values: list[Any], kind: "pa.DataType") -> NDArray[Any]:
+    """Values of a fixed width, as Arrow lays them out."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_boolean(kind):
+        return np.packbits(np.array([bool(value) for value in values]), bitorder="little")
+    if pa.types.is_date(kind):
+        days = [(value - _DAY).days if isinstance(value, date) else 0 for value in values]
+        return np.array(days, np.int32)
+    if pa.types.is_timestamp(kind):
+        passed = [value - _START if isinstance(value, datetime) else 0 for value in values]
+        return np.array(passed, "m8[us]").astype(np.int64)
+    return np.array(values, np.int64 if pa.types.is_integer(kind) else np.float64)
+
+
+def arrow_table(columns: "Mapping[str, pa.Array]") -> "pa.Table":
+    """Columns by name as a table."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def numbers(column: "pa.ChunkedArray") -> NDArray[Any]:
+    """A column of whole numbers or doubles without missing values."""
+    chunks: list[NDArray[Any]] = [np.from_dlpack(chunk) for chunk in column.chunks if len(chunk)]
+    if not chunks:
+        return np.zeros(0, np.int64)
+    return np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
