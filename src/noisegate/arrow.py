@@ -72,8 +72,15 @@ def arrow_table(columns: "Mapping[str, pa.Array]") -> "pa.Table":
 
 
 def numbers(column: "pa.ChunkedArray") -> NDArray[Any]:
-    """A column of whole numbers or doubles without missing values."""
-    chunks: list[NDArray[Any]] = [np.from_dlpack(chunk) for chunk in column.chunks if len(chunk)]
+    """A column of 64-bit whole numbers or doubles without missing values."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    width: type = np.int64 if pa.types.is_int64(column.type) else np.float64
+    chunks: list[NDArray[Any]] = [
+        np.frombuffer(chunk.buffers()[1], width, len(chunk), 8 * chunk.offset)
+        for chunk in column.chunks
+        if len(chunk)
+    ]
     if not chunks:
-        return np.zeros(0, np.int64)
+        return np.zeros(0, width)
     return np.concatenate(chunks) if len(chunks) > 1 else chunks[0]

@@ -34,6 +34,7 @@ from noisegate.sources.duckdb_files import (
     stored_types,
 )
 from noisegate.sources.duckdb_relations import (
+    OWNER,
     WHOLE_TYPES,
     RelationWriter,
     base_value,
@@ -186,7 +187,8 @@ class DuckDBSource(Source):
     ) -> dict[str, Any]:
         query = query_of(self._writer()).sql(dialect="duckdb")
         found = self._run(lambda connection: connection.sql(query).to_arrow_table(), by)
-        return {name: numbers(found.column(name)) for name in found.column_names}
+        shown = [name for name in found.column_names if name != OWNER]
+        return {name: numbers(found.column(name)) for name in shown}
 
     def _view(self, table: str) -> str:
         return base_view(list(self._tables).index(table))
