@@ -15,6 +15,7 @@ from scipy import stats
 from noisegate.curator.curator import Curator
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.card import Card, verify
@@ -394,3 +395,15 @@ def test_every_free_answer_has_a_card_that_the_ledger_confirms():
     for sql, epsilon in asked:
         card = gate.sql(sql, epsilon=epsilon).card()
         assert verify(Card.from_json(card.to_json()), gate.ledger) == [], sql
+
+
+@pytest.mark.parametrize(
+    "question", ["plain words", "[]", '{"query": {"count": {}}}', '{"query": 3}']
+)
+def test_other_questions_in_the_ledger_are_passed_over(question):
+    gate = gate_of()
+    entry = gate.ledger.reserve(
+        "other", question=question, event=NothingEvent(), account="clinic", kind="measurement"
+    )
+    entry.settle(b"{}")
+    assert gate.sql(COUNT, epsilon=HIGH).rows == ((120,),)

@@ -269,9 +269,13 @@ def _text(record: Json) -> str:
 def _stored_sums(settled: Settled) -> Iterator[Stored]:
     from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
 
-    question = json.loads(settled.question)
-    record = question["query"]
-    if "sums" not in record["tally"]:
+    try:
+        question = json.loads(settled.question)
+        record = question["query"]
+        is_sums = "sums" in record["tally"]
+    except (ValueError, TypeError, KeyError):
+        is_sums = False  # a question of another kind, or of an earlier version
+    if not is_sums:
         return
     release = Release.from_bytes(
         settled.answer, question=settled.question, request_id=settled.request_id, free=True
