@@ -199,9 +199,45 @@ def _qualified(sql: str, tables: Mapping[str, "pa.Table"]) -> exp.Expr:
         name: dict.fromkeys(table.column_names, "TEXT") for name, table in tables.items()
     }
     tree = sqlglot.parse_one(sql, dialect="duckdb")
+    if _is_plain(tree):
+        return tree
     from sqlglot.optimizer.qualify import qualify  # noqa: PLC0415 - slow to load
 
     return qualify(tree, dialect="duckdb", schema=schema, validate_qualify_columns=False)
+
+
+def _is_plain(tree: exp.Expr) -> bool:
+    """One SELECT from one table, whose columns all stand under its name, as most are."""
+    if not isinstance(tree, exp.Select) or not isinstance(_from(tree), exp.Table):
+        return False
+    nested = (exp.Query, exp.Join, exp.Star, exp.With, exp.Lateral, exp.Pivot)
+    inside = (node for node in tree.walk() if node is not tree)
+    return not any(
+        isinstance(node, nested) or (isinstance(node, exp.Column) and not node.table)
+        for node in inside
+    )
+
+
+def _from(select: exp.Select) -> exp.Expr | None:
+    clause = select.args.get("from_")
+    return clause.this if isinstance(clause, exp.From) else None
+
+
+def _scopes(tree: exp.Expr) -> "list[Scope | _Whole]":
+    from sqlglot.optimizer.scope import traverse_scope  # noqa: PLC0415 - slow to load
+
+    return list(traverse_scope(tree))
+
+
+@final
+class _Whole:
+    """The scope of a plain statement: all of it."""
+
+    is_cte = is_derived_table = False
+
+    def __init__(self, tree: exp.Expr) -> None:
+        table = tree.args["from_"].this
+        self.expression, self.sources = tree, {table.alias_or_name: table}
 
 
 @final
@@ -216,9 +252,7 @@ class _Follower:
 
     def follow(self, tree: exp.Expr) -> str:
         """The statement with hidden columns; ``items`` are those of what it shows."""
-        from sqlglot.optimizer.scope import traverse_scope  # noqa: PLC0415 - slow to load
-
-        scopes = traverse_scope(tree)
+        scopes = [_Whole(tree)] if _is_plain(tree) else _scopes(tree)
         for scope in scopes:
             select, is_top = scope.expression, scope is scopes[-1]
             if not isinstance(select, exp.Select):
@@ -235,7 +269,7 @@ class _Follower:
         return tree.sql(dialect="duckdb")
 
     def _look_for_choice(
-        self, select: exp.Select, scope: "Scope", given: Mapping[str, _Item]
+        self, select: exp.Select, scope: "Scope | _Whole", given: Mapping[str, _Item]
     ) -> None:
         """Notice where noisy numbers decide which rows are shown."""
         deciding = [select.args.get(name) for name in ("where", "having", "qualify")]
@@ -247,7 +281,7 @@ class _Follower:
                     item = self._column(column, scope) if column.table else given.get(column.name)
                     self.chosen |= item is None or bool(item.parts)
 
-    def _item(self, node: exp.Expr, scope: "Scope") -> _Item | None:
+    def _item(self, node: exp.Expr, scope: "Scope | _Whole") -> _Item | None:
         """How the ends of an expression follow; None if they do not."""
         if isinstance(node, exp.Column):
             return self._column(node, scope)
@@ -267,7 +301,7 @@ class _Follower:
             known[0].own if isinstance(node, KEEPING) else None,
         )
 
-    def _column(self, column: exp.Column, scope: "Scope") -> _Item | None:
+    def _column(self, column: exp.Column, scope: "Scope | _Whole") -> _Item | None:
         source, name, alias = scope.sources.get(column.table), column.name, column.table
         if not isinstance(source, exp.Table):  # an inner SELECT, if it is known
             given = self._given.get(id(source), {}).get(name)
