@@ -111,7 +111,7 @@ def conversation(chance):
 @pytest.mark.parametrize("unit", [None, "pid"])
 def test_an_answer_after_others_is_the_direct_answer(unit):
     chance, reused = Random(5), Counter()
-    for _ in range(9 if unit is None else 6):
+    for _ in range(9 if unit is None else 10):
         gate = gate_of(unit)
         for sql in conversation(chance):
             epsilon = chance.choice(EPSILONS[unit])
@@ -122,7 +122,7 @@ def test_an_answer_after_others_is_the_direct_answer(unit):
             direct = DIRECT[unit].sql(sql, epsilon=EPSILONS[unit][0], fresh=True)
             assert_same(answer, direct, unit)
     assert reused["asked"] >= 2  # else the conversations would show nothing
-    assert reused["added"] >= 1
+    assert reused["added"] >= 2
     assert unit is not None or reused["picked"] >= 2
 
 

@@ -136,3 +136,11 @@ def test_other_json_is_no_card():
     for text in ("{}", "[]", "x", '{"format": "noisegate-card/2"}'):
         with pytest.raises(SpecError, match="no card"):
             Card.from_json(text)
+
+
+def test_a_card_that_names_an_entry_twice_does_not_verify(ledger):
+    pay(ledger, "r1", COUNT)
+    record = card(answer(ledger, requests=("r1",))).to_dict()
+    assert verify(Card(record), ledger) == []
+    doubled = record | {"ledger": [*record["ledger"], record["ledger"][0]]}
+    assert "The card names an entry twice." in verify(Card(doubled), ledger)

@@ -95,7 +95,6 @@ class Settled:
     request_id: str
     question: str
     answer: bytes
-    hash: str
 
 
 class Ledger(ABC):
@@ -329,9 +328,8 @@ def _settled(tx: Transaction, after: int) -> Iterator[Settled]:
         reserved = Entry.from_row(next(tx.rows(request.reserved - 1)))
         question = str(reserved.body["question"])
         yield Settled(
-            seq=entry.seq, request_id=request.request_id, question=question, answer=answer,
-            hash=entry.hash,
-        )  # fmt: skip
+            seq=entry.seq, request_id=request.request_id, question=question, answer=answer
+        )
 
 
 def _require_bytes(answer: bytes) -> None:

@@ -123,6 +123,9 @@ def verify(stated: Card, ledger: Ledger) -> list[str]:
     problems = list(ledger.verify().problems)
     if not lines and not stated.record.get("free"):
         problems.append("The card names no entry of the ledger.")
+    named = [line.get("seq") for line in lines if isinstance(line, dict)]
+    if len(set(named)) < len(named):
+        problems.append("The card names an entry twice.")
     log: dict[object, Entry] = {entry.seq: entry for entry in ledger.history()}
     settled: list[str] = []
     for line in lines:
