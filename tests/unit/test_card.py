@@ -1,6 +1,7 @@
 """A release card says what happened, and the ledger can be held against it."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -140,7 +141,13 @@ def test_other_json_is_no_card():
 
 def test_a_card_that_names_an_entry_twice_does_not_verify(ledger):
     pay(ledger, "r1", COUNT)
-    record = card(answer(ledger, requests=("r1",))).to_dict()
+    record = answer(ledger, requests=("r1",)).card().to_dict()
     assert verify(Card(record), ledger) == []
     doubled = record | {"ledger": [*record["ledger"], record["ledger"][0]]}
     assert "The card names an entry twice." in verify(Card(doubled), ledger)
+
+
+def test_made_up_numbers_have_no_card(ledger):
+    pay(ledger, "r1", COUNT)
+    with pytest.raises(SpecError, match="made up"):
+        replace(answer(ledger), practice=True).card()

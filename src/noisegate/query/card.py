@@ -54,6 +54,8 @@ class Card:
 
 def card(answer: Answer, confidence: Number = 0.95) -> Card:
     """The card of an answer. The entries come from the ledger that the answer was paid from."""
+    if answer.practice:
+        raise SpecError("These numbers were made up.", fix="Ask without practice for a card.")
     entries = entries_of(answer, answer.log())
     guarantee = answer.guarantee
     return Card(

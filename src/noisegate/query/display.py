@@ -76,9 +76,7 @@ def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:
     )
     left_out = answer.table.num_rows - len(rows)
     more = f"{left_out:,} more rows<br>" if left_out else ""
-    words = "<br>".join(
-        map(escape, [*answer.footer(confidence).split("\n"), str(answer.guarantee)])
-    )
+    words = "<br>".join(map(escape, [*answer.footer(confidence).split("\n"), answer.promise]))
     return (
         '<table style="font-variant-numeric:tabular-nums">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p><small>{more}{words}</small></p>"

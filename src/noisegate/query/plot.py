@@ -79,7 +79,7 @@ def plot(
             height=300,
             title=alt.TitleParams(
                 _lines(title or " ".join(answer.sql.split()), most=2),
-                subtitle=_lines(f"{_price(answer)}. {answer.guarantee}", most=4),
+                subtitle=_lines(f"{_price(answer)}. {answer.promise}", most=4),
                 anchor="start",
                 offset=14,
                 subtitleColor="#555555",
