@@ -16,6 +16,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(RUN)python || $(PYTHON) -m venv .venv
 	$(RUN)python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(RUN)python -m compileall -q src  # as pip does with all but an editable package
 	@touch $@
 
 demo: $(STAMP)  ## a private count of a small table, end to end
