@@ -8,6 +8,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from door import FINE, ONE, by, field, table
@@ -437,3 +438,81 @@ def test_ids_of_different_types_are_compared_as_text_and_never_rounded():
     assert sums(source, joined, by("a", 1, 2, 3), by("b", 1, 2, 3, 4), cap=9) == [
         [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
     ]
+
+
+# sums of doubles: quick where it is exact, else in 128 bits
+
+ODD = [float("nan"), float("inf"), -float("inf"), None, 1e300, -1e300, 5e-324, -0.0, 0.5, 0.7, 12.5,
+       12.25, -3.0, 0.69999, 0.70001, 12.2500001, *(k / 16 + 1 / 32 for k in range(-9, 200, 7))]  # fmt: skip
+
+
+def a_sum(of, low, high, grain):
+    term = Term(expression=of, grain=Fraction(grain), low=low, high=high)
+    return Sums(relation=Table(ROWS), by=(by("g", 0, 1),), terms=(ONE, term))
+
+
+ROWS = table("rows", None, ("g", Kind.INTEGER),
+             Column(name="x", kind=Kind.NUMBER, between=(Fraction(7, 10), Fraction(49, 4))))  # fmt: skip
+
+
+def rounded_half_to_even(value, low, high, grain):
+    if value is None or not np.isfinite(value):
+        return 0
+    inside = min(max(Fraction(value), low), high)
+    return round(inside / grain)
+
+
+@pytest.mark.parametrize("stored", [pa.float64(), pa.float32(), pa.decimal128(20, 5)])
+@pytest.mark.parametrize("grain", ["1/16", "1/1024", "4"])
+def test_doubles_are_added_like_whole_numbers(stored, grain, tmp_path, monkeypatch):
+    values = [v for v in ODD if v is None or stored != pa.decimal128(20, 5) or abs(v) < 1e9]
+    held = pa.array(values, pa.float64()).cast(stored, safe=False)
+    rows = pa.table({"g": pa.array([k % 3 for k in range(len(values))], pa.int32()), "x": held})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    source = DuckDBSource({"rows": tmp_path / "rows.parquet"}, {"rows": ROWS})
+    low, high, step = 0, int(16 / Fraction(grain)), Fraction(grain)
+    tally = a_sum(Field("x"), low, high, step)
+    read = [None if v is None else float(v) for v in held.to_pylist()]
+    bounds = (Fraction(0.7), Fraction(49, 4))  # the nearest double of 7/10
+    expected = [
+        sum(rounded_half_to_even(v, *bounds, step) for v, k in zip(read, rows["g"].to_pylist(),
+            strict=True) if k == key)
+        for key in (0, 1)
+    ]  # fmt: skip
+    quick = source.sums(tally)
+    assert quick[1].tolist() == expected
+    monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", 0)
+    assert source.sums(tally).tolist() == quick.tolist()
+
+
+def test_statistics_of_a_file_decide_nothing(tmp_path):
+    values = [1.0, 2.0, float("nan"), 3.0]  # the file says: from 1 to 3
+    rows = pa.table({"g": pa.array([0] * 4, pa.int32()), "x": values})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    told = pq.read_metadata(tmp_path / "rows.parquet").row_group(0).column(1).statistics
+    assert (told.min, told.max) == (1.0, 3.0)
+    source = DuckDBSource({"rows": tmp_path / "rows.parquet"}, {"rows": ROWS})
+    assert source.sums(a_sum(Field("x"), 0, 13, 1)).tolist() == [[4, 0], [6, 0]]
+
+
+def test_what_doubles_cannot_hold_is_asked_again_in_whole_numbers(monkeypatch):
+    rows = pa.table({"g": pa.array([0] * 9 + [1], pa.int32()), "x": [1.25] * 10})
+    source = DuckDBSource({"rows": rows}, {"rows": ROWS})
+    asked = []
+    ask = source._ask
+    monkeypatch.setattr(source, "_ask", lambda query, by: asked.append(query) or ask(query, by))
+    tally = a_sum(Field("x"), 0, 64, "1/4")
+    for most, times in ((64 * 9, 1), (64 * 9 - 1, 2)):
+        monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", most)
+        asked.clear()
+        assert source.sums(tally).tolist() == [[9, 1], [45, 5]]
+        assert len(asked) == times
+
+
+def test_not_a_number_in_a_sum_of_doubles_is_noticed(monkeypatch):
+    """Were the engine ever to let one through, the answer would come from whole numbers."""
+    rows = pa.table({"g": pa.array([0, 0, 1], pa.int32()), "x": [1.0, float("nan"), 2.0]})
+    source = DuckDBSource({"rows": rows}, {"rows": ROWS})
+    through = lambda term, relation, opened: opened.stored(term.expression)  # noqa: E731
+    monkeypatch.setattr("noisegate.sources.duckdb_tallies._light_value", through)
+    assert source.sums(a_sum(Field("x"), 0, 13, 1)).tolist() == [[2, 1], [1, 2]]

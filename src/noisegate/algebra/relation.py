@@ -5,6 +5,7 @@ that owner's rows and public rows alone, whatever others hold; the writers of `s
 by joining private relations on the owner always. `transforms/stability.py` is where it is claimed.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, final
@@ -118,3 +119,30 @@ class Union:
 
 
 Relation: TypeAlias = Table | Filter | Project | Join | Matching | PerUnit | Union
+
+
+def expressions_of(relation: Relation) -> Iterator[Expression]:
+    """All expressions in a relation, and in those below it."""
+    if type(relation) is Filter:
+        yield relation.condition
+        yield from expressions_of(relation.of)
+    elif type(relation) is Project:
+        yield from (e for _, e in relation.columns)
+        yield from expressions_of(relation.of)
+    elif type(relation) is Join or type(relation) is Matching:
+        for pair in relation.on:
+            yield from pair
+        both = (
+            (relation.left, relation.right)
+            if type(relation) is Join
+            else (relation.of, relation.other)
+        )
+        for side in both:
+            yield from expressions_of(side)
+    elif type(relation) is PerUnit:
+        yield from (e for _, e in relation.keys)
+        yield from (folded.expression for folded in relation.folded)
+        yield from expressions_of(relation.of)
+    elif type(relation) is not Table:
+        for part in relation.parts:
+            yield from expressions_of(part)

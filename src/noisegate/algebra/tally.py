@@ -1,12 +1,13 @@
 """What an engine is asked for: sums per cell, values per cell, or how many units hold each key."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import TypeAlias, final
 
-from noisegate.algebra.expression import Expression
-from noisegate.algebra.relation import Relation
+from noisegate.algebra.expression import Expression, fields_of
+from noisegate.algebra.relation import Relation, expressions_of
 from noisegate.privacy.domain import Key
 
 
@@ -124,3 +125,20 @@ class Distinct:
 
 
 Tally: TypeAlias = Sums | Values | Keys | Distinct
+
+
+def fields_used(tally: Tally) -> frozenset[str]:
+    """The names of all fields that a tally speaks of, in its relation too."""
+    found = {name for e in expressions_of(tally.relation) for name in fields_of(e)}
+    return frozenset(found.union(*(fields_of(e) for e in _asked(tally))))
+
+
+def _asked(tally: Tally) -> Iterator[Expression]:
+    if isinstance(tally, Keys):
+        yield from (e for _, e in tally.by)
+        return
+    yield from (grouping.expression for grouping in tally.by)
+    if isinstance(tally, Sums):
+        yield from (term.expression for term in tally.terms)
+    else:
+        yield tally.term.expression if isinstance(tally, Values) else tally.expression

@@ -248,6 +248,18 @@ def require_key(key: object) -> None:
         raise SpecError("A key has a time zone.", fix="Give times without one.")
 
 
+def require_keys(keys: Sequence[object]) -> None:
+    """Refuse keys that an engine cannot hold; long lists of one type are looked at as a whole."""
+    types = set(map(type, keys))
+    if types == {int}:
+        require_key(max(keys, key=abs))  # type: ignore[arg-type]
+    elif types == {str}:
+        require_key("".join(keys))  # type: ignore[arg-type]
+    else:
+        for key in keys:
+            require_key(key)
+
+
 def require_plain(text: object) -> None:
     """Refuse text that an engine cannot take: lone surrogates and NUL."""
     try:

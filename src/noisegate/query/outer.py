@@ -72,7 +72,7 @@ def run_outer(
         for name, table in given.items():
             cursor.register(name, table)
         with _time_limit(cursor):
-            return _plain(_fetch(cursor, sql))
+            return plain_table(_fetch(cursor, sql))
     except duckdb.Error as failure:
         problem, fix = _words(failure)
     finally:
@@ -209,7 +209,7 @@ def _fetch(cursor: "duckdb.DuckDBPyConnection", sql: str) -> "pa.Table":
     return pa.Table.from_batches(batches, schema=reader.schema)
 
 
-def _plain(table: "pa.Table") -> "pa.Table":
+def plain_table(table: "pa.Table") -> "pa.Table":
     """Booleans, whole numbers, doubles, text, dates and times; others are refused by name."""
     import pyarrow as pa  # noqa: PLC0415
 

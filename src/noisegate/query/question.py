@@ -106,11 +106,13 @@ class Question:
     """Blocks, and the free SQL over their tables (and public ones) that makes the answer.
 
     ``columns`` are the names that the answer shows, in order; none where only the engine can say
-    (such as SELECT COLUMNS(...)). ``explain`` says that only the plan is wanted: EXPLAIN SELECT.
+    (such as SELECT COLUMNS(...)). ``picked`` are the columns of the block that they are, where the
+    SQL does nothing else. ``explain`` says that only the plan is wanted: EXPLAIN SELECT.
     """
 
     blocks: tuple[Block, ...]
     outer: str
     columns: tuple[str, ...]
+    picked: tuple[str, ...] | None = None
     terms: Terms = Terms()
     explain: bool = False

@@ -1,10 +1,10 @@
 """One question from SQL to answer: read, draft, buy, measure, estimate, and the free SQL on top."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import prod, sqrt
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import sqlglot
 from sqlglot import exp
@@ -28,7 +28,7 @@ from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.margins import Margins
-from noisegate.query.outer import run_outer
+from noisegate.query.outer import plain_table, run_outer
 from noisegate.query.plan import Plan
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Question, Terms
@@ -37,6 +37,9 @@ from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
 from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 USUAL: Final = Fraction(95, 100)
 NOTHING: Final = ApproxDP(0)
@@ -238,6 +241,8 @@ class Run:
 
     def _rehearse(self, question: Question, orders: Sequence[_Order]) -> None:
         """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
+        if question.picked is not None:
+            return
         drafts = [order.bought.draft for order in orders]
         blank = {draft.block.name: blank_table(draft) for draft in drafts}
         public = {name: self._curator.public(name) for name in self._public(question.outer)}
@@ -362,7 +367,7 @@ class Run:
         public = {name: self._curator.public(name) for name in self._public(question.outer)}
         tables = {name: block.table for name, block in released.items()}
         try:
-            shown = run_outer(question.outer, tables, public)
+            shown = _shown(question, tables, public)
         except Unsupported as refusal:
             words = "What was measured is paid for and kept: mend the question and ask again, free."
             raise Unsupported(refusal.problem, fix=f"{refusal.fix} {words}") from None
@@ -483,6 +488,16 @@ def _all(events: Sequence[Event]) -> Event:
     if not events:
         return NothingEvent()
     return events[0] if len(events) == 1 else Sequential(events=tuple(events))
+
+
+def _shown(
+    question: Question, tables: "Mapping[str, pa.Table]", public: "Mapping[str, pa.Table]"
+) -> "pa.Table":
+    """The answer's table. Columns that are only picked need no engine."""
+    if question.picked is None:
+        return run_outer(question.outer, tables, public)
+    (table,) = tables.values()
+    return plain_table(table.select(question.picked).rename_columns(question.columns))
 
 
 def _widths(margins: Margins, confidence: Number) -> list[HalfWidths]:

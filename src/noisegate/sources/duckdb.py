@@ -3,7 +3,7 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 from sqlglot import exp
 
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Values
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Values, fields_used
 from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
@@ -136,11 +136,13 @@ class DuckDBSource(Source):
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
         names = [f"s{place}" for place in range(len(tally.terms))]
-        found = self._ask(lambda writer: sums_query(tally, writer), tally.by)
+        found = self._ask(sums_query(tally, self._writer(tally), wide=False), tally.by)
+        if "w" in found and found["w"].any():
+            found = self._ask(sums_query(tally, self._writer(tally), wide=True), tally.by)
         return np.stack([_filled(found, name, shape) for name in names])
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        found = self._ask(lambda writer: values_query(tally, writer), tally.by)
+        found = self._ask(values_query(tally, self._writer(tally)), tally.by)
         values = found["v"].astype(np.int64, copy=False)
         if not tally.by:
             return [values]
@@ -151,12 +153,12 @@ class DuckDBSource(Source):
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
-        found = self._ask(lambda writer: distinct_query(tally, writer), tally.by)
+        found = self._ask(distinct_query(tally, self._writer(tally)), tally.by)
         return np.stack([_filled(found, "s0", shape)])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         names = [f"k{place}" for place in range(len(tally.by))]
-        query = keys_query(tally, self._writer()).sql(dialect="duckdb")
+        query = keys_query(tally, self._writer(tally)).sql(dialect="duckdb")
         found = self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
         counts = numbers(found.column("n")).astype(np.int64)
 
@@ -182,19 +184,17 @@ class DuckDBSource(Source):
         query = exp.select(*shown).from_(self._view(table)).sql("duckdb")
         return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
 
-    def _ask(
-        self, query_of: Callable[[RelationWriter], exp.Query], by: Sequence[Grouping]
-    ) -> dict[str, Any]:
-        query = query_of(self._writer()).sql(dialect="duckdb")
-        found = self._run(lambda connection: connection.sql(query).to_arrow_table(), by)
+    def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
+        text = query.sql(dialect="duckdb", copy=False)
+        found = self._run(lambda connection: connection.sql(text).to_arrow_table(), by)
         shown = [name for name in found.column_names if name != OWNER]
         return {name: numbers(found.column(name)) for name in shown}
 
     def _view(self, table: str) -> str:
         return base_view(list(self._tables).index(table))
 
-    def _writer(self) -> RelationWriter:
-        return RelationWriter(self._tables, self._types)
+    def _writer(self, tally: Tally) -> RelationWriter:
+        return RelationWriter(self._tables, self._types, fields_used(tally))
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._lock:
@@ -291,8 +291,8 @@ class DuckDBSource(Source):
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
             connection.execute("SET preserve_insertion_order = false")
-            # a cast that is tried on a CSV file would otherwise become the reader's own strict type
-            connection.execute("SET disabled_optimizers = 'type_pushdown'")
+            for setting in self._settings():
+                connection.execute(setting)
             lock_down(connection, [data for data in self._data.values() if isinstance(data, Path)])
             for place, (name, origin) in enumerate(origins.items()):
                 if not isinstance(data := self._data[name], Path):  # no column beyond those in use
@@ -303,6 +303,17 @@ class DuckDBSource(Source):
                 connection.execute(view)
             return connection
         raise SourceError(UNREACHABLE, fix=GIVE)
+
+    def _settings(self) -> Iterator[str]:
+        """How the engine plans. A cast that is tried must not become a reader's own strict type.
+
+        Where every row is one unit, keys are grouped by as they were read, mostly dictionaries.
+        """
+        slow = ["type_pushdown"]
+        if not any(table.unit is not None and table.unit.column for table in self._tables.values()):
+            slow.append("compressed_materialization")
+            yield "SET perfect_ht_threshold = 0"
+        yield f"SET disabled_optimizers = {quoted(','.join(slow))}"
 
     def _read(self, table: str, column: str) -> exp.Expr:
         """A stored column. Text is compared letter by letter, whatever collation it came with."""

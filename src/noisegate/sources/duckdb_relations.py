@@ -4,18 +4,17 @@ Columns are called c0, c1, … inside, and the owner ``o``, so that no declared 
 another. Every private relation but a row-level one carries its owner through every step.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
-from functools import cache
 from itertools import count
 from math import ceil, log2
 from typing import Any, Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression, Literal, Schema, domain_of
+from noisegate.algebra.expression import Expression, Field, Literal, Schema, domain_of
 from noisegate.algebra.relation import (
     Filter,
     Fold,
@@ -46,6 +45,9 @@ WHOLE_TYPES: Final = frozenset({
 })  # fmt: skip
 OWNER: Final = "o"
 _LEVEL_BITS: Final = 24
+_TYPES: Final = {kind: exp.DataType.build(kind, dialect="duckdb").this for kind in (
+    *ENGINE_TYPES.values(), "HUGEINT",
+)}  # fmt: skip
 _YEARS: Final = ("0001-01-01", "9999-12-31")
 
 
@@ -57,11 +59,40 @@ def base_view(place: int) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A query, its columns by name, and whether it has an owner."""
+    """A query, its columns by name, and whether it has an owner.
+
+    ``stored`` are columns as they lie in the table: numbers that are not clamped and may be NaN or
+    infinite, and whole numbers that are not widened.
+    """
 
     query: exp.Select
     columns: Mapping[str, str]
     is_owned: bool
+    stored: Mapping[str, str] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A SELECT from a relation that shows nothing yet."""
+
+    query: exp.Select
+    below: Written
+    alias: str
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether ``o`` is there."""
+        return self.below.is_owned
+
+    def field(self, name: str) -> exp.Expr:
+        """A column."""
+        return col(self.below.columns[name], self.alias)
+
+    def stored(self, field: Expression) -> exp.Expr:
+        """A column as it lies in the table."""
+        assert type(field) is Field  # noqa: S101 - only columns are stored
+        return col(self.below.stored[field.name], self.alias)
 
 
 def as_(value: exp.Expr, name: "str | exp.Identifier") -> exp.Expr:
@@ -69,14 +100,14 @@ def as_(value: exp.Expr, name: "str | exp.Identifier") -> exp.Expr:
     return exp.alias_(value, name, copy=False)
 
 
-@cache
-def _engine_type(kind: str) -> exp.DataType:
-    return exp.DataType.build(kind, dialect="duckdb")
+def engine_type(kind: str) -> exp.DataType:
+    """A type of the engine."""
+    return exp.DataType(this=_TYPES[kind])
 
 
 def cast(value: exp.Expr, kind: str) -> exp.Expr:
     """A cast that cannot fail for the values it is used on."""
-    return exp.Cast(this=value, to=_engine_type(kind).copy())
+    return exp.Cast(this=value, to=engine_type(kind))
 
 
 def and_(*conditions: exp.Expr) -> exp.Expr:
@@ -87,6 +118,22 @@ def and_(*conditions: exp.Expr) -> exp.Expr:
 def not_(condition: exp.Expr) -> exp.Expr:
     """The opposite."""
     return exp.not_(condition, copy=False)
+
+
+def case(*pairs: tuple[exp.Expr, exp.Expr], otherwise: exp.Expr | None = None) -> exp.Expr:
+    """The value of the first condition that is true, else ``otherwise``, else NULL."""
+    ifs = [exp.If(this=condition, true=value) for condition, value in pairs]
+    return exp.Case(ifs=ifs, default=otherwise)
+
+
+def named(name: str) -> exp.Table:
+    """A table or CTE of ours."""
+    return exp.Table(this=exp.to_identifier(name))
+
+
+def cte(name: str) -> exp.TableAlias:
+    """What a CTE is called."""
+    return exp.TableAlias(this=exp.to_identifier(name))
 
 
 def col(name: str, table: str | None = None) -> exp.Column:
@@ -100,14 +147,27 @@ def whole(value: int) -> exp.Expr:
         this=exp.Literal.number(-value)), "BIGINT")  # fmt: skip
 
 
+def base_of(relation: Relation) -> Table | None:
+    """The table that the relation holds some rows of, unchanged."""
+    while isinstance(relation, Filter):
+        relation = relation.of
+    return relation if isinstance(relation, Table) else None
+
+
 @final
 class RelationWriter:
-    """Writes relations over base tables whose stored engine types are ``types[table][column]``."""
+    """Writes relations over base tables whose stored engine types are ``types[table][column]``.
+
+    Of a base table it reads the columns in ``used``.
+    """
 
     def __init__(
-        self, tables: Mapping[str, TableDomain], types: Mapping[str, Mapping[str, str]]
+        self,
+        tables: Mapping[str, TableDomain],
+        types: Mapping[str, Mapping[str, str]],
+        used: Collection[str],
     ) -> None:
-        self._tables, self._types, self._names = tables, types, count()
+        self._tables, self._types, self._used, self._names = tables, types, used, count()
 
     def write(self, relation: Relation) -> Written:
         """The query of a relation."""
@@ -125,21 +185,21 @@ class RelationWriter:
     def _filter(self, relation: Filter) -> Written:
         inner, field = self._inside(relation.of)
         condition = write(relation.condition, schema_of(relation.of), field)
-        return Written(inner.query.where(condition, copy=False), inner.columns, inner.is_owned)
+        query = inner.query.where(condition, copy=False)
+        return Written(query, inner.columns, inner.is_owned, inner.stored)
 
     def _project(self, relation: Project) -> Written:
         inner, field = self._inside(relation.of)
         return self._shown(relation.columns, schema_of(relation.of), inner, field)
 
-    def over(self, relation: Relation) -> tuple[exp.Select, Callable[[str], exp.Expr], bool]:
-        """An open SELECT from the relation, its fields, and whether ``o`` is there."""
-        below = self.write(relation)
-        alias = self._alias()
+    def over(self, relation: Relation) -> Opened:
+        """An open SELECT from the relation."""
+        below, alias = self.write(relation), self._alias()
         query = exp.select().from_(below.query.subquery(alias, copy=False), copy=False)
-        return query, _fields(below.columns, alias), below.is_owned
+        return Opened(query, below, alias)
 
-    def _base(self, table: str) -> exp.Table:
-        return exp.table_(base_view(list(self._tables).index(table)))
+    def _base(self, name: str) -> exp.Table:
+        return named(base_view(list(self._tables).index(name)))
 
     def _alias(self) -> str:
         return f"t{next(self._names)}"
@@ -148,10 +208,12 @@ class RelationWriter:
         """The relation as a derived table, with all its columns selected again."""
         below = self.write(relation)
         alias = self._alias()
-        names = [*below.columns.values(), *([OWNER] if below.is_owned else [])]
+        names = [*below.columns.values(), *below.stored.values()]
+        names += [OWNER] if below.is_owned else [] if names else ["row"]
         query = exp.select(*(col(name, alias) for name in names))
         query = query.from_(below.query.subquery(alias, copy=False), copy=False)
-        return Written(query, below.columns, below.is_owned), _fields(below.columns, alias)
+        found = Written(query, below.columns, below.is_owned, below.stored)
+        return found, _fields(below.columns, alias)
 
     def _shown(
         self,
@@ -176,15 +238,22 @@ class RelationWriter:
         types = self._types[table.name]
         shown: list[exp.Expr] = []
         names: dict[str, str] = {}
+        stored: dict[str, str] = {}
         for column in table.columns.values():
-            if not column.hidden:
-                names[column.name] = f"c{len(names)}"
-                value = base_value(column, types[column.name], col(column.name, alias))
-                shown.append(as_(value, names[column.name]))
+            if column.hidden or column.name not in self._used:
+                continue
+            names[column.name] = f"c{len(names)}"
+            value: exp.Expr = col(column.name, alias)
+            shown.append(as_(base_value(column, types[column.name], value), names[column.name]))
+            if column.kind is Kind.NUMBER or _is_narrow(column, types[column.name]):
+                stored[column.name] = f"s{len(stored)}"
+                if column.kind is Kind.NUMBER:
+                    value = _read(column, types[column.name], value)
+                shown.append(as_(value.copy(), stored[column.name]))
         query = exp.select(*shown) if shown else exp.select(as_(exp.true(), "row"))
         query = query.from_(as_(self._base(table.name), alias), copy=False)
         if table.unit is None or table.unit.column is None:
-            return Written(query, names, is_owned=False)
+            return Written(query, names, is_owned=False, stored=stored)
         owner, here = table.unit.column, alias
         for step in table.path:
             there = self._alias()
@@ -197,9 +266,9 @@ class RelationWriter:
             here = there
         value = self._as_owner(owner, here)
         query = query.select(as_(value, OWNER), copy=False).where(
-            _is_not_null(value.copy()), copy=False
+            is_not_null(value.copy()), copy=False
         )
-        return Written(query, names, is_owned=True)
+        return Written(query, names, is_owned=True, stored=stored)
 
     def _as_owner(self, column: str, alias: str) -> exp.Expr:
         """An id as it is compared: whole numbers where every table has them, else text.
@@ -287,9 +356,8 @@ class RelationWriter:
         return and_(*pairs) if pairs else exp.true()
 
     def _per_unit(self, relation: PerUnit) -> Written:
-        query, field, _ = self.over(relation.of)
-        schema = schema_of(relation.of)
-        alias = query.args["from_"].this.alias
+        opened, schema = self.over(relation.of), schema_of(relation.of)
+        query, field, alias = opened.query, opened.field, opened.alias
         names: dict[str, str] = {}
         shown: list[exp.Expr] = []
         groups: list[exp.Expr] = [col(OWNER, alias)]
@@ -308,20 +376,21 @@ class RelationWriter:
 
     def _union(self, relation: Union) -> Written:
         parts = [self.write(part) for part in relation.parts]
+        used = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
         queries = [
             exp.select(
                 *(as_(col(part.columns[name], "u"), f"c{place}")
-                  for place, name in enumerate(parts[0].columns)),
-                *([col(OWNER, "u")] if part.is_owned else []),
+                  for place, name in enumerate(used)),
+                *([col(OWNER, "u")] if part.is_owned else [] if used else [as_(exp.true(), "row")]),
             ).from_(part.query.subquery("u", copy=False), copy=False)
             for part in parts
         ]  # fmt: skip
         united: exp.Query = queries[0]
         for query in queries[1:]:
             united = exp.union(united, query, distinct=False)
-        names = {name: f"c{place}" for place, name in enumerate(parts[0].columns)}
+        names = {name: f"c{place}" for place, name in enumerate(used)}
         alias = self._alias()
-        shown = [*names.values(), *([OWNER] if parts[0].is_owned else [])]
+        shown = [*names.values(), *([OWNER] if parts[0].is_owned else [] if used else ["row"])]
         query = exp.select(*(col(name, alias) for name in shown)).from_(
             united.subquery(alias, copy=False), copy=False
         )
@@ -336,7 +405,8 @@ def _same(one: exp.Expr, other: exp.Expr) -> exp.Expr:
     return exp.EQ(this=exp.paren(one), expression=exp.paren(other))
 
 
-def _is_not_null(value: exp.Expr) -> exp.Expr:
+def is_not_null(value: exp.Expr) -> exp.Expr:
+    """Whether there is a value."""
     return not_(exp.Is(this=exp.paren(value), expression=exp.null()))
 
 
@@ -345,11 +415,7 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
 
     NaN, infinities and dates beyond the years 1 to 9999 have no value.
     """
-    engine = ENGINE_TYPES[column.kind]
-    if stored != engine:
-        safe = column.kind is Kind.INTEGER and stored in WHOLE_TYPES
-        to = exp.DataType.build(engine, dialect="duckdb")
-        value = exp.Cast(this=value, to=to) if safe else exp.TryCast(this=value, to=to)
+    engine, value = ENGINE_TYPES[column.kind], _read(column, stored, value)
     if column.kind is Kind.NUMBER:
         guard: exp.Expr = exp.Anonymous(this="ISFINITE", expressions=[value.copy()])
     elif column.kind in (Kind.DATE, Kind.TIMESTAMP):
@@ -357,24 +423,40 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
         after = exp.GTE(this=value.copy(), expression=first)
         guard = and_(after, exp.LT(this=value.copy(), expression=last))
     else:
-        guard = _is_not_null(value.copy())
+        guard = is_not_null(value.copy())
     if column.between is not None:
         low, high = (_bound(bound, column.kind) for bound in column.between)
-        value = clamp(value, low, high)
+        inside = exp.Between(this=value.copy(), low=low, high=high)  # quicker, and mostly true
+        value = case((inside, value), otherwise=clamp(value.copy(), low.copy(), high.copy()))
     elif column.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
         return value
-    return exp.case().when(guard, value)
+    return case((guard, value))
+
+
+def _is_narrow(column: Column, stored: str) -> bool:
+    """Whether it holds whole numbers that are only widened on reading."""
+    return column.kind is Kind.INTEGER and column.between is None and stored in WHOLE_TYPES
+
+
+def _read(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
+    """A stored value as its kind, not clamped yet; NULL where it cannot be read so."""
+    engine = ENGINE_TYPES[column.kind]
+    if stored == engine:
+        return value
+    safe = column.kind is Kind.INTEGER and stored in WHOLE_TYPES
+    to = engine_type(engine)
+    return exp.Cast(this=value, to=to) if safe else exp.TryCast(this=value, to=to)
 
 
 def clamp(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
     """A value that is not NULL within its bounds. The engine takes NULL for the other bound."""
-    raised = exp.Greatest(this=value, expressions=[low], ignore_nulls=True)
-    return exp.Least(this=raised, expressions=[high], ignore_nulls=True)
+    raised = exp.Anonymous(this="GREATEST", expressions=[value, low])
+    return exp.Anonymous(this="LEAST", expressions=[raised, high])
 
 
 def not_null(value: exp.Expr, then: exp.Expr) -> exp.Expr:
     """``then`` where the value is not NULL."""
-    return exp.case().when(_is_not_null(value), then)
+    return case((is_not_null(value), then))
 
 
 def number(value: Fraction) -> exp.Expr:
@@ -423,15 +505,24 @@ def _fold(folded: Folded, schema: Schema, field: Callable[[str], exp.Expr]) -> e
     zero = number(Fraction(0))
     few = exp.LT(this=exp.Count(this=value.copy()), expression=whole(1 << (52 - _LEVEL_BITS)))
     total = exp.Coalesce(this=exp.Sum(this=on_grid(value, grain)), expressions=[zero])
-    return exp.case().when(few, total)
+    return case((few, total))
 
 
 def on_grid(value: exp.Expr, grain: Fraction) -> exp.Expr:
     """A double of less than 2**51 grains, rounded to whole grains; the grain is a power of two.
 
-    Next to 3 · 2**51 grains, doubles are one grain apart, so that the addition rounds. Sums of such
+    Next to the anchor, doubles are one grain apart, so that the addition rounds. Sums of such
     values are exact in any order up to 2**53 grains, as every partial sum is a double.
     """
-    anchor = number(3 * 2**51 * grain)
-    raised = exp.Add(this=exp.paren(value, copy=False), expression=anchor)
-    return exp.Sub(this=exp.paren(raised, copy=False), expression=anchor.copy())
+    return exp.Sub(this=raised(value, grain), expression=number(anchor_of(grain)))
+
+
+def raised(value: exp.Expr, grain: Fraction) -> exp.Expr:
+    """The value plus the anchor, which rounds it."""
+    added = exp.Add(this=exp.paren(value, copy=False), expression=number(anchor_of(grain)))
+    return exp.paren(added, copy=False)
+
+
+def anchor_of(grain: Fraction) -> Fraction:
+    """A number next to which doubles are one grain apart."""
+    return 3 * 2**51 * grain

@@ -1,7 +1,8 @@
 """Tallies as DuckDB queries: clamp, weigh, add; the clamp is the last step before the sum.
 
 Claim: the numbers of a query move by at most the tally's sensitivity when a unit comes or goes.
-Why: see `transforms/query.py`; here it is made true. Whole numbers are added in 128 bits.
+Why: see `transforms/query.py`; here it is made true. Whole numbers are added in 128 bits, or, where
+that is known to be exact, as doubles of at most 2**53 grains: `sums_query` tells when it is not.
 """
 
 from collections.abc import Sequence
@@ -18,18 +19,29 @@ from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
 from noisegate.sources.duckdb_expressions import write
 from noisegate.sources.duckdb_relations import (
     OWNER,
+    Opened,
     RelationWriter,
+    anchor_of,
     and_,
     as_,
+    base_of,
+    case,
     cast,
     clamp,
     col,
+    cte,
+    engine_type,
+    is_not_null,
+    named,
     not_null,
     number,
+    on_grid,
+    raised,
     whole,
 )
 
 _DOUBLE_MAX: Final = 10**300
+EXACT_MAX: Final = 1 << 53  # whole numbers up to here are doubles
 SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 
 
@@ -38,24 +50,30 @@ def keys_table(place: int) -> str:
     return f"keys{place}"
 
 
-def sums_query(tally: Sums, writer: RelationWriter) -> exp.Query:
-    """Columns i0, i1, … (places of keys) and s0, s1, … (sums); absent cells are 0."""
-    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer)
+def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
+    """Columns i0, i1, … (places of keys) and s0, s1, … (sums); absent cells are 0.
+
+    Unless ``wide``, numbers may be added as doubles on their grid, which is quicker. Column ``w``
+    then says where that was not exact: such a query is to be asked again, wide. What is exact holds
+    in whatever order rows are added: every partial sum is a whole number of at most 2**53 grains.
+    """
+    light = () if wide or tally.rows_per_unit is not None else _light(tally)
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light)
     values: list[exp.Expr] = [col(f"e{place}", "r") for place in range(len(tally.terms))]
     for place, term in enumerate(tally.terms):
         if type(term.expression) is Literal:
             values[place] = _constant(term)
     groups = [f"k{place}" for place in range(len(tally.by))]
-    sums = exp.select(*(col(name, "r") for name in groups)).from_("r", copy=False)
+    sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
     if is_owned and tally.rows_per_unit is not None:
         cap, size = tally.rows_per_unit, col("n", "h")
-        light = exp.Is(this=size, expression=exp.null())
+        few = exp.Is(this=size, expression=exp.null())
         values = [
-            exp.case().when(light.copy(), value).else_(_weighed(value.copy(), cap, size.copy()))
+            case((few.copy(), value), otherwise=_weighed(value.copy(), cap, size.copy()))
             for value in values
         ]
         sums = sums.join(
-            "h",
+            named("h"),
             on=exp.EQ(this=col(OWNER, "r"), expression=col(OWNER, "h")),
             join_type="left",
             copy=False,
@@ -64,13 +82,13 @@ def sums_query(tally: Sums, writer: RelationWriter) -> exp.Query:
         sums = sums.select(as_(_sum(value), f"s{place}"), copy=False)
     if groups:
         sums = sums.group_by(*(col(name, "r") for name in groups), copy=False)
-    query = _added(sums, tally.by, len(values))
-    query = query.with_(
-        "r", as_=rows, materialized=not _is_scan(tally.relation), dialect="duckdb", copy=False
-    )
+    if light:
+        sums = sums.select(as_(exp.Count(this=exp.Star()), "n"), copy=False)
+    query = _added(sums, tally, light)
+    query = query.with_(cte("r"), as_=rows, materialized=not _is_scan(tally.relation), copy=False)
     if is_owned and tally.rows_per_unit is not None:
         query = query.with_(
-            "h", as_=_heavy(tally.rows_per_unit), materialized=False, dialect="duckdb", copy=False
+            cte("h"), as_=_heavy(tally.rows_per_unit), materialized=False, copy=False
         )
     return query
 
@@ -83,11 +101,11 @@ def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
     owner = [col(OWNER, "r")] if is_owned else []
     shown = (
         exp.select(*groups, *owner, value)
-        .from_("r", copy=False)
+        .from_(named("r"), copy=False)
         .where("r.e0 IS NOT NULL", copy=False)
     )
     extra = ["v", *([OWNER] if is_owned else [])]
-    query = _placed(shown, tally.by, extra).with_("r", as_=rows, dialect="duckdb", copy=False)
+    query = _placed(shown, tally.by, extra).with_(cte("r"), as_=rows, copy=False)
     if not is_owned or tally.rows_per_unit is None:
         return query
     places = [f"i{place}" for place in range(len(tally.by))]
@@ -103,20 +121,22 @@ def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
         pairs = (
             exp.select(*(col(n, "r") for n in names), col(OWNER, "r"))
             .distinct(copy=False)
-            .from_("r", copy=False)
+            .from_(named("r"), copy=False)
             .where(held, copy=False)
         )
         source: exp.Query = _lowest(pairs, names, tally.keys_per_unit)
     else:
         source = (
-            exp.select(*(col(n, "r") for n in names)).from_("r", copy=False).where(held, copy=False)
+            exp.select(*(col(n, "r") for n in names))
+            .from_(named("r"), copy=False)
+            .where(held, copy=False)
         )
     shown = [as_(col(name, "p"), f"k{place}") for place, name in enumerate(names)]
     query = exp.select(*shown, as_(exp.Count(this=exp.Star()), "n")).from_(
         source.subquery("p", copy=False), copy=False
     )
     return query.group_by(*(col(name, "p") for name in names), copy=False).with_(
-        "r", as_=rows, dialect="duckdb", copy=False
+        cte("r"), as_=rows, copy=False
     )
 
 
@@ -128,9 +148,11 @@ def distinct_query(tally: Distinct, writer: RelationWriter) -> exp.Query:
     owner = [OWNER] if is_owned else []
     shown = exp.select(*(col(name, "r") for name in (*groups, "e0", *owner))).distinct(copy=False)
     placed = _placed(
-        shown.from_("r", copy=False).where("r.e0 IS NOT NULL", copy=False), tally.by, ["e0", *owner]
+        shown.from_(named("r"), copy=False).where("r.e0 IS NOT NULL", copy=False),
+        tally.by,
+        ["e0", *owner],
     )
-    pairs = placed.with_("r", as_=rows, dialect="duckdb", copy=False)
+    pairs = placed.with_(cte("r"), as_=rows, copy=False)
     source = _lowest(pairs, [*places, "e0"], tally.keys_per_unit) if is_owned else pairs
     number_of = exp.Count(this=exp.Distinct(expressions=[col("e0", "p")]))
     query = exp.select(*(col(name, "p") for name in places), as_(number_of, "s0"))
@@ -143,24 +165,72 @@ def _rows(
     by: Sequence[Grouping],
     values: Sequence[Expression | Term],
     writer: RelationWriter,
+    light: Sequence[int] = (),
 ) -> tuple[exp.Select, bool]:
-    """Rows with keys k0, …, values e0, … and their owner. The value of a term is whole."""
-    query, field, is_owned = writer.over(relation)
-    schema: Schema = schema_of(relation)
-    shown = [
-        as_(write(grouping.expression, schema, field), f"k{place}")
-        for place, grouping in enumerate(by)
-    ]
+    """Rows with keys k0, …, values e0, … and their owner.
+
+    The value of a term is whole; of a ``light`` one, a double of whole grains.
+    """
+    opened, schema = writer.over(relation), schema_of(relation)
+    shown = [as_(_key(grouping, schema, opened), f"k{place}") for place, grouping in enumerate(by)]
     for place, value in enumerate(values):
-        written = (
-            _value(value, relation, write(value.expression, schema, field))
-            if isinstance(value, Term)
-            else write(value, schema, field)
-        )
+        if not isinstance(value, Term):
+            written = write(value, schema, opened.field)
+        elif place in light:
+            written = _light_value(value, relation, opened)
+        else:
+            written = _value(value, relation, write(value.expression, schema, opened.field))
         shown.append(as_(written, f"e{place}"))
-    if is_owned:
-        shown.append(as_(col(OWNER, query.args["from_"].this.alias), OWNER))
-    return query.select(*shown, copy=False), is_owned
+    if opened.is_owned:
+        shown.append(as_(col(OWNER, opened.alias), OWNER))
+    return opened.query.select(*shown, copy=False), opened.is_owned
+
+
+def _key(grouping: Grouping, schema: Schema, opened: Opened) -> exp.Expr:
+    """A key as it is grouped by. Narrow whole numbers stay so: that is quicker."""
+    expression = grouping.expression
+    is_whole = domain_of(expression, schema).kind is Kind.INTEGER
+    if is_whole and type(expression) is Field and expression.name in opened.below.stored:
+        return opened.stored(expression)
+    return write(expression, schema, opened.field)
+
+
+def _light(tally: Sums) -> tuple[int, ...]:
+    """The terms that can be added as doubles: numbers in steps of a power of two."""
+    schema = schema_of(tally.relation)
+    return tuple(
+        place
+        for place, term in enumerate(tally.terms)
+        if type(term.expression) is not Literal
+        and domain_of(term.expression, schema).kind is Kind.NUMBER
+        and term.grain.numerator.bit_count() == term.grain.denominator.bit_count() == 1
+    )
+
+
+def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
+    """A double of whole grains, clamped; NULL where there is none.
+
+    Nearly all values are inside, which one comparison of the raised value tells: on the grid, and
+    between ends on the grid. NaN and infinity are not, whatever a file's statistics say of it. What
+    is outside is clamped and then rounded, which gives the same for a value just beyond an end.
+    """
+    low, high = term.low * term.grain, term.high * term.grain
+    bounds = _clamped_to(term, relation)
+    if bounds is None:
+        value = write(term.expression, schema_of(relation), opened.field)
+        guard = is_not_null(value.copy())
+    else:
+        value, (low, high) = opened.stored(term.expression), bounds
+        guard = exp.Anonymous(this="ISFINITE", expressions=[value.copy()])
+    anchor = anchor_of(term.grain)
+    first, last = -(-low // term.grain) * term.grain, high // term.grain * term.grain
+    inside = exp.Between(
+        this=raised(value.copy(), term.grain),
+        low=number(anchor + first),
+        high=number(anchor + last),
+    )
+    moved = on_grid(clamp(value.copy(), number(low), number(high)), term.grain)
+    return case((inside, on_grid(value, term.grain)), (guard, moved))
 
 
 def _value(term: Term, relation: Relation, value: exp.Expr) -> exp.Expr:
@@ -175,7 +245,7 @@ def _value(term: Term, relation: Relation, value: exp.Expr) -> exp.Expr:
             inside = exp.Mul(this=inside, expression=whole(steps.numerator))
         return not_null(value.copy(), inside)
     ends = term.low * term.grain, term.high * term.grain
-    if _is_clamped(term.expression, relation, *ends):
+    if _clamped_to(term, relation) is not None:
         return cast(exp.Mul(this=value, expression=number(steps)), "BIGINT")
     inside = cast(value, "DOUBLE")
     if not _is_moderate(domain, steps):
@@ -191,15 +261,15 @@ def _is_moderate(domain: Domain, steps: Fraction) -> bool:
     return size is not None and size * max(steps, Fraction(1)) < _DOUBLE_MAX
 
 
-def _is_clamped(expression: Expression, relation: Relation, low: Fraction, high: Fraction) -> bool:
-    """Whether it is a base column that was clamped on reading, into exactly representable ends."""
-    while isinstance(relation, Filter):
-        relation = relation.of
-    if not isinstance(relation, Table) or type(expression) is not Field:
-        return False
-    between = relation.domain.columns[expression.name].between
+def _clamped_to(term: Term, relation: Relation) -> tuple[Fraction, Fraction] | None:
+    """The bounds of a base column that is clamped on reading, into the ends of the term."""
+    table, low, high = base_of(relation), term.low * term.grain, term.high * term.grain
+    if table is None or type(term.expression) is not Field:
+        return None
+    between = table.domain.columns[term.expression.name].between
     exact = all(Fraction(float(end)) == end for end in (low, high))
-    return exact and between is not None and low <= between[0] and between[1] <= high
+    inside = between is not None and low <= between[0] and between[1] <= high
+    return between if exact and inside else None
 
 
 def _constant(term: Term) -> exp.Expr:
@@ -222,16 +292,27 @@ def _sum(value: exp.Expr) -> exp.Expr:
     return exp.Sum(this=value)
 
 
-def _added(sums: exp.Select, by: Sequence[Grouping], count: int) -> exp.Select:
+def _added(sums: exp.Select, tally: Sums, light: Sequence[int]) -> exp.Select:
     """The sums by the places of their keys, clamped. What is in no list is added to the rest."""
-    names = [f"s{place}" for place in range(count)]
+    by = tally.by
     added = _placed(sums, by, [])
     if not by:
         added = exp.select().from_(sums.subquery("g", copy=False), copy=False)
-    for name in names:
-        total = exp.Coalesce(this=exp.Sum(this=col(name, "g")), expressions=[whole(0)])
+    unsure: list[exp.Expr] = []
+    for place, term in enumerate(tally.terms):
+        part: exp.Expr = col(f"s{place}", "g")
+        if place in light:
+            finite = exp.Anonymous(this="ISFINITE", expressions=[part.copy()])
+            many = exp.GT(this=col("n", "g"), expression=whole(EXACT_MAX // term.reach))
+            unsure += [exp.not_(finite, copy=False), many]
+            grains = exp.Mul(this=part, expression=number(1 / term.grain))
+            part = exp.TryCast(this=exp.paren(grains, copy=False), to=engine_type("BIGINT"))
+        total = exp.Coalesce(this=exp.Sum(this=part), expressions=[whole(0)])
         inside = clamp(total, whole(-SUM_MAX), whole(SUM_MAX))
-        added = added.select(as_(cast(inside, "BIGINT"), name), copy=False)
+        added = added.select(as_(cast(inside, "BIGINT"), f"s{place}"), copy=False)
+    if unsure:
+        here = case((exp.or_(*unsure, copy=False), whole(1)), otherwise=whole(0))
+        added = added.select(as_(exp.Max(this=here), "w"), copy=False)
     places = [exp.Literal.number(place + 1) for place in range(len(by))]
     return added.group_by(*places, copy=False) if by else added
 
@@ -241,7 +322,7 @@ def _heavy(cap: int) -> exp.Select:
     size = exp.Count(this=exp.Star())
     query = (
         exp.select(col(OWNER, "r"), as_(size, "n"))
-        .from_("r", copy=False)
+        .from_(named("r"), copy=False)
         .group_by(col(OWNER, "r"), copy=False)
     )
     return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)
@@ -262,7 +343,7 @@ def _placed(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -> 
     for place, grouping in enumerate(by):
         same = exp.NullSafeEQ(this=col(f"k{place}", "g"), expression=col("x", keys_table(place)))
         kind = "left" if grouping.rest else "inner"
-        placed = placed.join(keys_table(place), on=same, join_type=kind, copy=False)
+        placed = placed.join(named(keys_table(place)), on=same, join_type=kind, copy=False)
     return placed
 
 

@@ -10,22 +10,19 @@
 (L1(value=Fraction(1, 1)),)
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from fractions import Fraction
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.algebra.expression import (
     Call,
-    Expression,
     Field,
     Literal,
     Schema,
     domain_of,
-    fields_of,
     plain_value,
     to_plain,
 )
@@ -43,12 +40,15 @@ from noisegate.algebra.relation import (
     Union,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values, fields_used
 from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2
-from noisegate.privacy.domain import KEY_TYPES, Column, Kind, Step, TableDomain, require_key
+from noisegate.privacy.domain import KEY_TYPES, Column, Kind, Step, TableDomain, require_keys
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.stability import Stability, stability_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CELLS_MAX: Final = 1 << 24
 REACH_MAX: Final = 1 << 40  # of one row, on its grid
@@ -183,8 +183,7 @@ class Query:
 
     def to_record(self) -> dict[str, Any]:
         """The question as plain values; equal for equal questions, so the ledger can compare."""
-        names = {name for e in _expressions(self.tally.relation) for name in fields_of(e)}
-        names |= {name for e in _asked(self.tally) for name in fields_of(e)}
+        names = fields_used(self.tally)
         tables = {table.name: _table_record(table, names) for table in self.tables}
         return {
             "dataset": self.tables[0].dataset,
@@ -200,7 +199,7 @@ def require_exact(node: object) -> None:
     """
     children: Iterable[object] = ()
     if type(node) is tuple:
-        children = node
+        children = () if _ATOMS.issuperset(map(type, node)) else node
     elif type(node) is MappingProxyType:
         children = (*node.keys(), *node.values())
     elif type(node) in _NODES:
@@ -256,7 +255,7 @@ def _term_record(term: Term) -> list[Any]:
     return [to_plain(term.expression), str(term.grain), term.low, term.high]
 
 
-def _table_record(table: TableDomain, names: set[str]) -> dict[str, Any]:
+def _table_record(table: TableDomain, names: frozenset[str]) -> dict[str, Any]:
     """What decides a table's rows and how its columns are read."""
     columns = {
         column.name: [column.kind.value, *map(str, column.between or ())]
@@ -273,43 +272,6 @@ def _table_record(table: TableDomain, names: set[str]) -> dict[str, Any]:
     }
 
 
-def _expressions(relation: Relation) -> Iterator[Expression]:
-    if type(relation) is Filter:
-        yield relation.condition
-        yield from _expressions(relation.of)
-    elif type(relation) is Project:
-        yield from (e for _, e in relation.columns)
-        yield from _expressions(relation.of)
-    elif type(relation) is Join or type(relation) is Matching:
-        for pair in relation.on:
-            yield from pair
-        both = (
-            (relation.left, relation.right)
-            if type(relation) is Join
-            else (relation.of, relation.other)
-        )
-        for side in both:
-            yield from _expressions(side)
-    elif type(relation) is PerUnit:
-        yield from (e for _, e in relation.keys)
-        yield from (folded.expression for folded in relation.folded)
-        yield from _expressions(relation.of)
-    elif type(relation) is not Table:
-        for part in relation.parts:
-            yield from _expressions(part)
-
-
-def _asked(tally: Tally) -> Iterator[Expression]:
-    if isinstance(tally, Keys):
-        yield from (e for _, e in tally.by)
-        return
-    yield from (grouping.expression for grouping in tally.by)
-    if isinstance(tally, Sums):
-        yield from (term.expression for term in tally.terms)
-    else:
-        yield tally.term.expression if isinstance(tally, Values) else tally.expression
-
-
 def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
     if not 1 <= cells <= CELLS_MAX:
         raise Unsupported(f"There would be {cells:,} groups.", fix="Group by fewer columns.")
@@ -318,8 +280,7 @@ def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> 
         shape = type(grouping), type(grouping.keys), type(grouping.rest)
         if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
             raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
-        for key in grouping.keys:
-            require_key(key)
+        require_keys(grouping.keys)
         wrong = {type(key) for key in grouping.keys if key is not None} - {KEY_TYPES[kind]}
         if wrong or len(set(grouping.keys)) < len(grouping.keys):
             raise Unsupported(

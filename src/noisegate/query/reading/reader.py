@@ -55,9 +55,20 @@ def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
         blocks=tuple(reader.blocks),
         outer=found.node.sql(dialect="duckdb", comments=False),
         columns=found.columns or (),
+        picked=_picked(found.node) if len(reader.blocks) == 1 else None,
         terms=terms,
         explain=explain,
     )
+
+
+def _picked(node: Node) -> tuple[str, ...] | None:
+    """The columns that a SELECT shows from a table and does nothing to."""
+    said = {name for name, arg in node.args.items() if arg}
+    items = [item.unalias() for item in node.expressions]
+    is_plain = said == {"expressions", "from_"} and all(type(i) is exp.Column for i in items)
+    if not is_plain or type(node.args["from_"].this) is not exp.Table:
+        return None
+    return tuple(item.name for item in items)
 
 
 def _statement(sql: str) -> Node:
