@@ -1,24 +1,46 @@
+import gc
 import json
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from noisegate.cli import main
 from noisegate.ledger.open import open_ledger
 
 NOISEGATE = Path(sys.executable).with_name("noisegate")
 TOTAL = "SELECT COUNT(*) AS n FROM people"
 
 
-def run(*words, code=0, cwd=None, typed=None):
+def process(*words, code=0, cwd=None, typed=None):
+    """The installed command, as a process of its own."""
     done = subprocess.run(
         [NOISEGATE, *words], capture_output=True, text=True, cwd=cwd, check=False, input=typed
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done
+
+
+def run(*words, code=0, cwd="."):
+    """The same in this process, without the second that a start takes."""
+    out, err, left, collected = StringIO(), StringIO(), 0, gc.get_threshold()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["noisegate", *words])
+        try:
+            main()
+        except SystemExit as end:
+            left = end.code or 0
+        finally:
+            gc.set_threshold(*collected)
+    assert left == code, err.getvalue()
+    return SimpleNamespace(stdout=out.getvalue(), stderr=err.getvalue())
 
 
 @pytest.fixture
@@ -28,23 +50,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def ask(folder, *words, code=0, epsilon="0.5"):
-    return run(
-        "ask",
-        "people.csv",
-        TOTAL,
-        "--epsilon",
-        epsilon,
-        "--budget",
-        "1",
-        *words,
-        code=code,
-        cwd=folder,
-    )
+def ask(folder, *words, code=0, epsilon="0.5", by=run):
+    terms = ("--epsilon", epsilon, "--budget", "1")
+    return by("ask", "people.csv", TOTAL, *terms, *words, code=code, cwd=folder)
 
 
 def test_the_story_of_the_readme(folder):
-    shown = ask(folder).stdout
+    shown = ask(folder, by=process).stdout
     assert "± 6" in shown
     assert "left ε = 0.5" in shown
     first = json.loads(ask(folder, "--json").stdout)
@@ -53,10 +65,10 @@ def test_the_story_of_the_readme(folder):
     assert (first["columns"], first["margins"]) == (["n"], [[6]])
     second = json.loads(ask(folder, "--fresh", "--json").stdout)
     assert (second["price"], second["remaining"], second["free"]) == (0.5, 0.0, False)
-    refused = ask(folder, "--fresh", code=3)
+    refused = ask(folder, "--fresh", code=3, by=process)
     assert "over-budget" in refused.stderr
     assert refused.stdout == ""
-    verdict = run("ledger", "verify", "people.csv", cwd=folder).stdout
+    verdict = process("ledger", "verify", "people.csv", cwd=folder).stdout
     assert verdict.startswith("ok: 6 entries")
     accounts = json.loads(run("ledger", "show", "people.csv", "--json", cwd=folder).stdout)[
         "accounts"
@@ -72,7 +84,7 @@ def test_the_story_of_the_readme(folder):
 
 
 def test_errors_are_json_where_json_is_asked_for(folder):
-    error = json.loads(ask(folder, "--json", epsilon="3", code=3).stdout)["error"]
+    error = json.loads(ask(folder, "--json", epsilon="3", code=3, by=process).stdout)["error"]
     assert error["code"] == "over-budget"
     assert error["fix"]
 
@@ -171,14 +183,14 @@ def test_what_a_budget_buys():
 
 
 def test_help_names_every_command():
-    shown = run("--help").stdout
+    shown = process("--help").stdout
     for command in ("ask", "plan", "shell", "init", "check", "policy", "ledger", "demo",
                     "explain-epsilon", "what-if"):  # fmt: skip
         assert command in shown
 
 
 def test_the_demo_runs():
-    shown = " ".join(run("demo").stdout.split())
+    shown = " ".join(process("demo").stdout.split())
     assert "chain and sums verified" in shown
     assert "answered from the ledger" in shown
     assert "Nothing was spent" in shown
@@ -273,7 +285,7 @@ def test_a_policy_with_an_error_fails_the_check(clinic):
 
 def test_the_shell_asks_and_goes_on_after_a_refusal(clinic):
     typed = f"{BY_SEX};\nSELECT * FROM visits;\n\\budget\n\\quit\n"
-    shown = run("shell", "clinic.toml", "--analyst", "ana", cwd=clinic, typed=typed).stdout
+    shown = process("shell", "clinic.toml", "--analyst", "ana", cwd=clinic, typed=typed).stdout
     assert "price ε = 0.1" in shown
     assert "rows do not leave" in shown
     assert "spent ε = 0.1" in shown
