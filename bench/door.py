@@ -13,7 +13,7 @@ import duckdb
 
 from clock import Timing, side_by_side
 from noisegate.connect import open as open_gate
-from noisegate.query.gate import Gate
+from noisegate.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from noisegate.connect import open as open_gate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from noisegate.query.gate import Gate
+    from noisegate.gate import Gate
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".bench"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from noisegate.connect import open as open  # noqa: A004
     from noisegate.errors import NoisegateError as NoisegateError
     from noisegate.errors import OverBudget as OverBudget
+    from noisegate.gate import Gate as Gate
     from noisegate.privacy.meaning import meaning as meaning
     from noisegate.query.answer import Answer as Answer
-    from noisegate.query.gate import Gate as Gate
     from noisegate.query.plan import Plan as Plan
 
 __version__ = "0.1.0"
@@ -31,7 +31,7 @@ _HOME = {
     "OverBudget": "noisegate.errors",
     "meaning": "noisegate.privacy.meaning",
     "Answer": "noisegate.query.answer",
-    "Gate": "noisegate.query.gate",
+    "Gate": "noisegate.gate",
     "Plan": "noisegate.query.plan",
 }
 

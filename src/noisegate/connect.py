@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from noisegate.curator.curator import Curator
 from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import Number, fraction
+from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.gate import Gate
 from noisegate.query.run import Rules
 from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, stored_kinds
 from noisegate.sources.duckdb_files import plain_frame

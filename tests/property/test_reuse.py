@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from noisegate.curator.curator import Curator
+from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.gate import Gate, Rules
 from noisegate.sources.duckdb import DuckDBSource
 
 ROWS = pa.table(

@@ -276,10 +276,11 @@ def write_each_question_once():
     kept = {}  # by identity; keeps the tally, so that no other takes its place
 
     def once(write):
-        def written(tally, writer):
-            if id(tally) not in kept:
-                kept[id(tally)] = tally, Written(write(tally, writer).sql("duckdb"))
-            return kept[id(tally)][1]
+        def written(tally, writer, **how):
+            name = id(tally), *how.values()
+            if name not in kept:
+                kept[name] = tally, Written(write(tally, writer, **how).sql("duckdb"))
+            return kept[name][1]
 
         return written
 

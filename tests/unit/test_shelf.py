@@ -13,13 +13,13 @@ import pytest
 from scipy import stats
 
 from noisegate.curator.curator import Curator
+from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.card import Card, verify
-from noisegate.query.gate import Gate, Rules
 from noisegate.sources.duckdb import DuckDBSource
 
 HIGH = 200

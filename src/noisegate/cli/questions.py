@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import date
     from fractions import Fraction
 
-    from noisegate.query.gate import Gate
+    from noisegate.gate import Gate
 
 _ANY_BUDGET = "1000000"
 

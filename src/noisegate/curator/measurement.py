@@ -30,12 +30,16 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Values: {Quantile, Quantiles},
     Keys: {KeySelection, ThresholdedGeometric},
 }
+_CHOICES: Final[set[type]] = set()  # what may read the cells of a sum and choose by them
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """An exact query and its mechanisms: one for each term of sums, else one."""
+    """An exact query and its mechanisms: one for each term or block of sums, else one.
+
+    A choice reads the cells of one sum, as they are, and releases what it chose.
+    """
 
     query: Query
     mechanisms: tuple[Mechanism[Any], ...]
@@ -44,12 +48,17 @@ class Measurement:
         tally = self.query.tally
         if type(self.mechanisms) is not tuple:
             raise Unsupported("The mechanisms are no tuple.", fix="Give a tuple of mechanisms.")
-        if {type(mechanism) for mechanism in self.mechanisms} - _ALLOWED[type(tally)]:
+        kinds = {type(mechanism) for mechanism in self.mechanisms}
+        if kinds & _CHOICES and isinstance(tally, Sums):
+            plain = self.query.strategy is None and len(tally.terms) == 1
+            if not plain or len(self.mechanisms) != 1:
+                raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
+        elif kinds - _ALLOWED[type(tally)]:
             raise Unsupported(
                 f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
                 fix="Use geometric or discrete Gaussian noise for sums.",
             )
-        wanted = len(tally.terms) if isinstance(tally, Sums) else 1
+        wanted = len(self.query.l1s) if isinstance(tally, Sums) else 1
         if len(self.mechanisms) != wanted:
             raise Unsupported(
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
@@ -70,7 +79,7 @@ class Measurement:
             return first.event(query.per_unit)
         pairs = zip(self.mechanisms, query.l1s, query.l2s, strict=True)
         events = tuple(
-            mechanism.event(l1 if type(mechanism) is Geometric else l2)
+            mechanism.event(l2 if type(mechanism) is DiscreteGaussian else l1)
             for mechanism, l1, l2 in pairs
         )
         return events[0] if len(events) == 1 else Sequential(events=events)
@@ -92,6 +101,11 @@ class Measurement:
             cells = source.values(tally)
             return np.stack([first.sample(values, bits=bits) for values in cells]), None
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
+        if self.query.strategy is not None:
+            blocks = zip(self.mechanisms, self.query.strategy.apply(exact[0]), strict=True)
+            return np.hstack([noise.sample(block, bits=bits) for noise, block in blocks])[
+                None
+            ], None
         pairs = zip(self.mechanisms, exact, strict=True)
         return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
 

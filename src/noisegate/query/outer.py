@@ -22,6 +22,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.errors import Unsupported
+from noisegate.query.question import Question
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,6 +57,16 @@ _ELSE: Final = "Use functions of released values that are the same each time, an
 _AGAIN: Final = "The same question has the same answer: write the date itself."
 
 
+def shown_table(
+    question: Question, tables: Mapping[str, "pa.Table"], public: Mapping[str, "pa.Table"]
+) -> "pa.Table":
+    """The table of an answer. Columns that are only picked need no engine."""
+    if question.picked is None:
+        return run_outer(question.outer, tables, public)
+    (table,) = tables.values()
+    return _plain(table.select(question.picked).rename_columns(question.columns))
+
+
 def run_outer(
     sql: str, tables: Mapping[str, "pa.Table"], public: Mapping[str, "pa.Table"]
 ) -> "pa.Table":
@@ -72,7 +83,7 @@ def run_outer(
         for name, table in given.items():
             cursor.register(name, table)
         with _time_limit(cursor):
-            return plain_table(_fetch(cursor, sql))
+            return _plain(_fetch(cursor, sql))
     except duckdb.Error as failure:
         problem, fix = _words(failure)
     finally:
@@ -209,7 +220,7 @@ def _fetch(cursor: "duckdb.DuckDBPyConnection", sql: str) -> "pa.Table":
     return pa.Table.from_batches(batches, schema=reader.schema)
 
 
-def plain_table(table: "pa.Table") -> "pa.Table":
+def _plain(table: "pa.Table") -> "pa.Table":
     """Booleans, whole numbers, doubles, text, dates and times; others are refused by name."""
     import pyarrow as pa  # noqa: PLC0415
 

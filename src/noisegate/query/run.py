@@ -1,10 +1,10 @@
 """One question from SQL to answer: read, draft, buy, measure, estimate, and the free SQL on top."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import sqlglot
 from sqlglot import exp
@@ -28,7 +28,7 @@ from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.margins import Margins
-from noisegate.query.outer import plain_table, run_outer
+from noisegate.query.outer import run_outer, shown_table
 from noisegate.query.plan import Plan
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Question, Terms
@@ -37,9 +37,6 @@ from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
 from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 USUAL: Final = Fraction(95, 100)
 NOTHING: Final = ApproxDP(0)
@@ -367,7 +364,7 @@ class Run:
         public = {name: self._curator.public(name) for name in self._public(question.outer)}
         tables = {name: block.table for name, block in released.items()}
         try:
-            shown = _shown(question, tables, public)
+            shown = shown_table(question, tables, public)
         except Unsupported as refusal:
             words = "What was measured is paid for and kept: mend the question and ask again, free."
             raise Unsupported(refusal.problem, fix=f"{refusal.fix} {words}") from None
@@ -488,16 +485,6 @@ def _all(events: Sequence[Event]) -> Event:
     if not events:
         return NothingEvent()
     return events[0] if len(events) == 1 else Sequential(events=tuple(events))
-
-
-def _shown(
-    question: Question, tables: "Mapping[str, pa.Table]", public: "Mapping[str, pa.Table]"
-) -> "pa.Table":
-    """The answer's table. Columns that are only picked need no engine."""
-    if question.picked is None:
-        return run_outer(question.outer, tables, public)
-    (table,) = tables.values()
-    return plain_table(table.select(question.picked).rename_columns(question.columns))
 
 
 def _widths(margins: Margins, confidence: Number) -> list[HalfWidths]:

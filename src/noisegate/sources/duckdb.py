@@ -185,7 +185,7 @@ class DuckDBSource(Source):
         return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
 
     def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
-        text = query.sql(dialect="duckdb", copy=False)
+        text = query.sql(dialect="duckdb")
         found = self._run(lambda connection: connection.sql(text).to_arrow_table(), by)
         shown = [name for name in found.column_names if name != OWNER]
         return {name: numbers(found.column(name)) for name in shown}

@@ -46,6 +46,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import KEY_TYPES, Column, Kind, Step, TableDomain, require_keys
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.stability import Stability, stability_of
+from noisegate.transforms.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,9 +70,14 @@ _ATOMS: Final = frozenset({
 @final
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A tally, checked: its sensitivity is computed from it, never stated by a caller."""
+    """A tally, checked: its sensitivity is computed from it, never stated by a caller.
+
+    With a ``strategy``, what is asked are its whole-number questions about the cells of the one sum
+    of the tally, instead of the cells themselves.
+    """
 
     tally: Tally
+    strategy: Strategy | None = None
 
     def __post_init__(self) -> None:
         tally = self.tally
@@ -82,12 +88,15 @@ class Query:
         if not facts.is_private:
             raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
         per_unit = self.per_unit
+        if self.strategy is not None and not isinstance(tally, Sums):
+            raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
             _require_keys(tally, schema, facts)
             return
         _require_groupings(tally.by, schema, tally.cells)
         if isinstance(tally, Sums):
             _require_terms(tally.terms, schema, per_unit)
+            self._require_strategy(tally)
             return
         if any(grouping.rest for grouping in tally.by):
             raise Unsupported("Only sums have a cell for the rest.", fix="Leave out rest.")
@@ -95,6 +104,15 @@ class Query:
             _require_terms((tally.term,), schema, per_unit)
         else:
             domain_of(tally.expression, schema)
+
+    def _require_strategy(self, tally: Sums) -> None:
+        found = self.strategy
+        if found is None:
+            return
+        if type(found) is not Strategy or len(tally.terms) != 1 or found.cells != tally.cells:
+            raise Unsupported(
+                "The strategy is not about the cells of one sum.", fix="Ask for one sum at a time."
+            )
 
     @property
     def stability(self) -> Stability:
@@ -129,16 +147,19 @@ class Query:
 
     @property
     def l1s(self) -> tuple[L1, ...]:
-        """For each term, the largest sum of absolute changes over all cells.
+        """For each term (or block of the strategy), the largest sum of absolute changes.
 
         Claim: cap · reach. Adjacency: add/remove one unit. Why: a row lies in one cell and moves
             the term by at most its reach; an owner's rows weigh at most cap rows; rounding weighted
             values towards zero only shortens them. Distinct: each kept pair of cell and value can
             make one value appear. Rounding: none.
         """
-        if isinstance(self.tally, Sums):
-            return tuple(L1(self.per_unit * term.reach) for term in self.tally.terms)
-        return (L1(self.per_unit),)
+        if not isinstance(self.tally, Sums):
+            return (L1(self.per_unit),)
+        cells = tuple(self.per_unit * term.reach for term in self.tally.terms)
+        if self.strategy is not None:
+            return tuple(L1(cells[0] * norm) for norm in self.strategy.l1s)
+        return tuple(map(L1, cells))
 
     @property
     def l2s(self) -> tuple[L2, ...]:
@@ -149,6 +170,9 @@ class Query:
             cap / n, so n (cap / n)² reach² < cap reach². Otherwise L2 is at most L1.
         """
         cap = self.per_unit
+        if isinstance(self.tally, Sums) and self.strategy is not None:
+            moved = (cap * self.tally.terms[0].reach) ** 2
+            return tuple(L2(squared=moved * norm) for norm in self.strategy.l2s_squared)
         if isinstance(self.tally, Sums):
             factor = cap if self._one_row_per_cell else cap**2
             return tuple(L2(squared=factor * term.reach**2) for term in self.tally.terms)
@@ -185,11 +209,12 @@ class Query:
         """The question as plain values; equal for equal questions, so the ledger can compare."""
         names = fields_used(self.tally)
         tables = {table.name: _table_record(table, names) for table in self.tables}
-        return {
+        record = {
             "dataset": self.tables[0].dataset,
             "tables": tables,
             "tally": tally_record(self.tally),
         }
+        return record if self.strategy is None else record | {"strategy": self.strategy.to_record()}
 
 
 def require_exact(node: object) -> None:

@@ -1,0 +1,142 @@
+"""How a recipe asks: rounds of whole-number questions about cells, each for a share of its price.
+
+A recipe sees the cells through `Ask` alone, so whatever it computes is private; a mistake in it
+costs accuracy, never privacy.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import expm1, floor, isqrt
+from typing import Any, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.curator.allowance import Scope
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import Bug, SpecError
+from noisegate.mechanisms.base import Mechanism, NoiseMechanism
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.distance import L1
+from noisegate.transforms.query import Query
+from noisegate.transforms.strategy import Block, Strategy
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """Numbers with independent noise of one variance."""
+
+    values: NDArray[np.int64]
+    variance: float
+
+
+class Ask(Protocol):
+    """What a recipe is given. Shares are of its whole price; together they are at most 1."""
+
+    shape: tuple[int, ...]
+    gaussian: bool
+
+    def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:
+        """All blocks in one pass over the rows, each with the noise that its share buys."""
+
+    def choose(
+        self, mechanism_of: Callable[[Fraction], Mechanism[L1]], share: Fraction
+    ) -> NDArray[np.int64]:
+        """What a mechanism chooses by the cells, made for the ε that the share buys."""
+
+    def variance(self, block: Block, share: Fraction) -> float:
+        """The variance that `sums` would have: free."""
+
+    def done(self, part: float, words: str) -> None:
+        """Say how far the recipe has come."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a recipe may spend: an ε, or a ρ where Gaussian noise is added up (zCDP)."""
+
+    amount: Fraction
+    gaussian: bool
+
+    def noise(self, query: Query, shares: Sequence[Fraction]) -> tuple[NoiseMechanism[Any], ...]:
+        """The noise that the shares buy for a query's blocks (or its one term)."""
+        return tuple(
+            DiscreteGaussian(variance=l2.squared / (2 * share * self.amount))
+            if self.gaussian
+            else Geometric(scale=l1.value / (share * self.amount))
+            for l1, l2, share in zip(query.l1s, query.l2s, shares, strict=True)
+        )
+
+    def epsilon(self, share: Fraction) -> Fraction:
+        """The ε of a choice. Under zCDP it costs at most ε²/2 [BS16], so ε² = 2 ρ, rounded down."""
+        if not self.gaussian:
+            return share * self.amount
+        fine = 1 << 40
+        return Fraction(isqrt(floor(2 * share * self.amount * fine * fine)), fine)
+
+
+def variance_of(noise: NoiseMechanism[Any]) -> float:
+    """The variance of each number."""
+    if isinstance(noise, Geometric):
+        ratio = -expm1(-1 / float(noise.scale))  # 1 - α
+        return 2 * (1 - ratio) / ratio**2
+    if isinstance(noise, DiscreteGaussian):
+        return float(noise.variance)
+    raise Bug("This noise has no variance here.", fix="Report the recipe.")
+
+
+@final
+class DoorAsk:
+    """Asks through the door, within an allowance."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        cells: Query,
+        price: Price,
+        *,
+        shape: tuple[int, ...],
+        progress: Callable[[float, str], None] | None = None,
+    ) -> None:
+        self._scope, self._cells, self._price, self._progress = scope, cells, price, progress
+        self.shape, self.gaussian = shape, price.gaussian
+
+    def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102 - see Ask
+        query = self._query(blocks)
+        noises = self._price.noise(query, require_shares(shares))
+        release = self._scope.measure(Measurement(query=query, mechanisms=noises))
+        ends = np.cumsum([block.size for block in blocks])[:-1]
+        parts = np.split(release.values[0], ends)
+        return [Noisy(p, variance_of(noise)) for p, noise in zip(parts, noises, strict=True)]
+
+    def choose(  # noqa: D102 - see Ask
+        self, mechanism_of: Callable[[Fraction], Mechanism[L1]], share: Fraction
+    ) -> NDArray[np.int64]:
+        (exact,) = require_shares([share])
+        mechanism = mechanism_of(self._price.epsilon(exact))
+        release = self._scope.measure(Measurement(query=self._cells, mechanisms=(mechanism,)))
+        chosen: NDArray[np.int64] = release.values[0]
+        return chosen
+
+    def variance(self, block: Block, share: Fraction) -> float:  # noqa: D102 - see Ask
+        (noise,) = self._price.noise(self._query([block]), require_shares([share]))
+        return variance_of(noise)
+
+    def done(self, part: float, words: str) -> None:  # noqa: D102 - see Ask
+        if self._progress is not None:
+            self._progress(part, words)
+
+    def _query(self, blocks: Sequence[Block]) -> Query:
+        cells = int(np.prod(self.shape))
+        return Query(self._cells.tally, Strategy(cells, tuple(blocks)))
+
+
+def require_shares(shares: Sequence[Fraction]) -> list[Fraction]:
+    """Shares that buy something."""
+    if any(type(share) is not Fraction or not 0 < share <= 1 for share in shares):
+        raise SpecError("A share is not between 0 and 1.", fix="Give fractions of the price.")
+    return list(shares)

@@ -1,0 +1,72 @@
+"""What a recipe makes of its noisy numbers, and the free steps that all of them share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """Cells of the release before rounding, and the variance of the sum over a box, if known.
+
+    ``variance(lows, highs)`` is for arrays of boxes as in `Workload`. ``words`` say what was done.
+    """
+
+    cells: Floats
+    variance: Callable[[NDArray[np.int64], NDArray[np.int64]], Floats] | None = None
+    words: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """How far an answer of the workload will be off, before paying.
+
+    ``rms`` is the root mean square over all questions; None where it depends on the rows, and then
+    ``words`` say on what.
+    """
+
+    rms: float | None
+    words: str
+
+
+def simplex(values: Floats, total: float) -> Floats:
+    """The nearest vector (in squares) without negative numbers that adds up to ``total``.
+
+    Never further from any such vector than ``values`` is: it is a projection on a convex set.
+
+    >>> simplex(np.array([3.0, 1.0, -2.0]), 3.0).tolist()
+    [2.5, 0.5, 0.0]
+    """
+    if total <= 0:
+        return np.zeros_like(values)
+    order = np.sort(values, axis=None)[::-1]
+    above = np.cumsum(order) - total
+    counts = np.arange(1, order.size + 1)
+    kept = np.flatnonzero(order * counts > above)[-1]
+    projected: Floats = np.maximum(values - above[kept] / counts[kept], 0)
+    return projected
+
+
+def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
+    """Whole numbers from non-negative ones, each less than 1 away, with the given total.
+
+    The total is by default the nearest whole number to the sum. Largest remainders are rounded up.
+
+    >>> whole(np.array([0.4, 0.4, 2.3])).tolist()
+    [1, 0, 2]
+    """
+    floor = np.floor(values)
+    wanted = round(float(values.sum())) if total is None else total
+    missing = int(wanted - floor.sum())
+    found = floor.astype(np.int64)
+    if missing > 0:
+        order = np.argsort(-(values - floor), axis=None, kind="stable")
+        found.flat[order[:missing]] += 1
+    return found

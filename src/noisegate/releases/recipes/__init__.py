@@ -1,0 +1,42 @@
+"""Recipes by name: what to measure for a workload, and how to rebuild the cells from it."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from noisegate.errors import SpecError
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Predicted
+from noisegate.releases.workload import Workload
+
+RECIPES: Final[Mapping[str, str]] = MappingProxyType({
+    "cells": "cells:Cells",
+})  # fmt: skip
+
+
+class Recipe(Protocol):
+    """A way to release cells. Its fields are its options."""
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """Refuse what it cannot do, before anything is paid."""
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """How far answers will be off; free: it looks at shape, kind of noise and variances."""
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
+        """Ask, and rebuild."""
+
+
+def recipe(name: str, **options: Any) -> Recipe:  # noqa: ANN401 - options of the recipe
+    """A recipe by its name."""
+    if name not in RECIPES:
+        raise SpecError(f"There is no method {name!r}.", fix=f"Use {', '.join(RECIPES)}.")
+    module, made = RECIPES[name].split(":")
+    kind = getattr(import_module(f"noisegate.releases.recipes.{module}"), made)
+    try:
+        found: Recipe = kind(**options)
+    except TypeError:
+        known = ", ".join(getattr(kind, "__annotations__", {})) or "none"
+        raise SpecError(f"{name!r} has no such option.", fix=f"Its options: {known}.") from None
+    return found

@@ -1,0 +1,45 @@
+"""Every cell with noise of its own: best for single cells, and for few of them."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.workload import Workload
+from noisegate.transforms.strategy import Groups
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """The plain mechanism: one noise for each cell [GRS09]."""
+
+    name: ClassVar[str] = "cells"
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: D102 - any cells
+        pass
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """A box of k cells has k times the variance of one."""
+        each = ask.variance(_each(ask.shape), Fraction(1))
+        sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
+        return Predicted(rms=float(np.sqrt(each * sizes.mean())), words="before clipping at 0")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
+        """One round."""
+        (noisy,) = ask.sums([_each(ask.shape)], [Fraction(1)])
+
+        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+            sizes: Floats = np.prod(highs - lows + 1, axis=1) * noisy.variance
+            return sizes
+
+        return Estimate(noisy.values.astype(np.float64).reshape(ask.shape), variance)
+
+
+def _each(shape: tuple[int, ...]) -> Groups:
+    count = int(np.prod(shape))
+    return Groups(np.arange(count, dtype=np.int32), count)

@@ -1,0 +1,103 @@
+"""What the public should be able to ask of a release: boxes of cells, in any number of dimensions.
+
+>>> ages = prefixes(4)
+>>> ages.answers(np.array([1.0, 2.0, 0.0, 5.0])).tolist()
+[1.0, 3.0, 3.0, 8.0]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Sums over boxes ``lows[i] ≤ cell ≤ highs[i]``, both ends inside; arrays of (size, dims)."""
+
+    shape: tuple[int, ...]
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+    words: str
+
+    def __post_init__(self) -> None:
+        size = (self.lows.shape[0], len(self.shape))
+        inside = self.lows.shape == self.highs.shape == size and bool(
+            np.all((self.lows >= 0) & (self.lows <= self.highs) & (self.highs < self.shape))
+        )
+        if not inside:
+            raise SpecError("A range is not inside the table.", fix="Use 0 ≤ low ≤ high < size.")
+
+    @property
+    def size(self) -> int:
+        """How many questions there are."""
+        return int(self.lows.shape[0])
+
+    def answers(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of each box, from sums over all corners."""
+        sums = np.zeros([n + 1 for n in self.shape])
+        inner = np.asarray(cells, np.float64).reshape(self.shape)
+        for axis in range(len(self.shape)):
+            inner = inner.cumsum(axis=axis)
+        sums[tuple(slice(1, None) for _ in self.shape)] = inner
+        found = np.zeros(self.size)
+        for corner in product((0, 1), repeat=len(self.shape)):
+            places = np.where(corner, self.highs + 1, self.lows)
+            found += (-1) ** (len(self.shape) - sum(corner)) * sums[tuple(places.T)]
+        return found
+
+
+def cells(shape: Sequence[int]) -> Workload:
+    """Every single cell."""
+    each = np.indices(tuple(shape)).reshape(len(shape), -1).T.astype(np.int64)
+    return Workload(tuple(shape), each, each, "every cell")
+
+
+def prefixes(size: int) -> Workload:
+    """All sums from the first cell on."""
+    ends = np.arange(size, dtype=np.int64)[:, None]
+    return Workload((size,), np.zeros_like(ends), ends, "all running totals")
+
+
+def ranges(
+    shape: Sequence[int], lows: NDArray[np.int64], highs: NDArray[np.int64], words: str = "ranges"
+) -> Workload:
+    """Given boxes."""
+    return Workload(tuple(shape), np.asarray(lows, np.int64), np.asarray(highs, np.int64), words)
+
+
+def all_ranges(shape: Sequence[int], *, most: int = 20_000) -> Workload:
+    """All boxes, or an even choice of them: a fixed grid of low and high ends along each axis."""
+    each = max(2, int(most ** (1 / len(shape))))
+    axes = []
+    for size in shape:
+        low, high = np.triu_indices(size)
+        step = np.linspace(0, low.size - 1, min(each, low.size)).astype(np.int64)
+        axes.append((low[step], high[step]))
+    places = list(product(*(range(low.size) for low, _ in axes)))
+    chosen = np.array(places, np.int64).reshape(prod(low.size for low, _ in axes), len(axes))
+    lows = np.stack([axis[0][chosen[:, j]] for j, axis in enumerate(axes)], axis=1)
+    highs = np.stack([axis[1][chosen[:, j]] for j, axis in enumerate(axes)], axis=1)
+    return Workload(tuple(shape), lows, highs, "ranges")
+
+
+def marginals(shape: Sequence[int], sets: Sequence[Sequence[int]]) -> Workload:
+    """All cells of the marginal tables over the given sets of axes."""
+    lows, highs = [], []
+    for kept in sets:
+        sizes = [shape[axis] if axis in kept else 1 for axis in range(len(shape))]
+        low = np.indices(sizes).reshape(len(shape), -1).T
+        whole = [0 if axis in kept else shape[axis] - 1 for axis in range(len(shape))]
+        lows.append(low)
+        highs.append(low + whole)
+    words = f"{len(lows)} marginal tables"
+    return Workload(
+        tuple(shape), np.vstack(lows).astype(np.int64), np.vstack(highs).astype(np.int64), words
+    )
