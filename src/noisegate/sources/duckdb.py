@@ -33,14 +33,8 @@ from noisegate.sources.duckdb_files import (
     quoted,
     stored_types,
 )
-from noisegate.sources.duckdb_relations import (
-    OWNER,
-    WHOLE_TYPES,
-    RelationWriter,
-    base_value,
-    base_view,
-    col,
-)
+from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
+from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_tallies import (
     distinct_query,
     keys_query,

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from noisegate.errors import SourceError
 from noisegate.privacy.domain import Kind
-from noisegate.sources.duckdb_relations import WHOLE_TYPES
+from noisegate.sources.duckdb_parts import WHOLE_TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa

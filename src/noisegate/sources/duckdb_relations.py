@@ -6,7 +6,6 @@ another. Every private relation but a row-level one carries its owner through ev
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from fractions import Fraction
 from itertools import count
 from math import ceil, log2
@@ -29,26 +28,28 @@ from noisegate.algebra.relation import (
     Union,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.privacy.domain import EPOCH, WHOLE_MAX, Column, Domain, Kind, TableDomain
+from noisegate.privacy.domain import Domain, Kind, TableDomain
 from noisegate.sources.duckdb_expressions import write
+from noisegate.sources.duckdb_parts import (
+    WHOLE_TYPES,
+    and_,
+    as_,
+    as_kind,
+    base_value,
+    case,
+    cast,
+    col,
+    is_narrow,
+    is_not_null,
+    named,
+    not_,
+    number,
+    on_grid,
+    whole,
+)
 
-ENGINE_TYPES: Final = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.INTEGER: "BIGINT",
-    Kind.NUMBER: "DOUBLE",
-    Kind.TEXT: "VARCHAR",
-    Kind.DATE: "DATE",
-    Kind.TIMESTAMP: "TIMESTAMP",
-}
-WHOLE_TYPES: Final = frozenset({
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
-})  # fmt: skip
 OWNER: Final = "o"
 _LEVEL_BITS: Final = 24
-_TYPES: Final = {kind: exp.DataType.build(kind, dialect="duckdb").this for kind in (
-    *ENGINE_TYPES.values(), "HUGEINT",
-)}  # fmt: skip
-_YEARS: Final = ("0001-01-01", "9999-12-31")
 
 
 def base_view(place: int) -> str:
@@ -93,58 +94,6 @@ class Opened:
         """A column as it lies in the table."""
         assert type(field) is Field  # noqa: S101 - only columns are stored
         return col(self.below.stored[field.name], self.alias)
-
-
-def as_(value: exp.Expr, name: "str | exp.Identifier") -> exp.Expr:
-    """The value under a name."""
-    return exp.alias_(value, name, copy=False)
-
-
-def engine_type(kind: str) -> exp.DataType:
-    """A type of the engine."""
-    return exp.DataType(this=_TYPES[kind])
-
-
-def cast(value: exp.Expr, kind: str) -> exp.Expr:
-    """A cast that cannot fail for the values it is used on."""
-    return exp.Cast(this=value, to=engine_type(kind))
-
-
-def and_(*conditions: exp.Expr) -> exp.Expr:
-    """All conditions."""
-    return exp.and_(*conditions, copy=False)
-
-
-def not_(condition: exp.Expr) -> exp.Expr:
-    """The opposite."""
-    return exp.not_(condition, copy=False)
-
-
-def case(*pairs: tuple[exp.Expr, exp.Expr], otherwise: exp.Expr | None = None) -> exp.Expr:
-    """The value of the first condition that is true, else ``otherwise``, else NULL."""
-    ifs = [exp.If(this=condition, true=value) for condition, value in pairs]
-    return exp.Case(ifs=ifs, default=otherwise)
-
-
-def named(name: str) -> exp.Table:
-    """A table or CTE of ours."""
-    return exp.Table(this=exp.to_identifier(name))
-
-
-def cte(name: str) -> exp.TableAlias:
-    """What a CTE is called."""
-    return exp.TableAlias(this=exp.to_identifier(name))
-
-
-def col(name: str, table: str | None = None) -> exp.Column:
-    """A quoted column."""
-    return exp.column(exp.to_identifier(name, quoted=True), table)
-
-
-def whole(value: int) -> exp.Expr:
-    """A whole number as BIGINT."""
-    return cast(exp.Literal.number(value) if value >= 0 else exp.Neg(
-        this=exp.Literal.number(-value)), "BIGINT")  # fmt: skip
 
 
 def base_of(relation: Relation) -> Table | None:
@@ -245,10 +194,10 @@ class RelationWriter:
             names[column.name] = f"c{len(names)}"
             value: exp.Expr = col(column.name, alias)
             shown.append(as_(base_value(column, types[column.name], value), names[column.name]))
-            if column.kind is Kind.NUMBER or _is_narrow(column, types[column.name]):
+            if column.kind is Kind.NUMBER or is_narrow(column, types[column.name]):
                 stored[column.name] = f"s{len(stored)}"
                 if column.kind is Kind.NUMBER:
-                    value = _read(column, types[column.name], value)
+                    value = as_kind(column, types[column.name], value)
                 shown.append(as_(value.copy(), stored[column.name]))
         query = exp.select(*shown) if shown else exp.select(as_(exp.true(), "row"))
         query = query.from_(as_(self._base(table.name), alias), copy=False)
@@ -405,77 +354,6 @@ def _same(one: exp.Expr, other: exp.Expr) -> exp.Expr:
     return exp.EQ(this=exp.paren(one), expression=exp.paren(other))
 
 
-def is_not_null(value: exp.Expr) -> exp.Expr:
-    """Whether there is a value."""
-    return not_(exp.Is(this=exp.paren(value), expression=exp.null()))
-
-
-def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
-    """A stored value as its kind: NULL where it has none, clamped into the declared bounds.
-
-    NaN, infinities and dates beyond the years 1 to 9999 have no value.
-    """
-    engine, value = ENGINE_TYPES[column.kind], _read(column, stored, value)
-    if column.kind is Kind.NUMBER:
-        guard: exp.Expr = exp.Anonymous(this="ISFINITE", expressions=[value.copy()])
-    elif column.kind in (Kind.DATE, Kind.TIMESTAMP):
-        first, last = (cast(exp.Literal.string(day), engine) for day in _YEARS)
-        after = exp.GTE(this=value.copy(), expression=first)
-        guard = and_(after, exp.LT(this=value.copy(), expression=last))
-    else:
-        guard = is_not_null(value.copy())
-    if column.between is not None:
-        low, high = (_bound(bound, column.kind) for bound in column.between)
-        inside = exp.Between(this=value.copy(), low=low, high=high)  # quicker, and mostly true
-        value = case((inside, value), otherwise=clamp(value.copy(), low.copy(), high.copy()))
-    elif column.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
-        return value
-    return case((guard, value))
-
-
-def _is_narrow(column: Column, stored: str) -> bool:
-    """Whether it holds whole numbers that are only widened on reading."""
-    return column.kind is Kind.INTEGER and column.between is None and stored in WHOLE_TYPES
-
-
-def _read(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
-    """A stored value as its kind, not clamped yet; NULL where it cannot be read so."""
-    engine = ENGINE_TYPES[column.kind]
-    if stored == engine:
-        return value
-    safe = column.kind is Kind.INTEGER and stored in WHOLE_TYPES
-    to = engine_type(engine)
-    return exp.Cast(this=value, to=to) if safe else exp.TryCast(this=value, to=to)
-
-
-def clamp(value: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
-    """A value that is not NULL within its bounds. The engine takes NULL for the other bound."""
-    raised = exp.Anonymous(this="GREATEST", expressions=[value, low])
-    return exp.Anonymous(this="LEAST", expressions=[raised, high])
-
-
-def not_null(value: exp.Expr, then: exp.Expr) -> exp.Expr:
-    """``then`` where the value is not NULL."""
-    return case((is_not_null(value), then))
-
-
-def number(value: Fraction) -> exp.Expr:
-    """The nearest double."""
-    return cast(exp.Literal.string(repr(float(value))), "DOUBLE")
-
-
-def _bound(bound: Fraction, kind: Kind) -> exp.Expr:
-    if kind is Kind.NUMBER:
-        return number(bound)
-    if kind is Kind.INTEGER:
-        return whole(max(-WHOLE_MAX, min(WHOLE_MAX, round(bound))))
-    if kind is Kind.DATE:
-        day = EPOCH.date() + timedelta(days=round(bound))
-        return cast(exp.Literal.string(day.isoformat()), "DATE")
-    moment = EPOCH + timedelta(microseconds=round(bound))
-    return cast(exp.Literal.string(moment.isoformat(" ")), "TIMESTAMP")
-
-
 def sum_grain(domain: Domain) -> Fraction:
     """What a SUM within one owner counts in: 1 for whole numbers, else a fine power of two."""
     magnitude = domain.magnitude
@@ -506,23 +384,3 @@ def _fold(folded: Folded, schema: Schema, field: Callable[[str], exp.Expr]) -> e
     few = exp.LT(this=exp.Count(this=value.copy()), expression=whole(1 << (52 - _LEVEL_BITS)))
     total = exp.Coalesce(this=exp.Sum(this=on_grid(value, grain)), expressions=[zero])
     return case((few, total))
-
-
-def on_grid(value: exp.Expr, grain: Fraction) -> exp.Expr:
-    """A double of less than 2**51 grains, rounded to whole grains; the grain is a power of two.
-
-    Next to the anchor, doubles are one grain apart, so that the addition rounds. Sums of such
-    values are exact in any order up to 2**53 grains, as every partial sum is a double.
-    """
-    return exp.Sub(this=raised(value, grain), expression=number(anchor_of(grain)))
-
-
-def raised(value: exp.Expr, grain: Fraction) -> exp.Expr:
-    """The value plus the anchor, which rounds it."""
-    added = exp.Add(this=exp.paren(value, copy=False), expression=number(anchor_of(grain)))
-    return exp.paren(added, copy=False)
-
-
-def anchor_of(grain: Fraction) -> Fraction:
-    """A number next to which doubles are one grain apart."""
-    return 3 * 2**51 * grain

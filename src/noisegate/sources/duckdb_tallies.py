@@ -17,14 +17,10 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
 from noisegate.sources.duckdb_expressions import write
-from noisegate.sources.duckdb_relations import (
-    OWNER,
-    Opened,
-    RelationWriter,
+from noisegate.sources.duckdb_parts import (
     anchor_of,
     and_,
     as_,
-    base_of,
     case,
     cast,
     clamp,
@@ -39,6 +35,7 @@ from noisegate.sources.duckdb_relations import (
     raised,
     whole,
 )
+from noisegate.sources.duckdb_relations import OWNER, Opened, RelationWriter, base_of
 
 _DOUBLE_MAX: Final = 10**300
 EXACT_MAX: Final = 1 << 53  # whole numbers up to here are doubles
