@@ -10,6 +10,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query import looks
 from noisegate.query.answer import Answer
 from noisegate.query.plan import Plan
 from noisegate.query.profiles import Profile
@@ -45,6 +46,7 @@ class Gate:
         rows_per_unit: int | None = None,
         groups_per_unit: int | None = None,
         rows: int | None = None,
+        choose: str | Sequence[str] | None = None,
         fresh: bool = False,
     ) -> Answer:
         """Ask a question. What was released before is used again, for free.
@@ -62,11 +64,13 @@ class Gate:
             groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
             rows: About how many rows take part, if you know: then the error of averages can be
                 predicted, and ``within`` can be asked of them.
+            choose: "bounds", "caps" or both: find privately what nobody declared, for a fifth of ε;
+                bounds of columns, and how many rows of one unit count.
             fresh: Pay for new, independent draws instead of using released ones.
         """
         terms = _terms(
             epsilon=epsilon, within=within, relative=relative, confidence=confidence, delta=delta,
-            rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit, rows=rows,
+            rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit, rows=rows, choose=choose,
         )  # fmt: skip
         return self._run.ask(sql, terms, fresh=fresh)
 
@@ -86,7 +90,9 @@ class Gate:
         ``print(gate.caps("visits", epsilon=0.05))``; ``.best(epsilon)`` is the cap that errs least
         for a count at that ε. Bought once; asking again is free.
         """
-        return self._run.profile(table, fraction(epsilon, name="epsilon"))
+        exact = fraction(epsilon, name="epsilon")
+        self._run.require_price(exact)
+        return looks.profile(self._curator, table, exact)
 
     def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
         """Bounds that hold nearly all values of a numeric column, found privately for a price.
@@ -94,7 +100,9 @@ class Gate:
         Powers of two. Use them in a question, ``SUM(LEAST(GREATEST(x, low), high))``, or declare
         them in the policy.
         """
-        return self._run.bounds(table, column, fraction(epsilon, name="epsilon"))
+        exact = fraction(epsilon, name="epsilon")
+        self._run.require_price(exact)
+        return looks.bounds(self._curator, table, column, exact)
 
     @property
     def tables(self) -> "Mapping[str, TableDomain]":
@@ -137,10 +145,12 @@ def _terms(**terms: Any) -> Terms:  # noqa: ANN401 - numbers as people write the
         raise SpecError(
             f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
         )
+    choose = terms.pop("choose", None)
+    listed = (choose,) if isinstance(choose, str) else choose and tuple(choose)
     caps = {name: terms.get(name) for name in ("rows_per_unit", "groups_per_unit", "rows")}
     numbers = {
         name: fraction(value, name=name)
         for name, value in terms.items()
         if value is not None and name not in caps
     }
-    return Terms(**caps, **numbers)  # type: ignore[arg-type]  # numbers by name
+    return Terms(choose=listed, **caps, **numbers)  # type: ignore[arg-type]  # numbers by name

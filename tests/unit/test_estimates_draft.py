@@ -127,7 +127,7 @@ def test_a_filter_applies_to_sum_and_count_alike():
 
 def test_sums_without_bounds_are_refused_with_both_ways_out():
     for function in (Function.SUM, Function.AVG, Function.VAR_POP, Function.QUANTILE):
-        with pytest.raises(Unsupported, match=r"needs bounds.*between.*private bounds"):
+        with pytest.raises(Unsupported, match=r"needs bounds.*between.*choose=.bounds"):
             draft(block(ask(function, "weight", level=HALF)), Caps())
     with pytest.raises(Unsupported, match="text has no meaning"):
         draft(block(ask(Function.SUM, "ward")), Caps())

@@ -40,6 +40,10 @@ RowsPerUnit = Annotated[int | None, typer.Option(help="With --unit: rows that co
 GroupsPerUnit = Annotated[
     int | None, typer.Option(help="With --unit: groups in which a person counts.")
 ]
+Choose = Annotated[
+    list[str] | None,
+    typer.Option(help="Find what nobody declared, for a fifth of ε: bounds, caps. Repeatable."),
+]
 Keys = Annotated[
     list[str] | None, typer.Option(help="Public keys of a column: ward=north,south. Repeatable.")
 ]

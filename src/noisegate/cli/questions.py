@@ -11,6 +11,7 @@ from noisegate.cli.app import (
     Analyst,
     Between,
     Budget,
+    Choose,
     Confidence,
     DataFile,
     Delta,
@@ -58,6 +59,7 @@ def ask(
     unit: Unit = None,
     rows_per_unit: RowsPerUnit = None,
     groups_per_unit: GroupsPerUnit = None,
+    choose: Choose = None,
     keys: Keys = None,
     between: Between = None,
     ledger: LedgerPath = None,
@@ -83,7 +85,7 @@ def ask(
     )  # fmt: skip
     answer = gate.sql(
         sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
-        delta=keys_delta, fresh=fresh, **_caps(file, rows_per_unit, groups_per_unit),
+        delta=keys_delta, choose=choose, fresh=fresh, **_caps(file, rows_per_unit, groups_per_unit),
     )  # fmt: skip
     if as_json:
         typer.echo(answer.to_json(confidence=confidence))
@@ -112,6 +114,7 @@ def plan(
     unit: Unit = None,
     rows_per_unit: RowsPerUnit = None,
     groups_per_unit: GroupsPerUnit = None,
+    choose: Choose = None,
     keys: Keys = None,
     between: Between = None,
     ledger: LedgerPath = None,
@@ -129,7 +132,7 @@ def plan(
     )  # fmt: skip
     terms = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
-        "delta": keys_delta, **_caps(file, rows_per_unit, groups_per_unit),
+        "delta": keys_delta, "choose": choose, **_caps(file, rows_per_unit, groups_per_unit),
     }  # fmt: skip
     found = gate.plan(sql, **terms)  # type: ignore[arg-type]  # terms by name
     if as_json:

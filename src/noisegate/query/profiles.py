@@ -44,11 +44,10 @@ def rows_per_unit_query(relation: Relation) -> Query:
     return Query(Sums(relation=binned, by=(by,), terms=(_ONE,)))
 
 
-def range_query(relation: Relation, column: str, *, rows_per_unit: int | None) -> Query:
+def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | None) -> Query:
     """How many values have which sign and which number of binary digits."""
-    value: Expression = Field(column)
     if not domain_of(value, schema_of(relation)).kind.is_numeric:
-        raise Unsupported(f"{column!r} is no number.", fix="Ask about a numeric column.")
+        raise Unsupported("This is no number.", fix="Ask about a numeric column.")
     size = Call("floor", (Call("log2", (Call("abs", (value,)),)),))
     lowest, highest = Literal(-DIGITS), Literal(DIGITS)
     digits = Call("least", (Call("greatest", (size, lowest)), highest))

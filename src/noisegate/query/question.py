@@ -88,7 +88,10 @@ class Block:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the SQL itself says about paying: WITH DIFFERENTIAL_PRIVACY OPTIONS or a hint."""
+    """What is said about paying: by the caller, or by the SQL itself (OPTIONS, or a hint).
+
+    ``choose`` names what shall be found privately where it is missing: bounds, caps.
+    """
 
     epsilon: Fraction | None = None
     delta: Fraction | None = None
@@ -98,6 +101,7 @@ class Terms:
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     rows: int | None = None
+    choose: tuple[str, ...] | None = None
 
 
 @final

@@ -3,21 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from math import prod, sqrt
 from typing import Any, Final, final
 
 import sqlglot
 from sqlglot import exp
 
-from noisegate.algebra.relation import Join, Relation, Table, Union
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism, failure_of
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
@@ -27,10 +23,10 @@ from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
+from noisegate.query.looks import Look, clipping, declared_rows, looks_of, seen
 from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer, shown_table
 from noisegate.query.plan import Plan
-from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
@@ -86,26 +82,40 @@ class Run:
 
     def plan(self, sql: str, terms: Terms, *, fresh: bool) -> Plan:
         """The plan of a question, as of now."""
-        question = read(sql, self._curator.tables)
-        asked = self._agreed(terms, question)
-        orders = self._orders(question, asked, fresh=fresh)
-        self._rehearse(question, orders)
-        return self._plan(sql, question, orders, rows=asked.rows, fresh=fresh)
+        asked = self._asked(sql, terms)
+        orders = self._orders(asked, fresh=fresh)
+        self._rehearse(asked.question, orders)
+        return self._plan(asked, orders, fresh=fresh)
 
     def ask(self, sql: str, terms: Terms, *, fresh: bool) -> Answer:
         """The answer of a question: paid for as far as it is new."""
-        question = read(sql, self._curator.tables)
-        asked = self._agreed(terms, question)
-        orders = self._orders(question, asked, fresh=fresh)
-        plan = self._plan(sql, question, orders, rows=asked.rows, fresh=fresh)
-        self._rehearse(question, orders)
-        if question.explain:
-            return self._explained(plan, asked)
+        asked = self._asked(sql, terms)
+        orders = self._orders(asked, fresh=fresh)
+        plan = self._plan(asked, orders, fresh=fresh)
+        self._rehearse(asked.question, orders)
+        if asked.question.explain:
+            return self._explained(plan, asked.terms)
         self._curator.ledger.require_room(plan.event, account=self._curator.account)
+        looked: list[Release] = []
+        if asked.looks:
+            looked = [self._curator.measure(look.measurement) for look in asked.looks]
+            asked = self._asked(sql, terms)
+            orders = self._orders(asked, fresh=fresh)
+            plan = self._plan(asked, orders, fresh=fresh)
         parcels = [self._fetched(order, fresh=fresh) for order in orders]
-        return self._answer(plan, parcels)
+        return self._answer(plan, parcels, looked)
 
     # before paying
+
+    def _asked(self, sql: str, terms: Terms) -> "_Asked":
+        """What is asked, with what earlier looks have found."""
+        question = read(sql, self._curator.tables)
+        agreed = self._agreed(terms, question)
+        looks = looks_of(question, agreed)
+        found = [self._curator.find(look.measurement) for look in looks]
+        missing = tuple(look for look, each in zip(looks, found, strict=True) if each is None)
+        question, agreed, words = seen(question, agreed, looks, found)
+        return _Asked(sql, question, agreed, looks, missing, words)
 
     def _agreed(self, terms: Terms, question: Question) -> Terms:
         """What the caller says goes before what the SQL says, and both before the policy."""
@@ -130,13 +140,15 @@ class Run:
             positive(getattr(agreed, name), name=name)
         return agreed
 
-    def _orders(self, question: Question, terms: Terms, *, fresh: bool) -> list[_Order]:
-        count = len(question.blocks)
-        orders = [self._order(block, terms, count, fresh=fresh) for block in question.blocks]
-        self._require_price(sum((order.epsilon for order in orders), Fraction(0)))
+    def _orders(self, asked: "_Asked", *, fresh: bool) -> list[_Order]:
+        blocks, terms = asked.question.blocks, asked.terms
+        orders = [self._order(block, terms, len(blocks), fresh=fresh) for block in blocks]
+        looks = sum((look.epsilon for look in asked.looks), Fraction(0))
+        self.require_price(sum((order.epsilon for order in orders), looks))
         return orders
 
-    def _require_price(self, epsilon: Fraction) -> None:
+    def require_price(self, epsilon: Fraction) -> None:
+        """Refuse to pay more at once than the policy allows."""
         most = self._rules.epsilon_max
         if most is not None and epsilon > most:
             raise SpecError(
@@ -207,34 +219,38 @@ class Run:
             groups_per_unit=terms.groups_per_unit or max(groups, default=None),
         )
 
-    def _plan(
-        self,
-        sql: str,
-        question: Question,
-        orders: Sequence[_Order],
-        *,
-        rows: int | None,
-        fresh: bool,
-    ) -> Plan:
-        wanted = [each for order in orders for each in order.measurements()]
+    def _plan(self, asked: "_Asked", orders: Sequence[_Order], *, fresh: bool) -> Plan:
+        wanted = [look.measurement for look in asked.missing]
+        wanted += [each for order in orders for each in order.measurements()]
         events = [each.event() for each in wanted]
         if not fresh:  # equal questions are measured once
             events = list({each.question(): each.event() for each in wanted}.values())
         price, fits = self._curator.price(_all(events))
         reused = (needed.words for order in orders for needed in order.needed)
+        blind = any(look.expression is None for look in asked.missing)
+        clipped = (w for order in orders if not blind and (w := self._clipping(order)))
+        looks = sum((look.epsilon for look in asked.looks), Fraction(0))
         return Plan(
-            sql=sql,
-            question=question,
+            sql=asked.sql,
+            question=asked.question,
             bought=tuple(order.bought for order in orders),
             needed=tuple(order.needed for order in orders),
-            epsilon=sum((order.epsilon for order in orders), Fraction(0)),
+            epsilon=sum((order.epsilon for order in orders), looks),
             event=_all(events),
             price=price,
             fits=fits,
-            rows=rows,
+            rows=asked.terms.rows,
             reused=tuple(dict.fromkeys(words for words in reused if words)),
-            clipping=tuple(words for order in orders if (words := self._clipping(order))),
+            clipping=(*asked.words, *clipped),
         )
+
+    def _clipping(self, order: _Order) -> str | None:
+        draft = order.bought.draft
+        cells = max(draft.cells(columns) for columns in draft.block.sets)
+        return clipping(
+            self._shelf, draft.block, order.caps.rows_per_unit,
+            epsilon=float(order.epsilon), cells=cells,
+        )  # fmt: skip
 
     def _rehearse(self, question: Question, orders: Sequence[_Order]) -> None:
         """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
@@ -301,60 +317,11 @@ class Run:
         request_id = self._curator.fresh_id() if fresh else name
         return self._curator.measure(measurement, request_id=request_id)
 
-    def profile(self, table: str, epsilon: Fraction) -> Profile:
-        """How many units have how many rows, measured once."""
-        self._require_price(epsilon)
-        query = rows_per_unit_query(Table(self._domain(table)))
-        noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
-        release = self._curator.measure(Measurement(query=query, mechanisms=(noise,)))
-        units = tuple(release.values[0].tolist())
-        return Profile(table=table, units=units, scale=float(noise.scale))
-
-    def bounds(self, table: str, column: str, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-        """A range that holds nearly all values of a column, measured once."""
-        self._require_price(epsilon)
-        domain = self._domain(table)
-        query = range_query(Table(domain), column, rows_per_unit=domain.rows_per_unit_max)
-        noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
-        release = self._curator.measure(Measurement(query=query, mechanisms=(noise,)))
-        found = range_of(release.values[0].tolist(), scale=float(noise.scale))
-        if found is None:
-            raise Unsupported(
-                "No range stands clear of the noise; it was paid for.",
-                fix="Pay more, or declare bounds that you know.",
-            )
-        return found
-
-    def _domain(self, table: str) -> TableDomain:
-        found = {name.lower(): each for name, each in self._curator.tables.items()}
-        if table.lower() not in found or found[table.lower()].is_public:
-            raise SpecError(f"There is no private table {table!r}.", fix="See gate.tables.")
-        return found[table.lower()]
-
-    def _clipping(self, order: _Order) -> str | None:
-        """What the cap on rows loses, if that was looked at; else how to look."""
-        domains = [t for t in stability_of(order.bought.draft.block.relation).tables if t.unit]
-        cap = order.caps.rows_per_unit
-        if cap is None or domains[0].is_row_level:
-            return None
-        table = domains[0].name
-        offers = self._shelf.offers(rows_per_unit_query(Table(domains[0])), 0)
-        if not offers:
-            look = f"gate.caps({table!r}, epsilon=...) finds out, for a price"
-            return f"how much a cap of {cap} rows loses is not known: {look}"
-        best_offer = min(offers, key=lambda offer: offer.law.variance)
-        spread = sqrt(best_offer.law.variance / 2)
-        profile = Profile(table=table, units=tuple(best_offer.values.tolist()), scale=spread)
-        cells = max(order.bought.draft.cells(columns) for columns in order.bought.draft.block.sets)
-        best = profile.best(float(order.epsilon), cells=cells)
-        return (
-            f"a cap of {cap} rows loses about {profile.lost(cap):.0%} of the rows of {table}; "
-            f"about {best} would err least here"
-        )
-
     # after paying
 
-    def _answer(self, plan: Plan, parcels: Sequence["_Parcel"]) -> Answer:
+    def _answer(
+        self, plan: Plan, parcels: Sequence["_Parcel"], looked: Sequence[Release]
+    ) -> Answer:
         question = plan.question
         names = [block.name for block in question.blocks]
         released = {
@@ -369,7 +336,7 @@ class Run:
             words = "What was measured is paid for and kept: mend the question and ask again, free."
             raise Unsupported(refusal.problem, fix=f"{refusal.fix} {words}") from None
         margins = Margins(question.outer, released, public, shown)
-        releases = [release for parcel in parcels for release in parcel.releases]
+        releases = [*looked, *(release for parcel in parcels for release in parcel.releases)]
         paid = [release.event for release in releases if not release.free]
         caveats = [*plan.caveats, *([CHOSEN] if margins.chosen else [])]
         return Answer(
@@ -429,29 +396,25 @@ class Run:
 
 @final
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question with its terms, what is to be found for it, and what of that is still missing."""
+
+    sql: str
+    question: Question
+    terms: Terms
+    looks: tuple[Look, ...]
+    missing: tuple[Look, ...]
+    words: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class _Parcel:
     """What came back for a block: its table and the releases it was made of."""
 
     bought: Purchase
     estimates: Estimates
     releases: tuple[Release, ...]
-
-
-def declared_rows(relation: Relation) -> int | None:
-    """How many rows of one unit the policy's caps allow in a relation; None if it has none.
-
-    A choice, not a claim: whatever the cap is, the engine keeps it.
-    """
-    if isinstance(relation, Table):
-        return relation.domain.rows_per_unit_max
-    if isinstance(relation, Join):
-        sides = [declared_rows(relation.left), declared_rows(relation.right)]
-        known = [side for side in sides if side is not None]
-        return prod(known) if known else None
-    if isinstance(relation, Union):
-        parts = [declared_rows(part) for part in relation.parts]
-        return None if None in parts else sum(part for part in parts if part is not None)
-    return declared_rows(relation.of)
 
 
 def _checked(terms: Terms) -> Terms:

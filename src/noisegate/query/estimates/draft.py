@@ -353,5 +353,5 @@ def _is_single(block: Block) -> bool:
 def _no_cap(what: str, cap: str) -> Unsupported:
     return Unsupported(
         f"{what} no bound, so no noise could hide one unit.",
-        fix=f"Give {cap}=..., declare it in the policy, or have it chosen privately.",
+        fix=f'Give {cap}=..., declare it in the policy, or have rows found: choose="caps".',
     )

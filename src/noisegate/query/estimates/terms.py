@@ -54,7 +54,7 @@ def require_bounds(domain: Domain, what: str) -> tuple[Fraction, Fraction]:
         raise Unsupported(
             f"{what} needs bounds, since one value could move it by any amount.",
             fix="Declare between = [low, high] for the column, write GREATEST(low, LEAST(high, x)),"
-            " or ask for private bounds.",
+            ' or have them found for a share of ε: choose="bounds".',
         )
     return domain.low, domain.high
 

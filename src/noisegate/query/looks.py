@@ -1,0 +1,255 @@
+"""Paid looks: bounds and caps that nobody declared, found privately for a share of the price.
+
+A look is a measurement like any other: bought once, kept in the ledger, free afterwards. What is
+made of it is public, so the question itself is then asked with found bounds as if declared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod, sqrt
+from typing import Final, final
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.relation import Join, Relation, Table, Union
+from noisegate.algebra.schema import schema_of
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.release import Release
+from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
+from noisegate.query.question import Block, Function, Question, Terms
+from noisegate.query.shelf import Shelf
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+SHARE: Final = Fraction(1, 5)  # of the price of a question, for all its looks together
+CHOICES: Final = ("bounds", "caps")
+_UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
+                     Function.COUNT_DISTINCT)  # fmt: skip
+_NO_RANGE: Final = "Pay more, or declare bounds that you know."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One thing to find: the bounds of an expression in a block, or the cap on rows."""
+
+    block: Block
+    expression: Expression | None
+    measurement: Measurement
+    epsilon: Fraction
+
+    @property
+    def words(self) -> str:
+        """What is looked for."""
+        if self.expression is None:
+            return "the cap on rows per unit"
+        if type(self.expression) is Field:
+            return f"the bounds of {self.expression.name}"
+        return "the bounds of an expression"
+
+
+def looks_of(question: Question, terms: Terms) -> tuple[Look, ...]:
+    """What the question leaves open and says shall be found."""
+    choose = terms.choose or ()
+    if not choose or not question.blocks:
+        return ()
+    if unknown := set(choose) - set(CHOICES):
+        raise SpecError(
+            f"{min(unknown)!r} cannot be chosen.", fix=f"Choose {' or '.join(CHOICES)}."
+        )
+    if terms.epsilon is None:
+        raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
+    wanted: list[tuple[Block, Expression | None]] = []
+    if "caps" in choose:
+        wanted += [(block, None) for block in _capped(question, terms)]
+    if "bounds" in choose:
+        wanted += [(block, e) for block in question.blocks for e in _without_bounds(block)]
+    each = terms.epsilon * SHARE / max(1, len(wanted))
+    return tuple(_look(block, expression, terms, each) for block, expression in wanted)
+
+
+def _look(block: Block, expression: Expression | None, terms: Terms, epsilon: Fraction) -> Look:
+    if expression is None:
+        query = rows_per_unit_query(Table(_owner_table(block)))
+    else:
+        rows = None
+        if stability_of(block.relation).rows is None:
+            rows = terms.rows_per_unit or declared_rows(block.relation) or 1
+        query = range_query(block.relation, expression, rows_per_unit=rows)
+    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
+    measurement = Measurement(query=query, mechanisms=(noise,))
+    return Look(block=block, expression=expression, measurement=measurement, epsilon=epsilon)
+
+
+def seen(
+    question: Question, terms: Terms, looks: Sequence[Look], releases: Sequence[Release | None]
+) -> tuple[Question, Terms, tuple[str, ...]]:
+    """The question with what was found, and words about it; None stands for not looked yet.
+
+    Before a look, values are taken to lie from 0 to 1, and a cap is that of the policy, or 1.
+    """
+    if not looks or terms.epsilon is None:
+        return question, terms, ()
+    terms, words = replace(terms, epsilon=terms.epsilon * (1 - SHARE)), []
+    bounds: dict[tuple[str, Expression], tuple[Fraction, Fraction]] = {}
+    for look, release in zip(looks, releases, strict=True):
+        paid = f"{look.words}: found first, for ε = {float(look.epsilon):.3g}"
+        if look.expression is None:
+            cap = terms.rows_per_unit or declared_rows(look.block.relation) or 1
+            if release is not None:
+                cap = _profile(look, release).best(float(terms.epsilon or 1))
+            terms = replace(terms, rows_per_unit=cap)
+            words.append(f"{paid}; until then {cap}" if release is None else f"{look.words}: {cap}")
+            continue
+        low, high = Fraction(0), Fraction(1)
+        if release is not None:
+            low, high = _range(look, release)
+        bounds[look.block.name, look.expression] = low, high
+        words.append(
+            f"{paid}; errors are shown for values from 0 to 1, and grow with the width"
+            if release is None
+            else f"{look.words}, as found: {float(low):g} to {float(high):g}"
+        )
+    blocks = tuple(_bounded(block, bounds) for block in question.blocks)
+    return replace(question, blocks=blocks), terms, tuple(words)
+
+
+def _bounded(
+    block: Block, bounds: dict[tuple[str, Expression], tuple[Fraction, Fraction]]
+) -> Block:
+    """The block with its arguments moved into the bounds that were found."""
+
+    def moved(arg: Expression) -> Expression:
+        if (block.name, arg) not in bounds:
+            return arg
+        low, high = bounds[block.name, arg]
+        return Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
+
+    aggregates = tuple(
+        a if a.function in _UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
+        for a in block.aggregates
+    )
+    return replace(block, aggregates=aggregates)
+
+
+def _without_bounds(block: Block) -> list[Expression]:
+    """Numeric arguments whose values could be any."""
+    schema, found = schema_of(block.relation), []
+    for aggregate in block.aggregates:
+        for arg in () if aggregate.function in _UNBOUNDED else aggregate.args:
+            domain = domain_of(arg, schema)
+            if domain.kind.is_numeric and (domain.low is None or domain.high is None):
+                found.append(arg)
+    return list(dict.fromkeys(found))
+
+
+def _capped(question: Question, terms: Terms) -> list[Block]:
+    """One block for the table whose cap is open. Two tables have no common one."""
+    if terms.rows_per_unit is not None:
+        return []
+    blocks = [b for b in question.blocks if stability_of(b.relation).rows is None]
+    if len({_owner_table(block).name for block in blocks}) > 1:
+        raise SpecError("Caps are chosen for one table.", fix="Ask about one table at a time.")
+    return blocks[:1]
+
+
+def _owner_table(block: Block) -> TableDomain:
+    return next(t for t in stability_of(block.relation).tables if t.unit is not None)
+
+
+def _profile(look: Look, release: Release) -> Profile:
+    units, scale = tuple(release.values[0].tolist()), _scale(look.measurement)
+    return Profile(table=_owner_table(look.block).name, units=units, scale=scale)
+
+
+def _range(look: Look, release: Release) -> tuple[Fraction, Fraction]:
+    found = range_of(release.values[0].tolist(), scale=_scale(look.measurement))
+    if found is None:
+        raise Unsupported(
+            f"Looking for {look.words}, no range stands clear of the noise; it was paid for.",
+            fix=_NO_RANGE,
+        )
+    return found
+
+
+def _scale(measurement: Measurement) -> float:
+    (noise,) = measurement.mechanisms
+    assert isinstance(noise, Geometric)  # noqa: S101 - so they are made
+    return float(noise.scale)
+
+
+# looks by themselves
+
+
+def profile(curator: Curator, table: str, epsilon: Fraction) -> Profile:
+    """How many units have how many rows, measured once."""
+    query = rows_per_unit_query(Table(_private(curator, table)))
+    release, scale = _measured(curator, query, epsilon)
+    return Profile(table=table, units=tuple(release.values[0].tolist()), scale=scale)
+
+
+def bounds(
+    curator: Curator, table: str, column: str, epsilon: Fraction
+) -> tuple[Fraction, Fraction]:
+    """A range that holds nearly all values of a column, measured once."""
+    domain = _private(curator, table)
+    query = range_query(Table(domain), Field(column), rows_per_unit=domain.rows_per_unit_max)
+    release, scale = _measured(curator, query, epsilon)
+    found = range_of(release.values[0].tolist(), scale=scale)
+    if found is None:
+        raise Unsupported("No range stands clear of the noise; it was paid for.", fix=_NO_RANGE)
+    return found
+
+
+def _measured(curator: Curator, query: Query, epsilon: Fraction) -> tuple[Release, float]:
+    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
+    release = curator.measure(Measurement(query=query, mechanisms=(noise,)))
+    return release, float(noise.scale)
+
+
+def _private(curator: Curator, table: str) -> TableDomain:
+    found = {name.lower(): each for name, each in curator.tables.items()}
+    if table.lower() not in found or found[table.lower()].is_public:
+        raise SpecError(f"There is no private table {table!r}.", fix="See gate.tables.")
+    return found[table.lower()]
+
+
+def clipping(
+    shelf: Shelf, block: Block, cap: int | None, *, epsilon: float, cells: int
+) -> str | None:
+    """What a cap on rows loses, if that was looked at; else how to look."""
+    domain = _owner_table(block)
+    if cap is None or domain.is_row_level:
+        return None
+    offers = shelf.offers(rows_per_unit_query(Table(domain)), 0)
+    if not offers:
+        look = f"gate.caps({domain.name!r}, epsilon=...) finds out, for a price"
+        return f"how much a cap of {cap} rows loses is not known: {look}"
+    best_offer = min(offers, key=lambda offer: offer.law.variance)
+    spread = sqrt(best_offer.law.variance / 2)
+    found = Profile(table=domain.name, units=tuple(best_offer.values.tolist()), scale=spread)
+    return (
+        f"a cap of {cap} rows loses about {found.lost(cap):.0%} of the rows of {domain.name}; "
+        f"about {found.best(epsilon, cells=cells)} would err least here"
+    )
+
+
+def declared_rows(relation: Relation) -> int | None:
+    """How many rows of one unit the policy's caps allow in a relation; None if it has none.
+
+    A choice, not a claim: whatever the cap is, the engine keeps it.
+    """
+    if isinstance(relation, Table):
+        return relation.domain.rows_per_unit_max
+    if isinstance(relation, Join):
+        sides = [declared_rows(relation.left), declared_rows(relation.right)]
+        known = [side for side in sides if side is not None]
+        return prod(known) if known else None
+    if isinstance(relation, Union):
+        parts = [declared_rows(part) for part in relation.parts]
+        return None if None in parts else sum(part for part in parts if part is not None)
+    return declared_rows(relation.of)

@@ -1,0 +1,105 @@
+"""Bounds and caps that nobody declared, found privately inside the question that needs them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import noisegate as ng
+from noisegate.errors import OverBudget, SpecError, Unsupported
+
+AVERAGE = "SELECT AVG(x) AS a, COUNT(*) AS n FROM visits"
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory):
+    random = np.random.default_rng(3)
+    rows = 30_000
+    path = tmp_path_factory.mktemp("looks") / "visits.parquet"
+    who = np.minimum(random.integers(0, 6000, rows), 5000)  # one has a sixth of all rows
+    pq.write_table(pa.table({"who": who, "x": random.gamma(2, 20, rows)}), path)
+    return path
+
+
+def opened(path, **more):
+    return ng.open(path, epsilon=4, ledger=":memory:", **more)
+
+
+def measured(gate):
+    return sum(entry.kind == "reserve" for entry in gate.history())
+
+
+def test_found_bounds_and_caps_cost_a_fifth_and_the_whole_costs_what_was_said(visits):
+    gate = opened(visits, unit="who")
+    plan = gate.plan(AVERAGE, epsilon=1, choose=("bounds", "caps"))
+    assert (plan.price.epsilon, plan.fits) == (1, True)
+    assert gate.spent.epsilon == 0
+    assert any("found first, for ε = 0.1; until then 1" in words for words in plan.clipping)
+    answer = gate.sql(AVERAGE, epsilon=1, choose=("bounds", "caps"))
+    assert answer.cost.epsilon == gate.spent.epsilon == 1
+    average, count = answer.rows[0]
+    assert 36 < average < 44  # noise of scale 1e-2 of it; a wrong bound or cap would show
+    assert 20_000 < count < 30_500
+    assert measured(gate) == 3
+
+
+def test_what_was_found_is_free_afterwards_and_shown_by_the_plan(visits):
+    gate = opened(visits)
+    gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="bounds")
+    again = gate.plan("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="bounds")
+    assert again.price.epsilon == 0
+    assert any("the bounds of x, as found: " in words for words in again.clipping)
+    other = gate.plan("SELECT AVG(x) AS s FROM visits", epsilon=1, choose="bounds")
+    assert other.price.epsilon <= Fraction(4, 5)
+
+
+def test_a_question_without_gaps_pays_for_no_look(visits):
+    gate = opened(visits)
+    gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1, choose=["bounds", "caps"])
+    assert gate.spent.epsilon == 1
+    assert measured(gate) == 1
+
+
+def test_the_price_does_not_depend_on_what_is_found(visits, tmp_path):
+    rows = pa.table({"who": list(range(3000)), "x": [1e-9] * 3000})
+    pq.write_table(rows, tmp_path / "visits.parquet")
+    prices = []
+    for path in (visits, tmp_path / "visits.parquet"):
+        gate = opened(path, unit="who")
+        gate.sql(AVERAGE, epsilon=2, choose=("bounds", "caps"))
+        prices.append(gate.spent.epsilon)
+    assert prices == [2, 2]
+
+
+def test_looks_that_find_nothing_say_that_they_were_paid(tmp_path):
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "visits.parquet")
+    gate = opened(tmp_path / "visits.parquet")
+    with pytest.raises(Unsupported, match="no range stands clear of the noise; it was paid for"):
+        gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=Fraction(1, 100), choose="bounds")
+    assert gate.spent.epsilon == Fraction(1, 500)
+
+
+def test_nothing_is_looked_at_where_the_whole_does_not_fit(visits):
+    gate = opened(visits)
+    with pytest.raises(OverBudget):
+        gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=Fraction(41, 10), choose="bounds")
+    assert gate.spent.epsilon == 0
+
+
+def test_without_being_asked_nothing_is_found(visits):
+    gate = opened(visits)
+    with pytest.raises(Unsupported, match='choose="bounds"'):
+        gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1)
+    with pytest.raises(Unsupported, match='choose="caps"'):
+        opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", epsilon=1)
+
+
+def test_bad_choices_are_refused(visits):
+    gate = opened(visits)
+    with pytest.raises(SpecError, match="'limits' cannot be chosen"):
+        gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="limits")
+    with pytest.raises(SpecError, match="share of ε"):
+        gate.sql("SELECT SUM(x) AS s FROM visits", within=5, choose="bounds")
+    assert gate.spent.epsilon == 0
