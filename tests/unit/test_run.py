@@ -258,3 +258,14 @@ def test_noise_that_chose_the_rows_is_spoken_of():
     ]:
         caveats = gate.sql(sql, epsilon=1).caveats
         assert any(chosen in words for words in caveats) is said, sql
+
+
+def test_a_plan_foresees_the_error_of_an_average_once_a_count_was_released():
+    gate = gate_of()
+    average = "SELECT AVG(v) AS a FROM people"
+    before = gate.plan(average, epsilon=1)
+    assert before.margins()["a"] is None
+    gate.sql(BY_WARD, epsilon=1)
+    after = gate.plan(average, epsilon=1)
+    assert 0 < after.margins()["a"] < HIGH
+    assert gate.sql(average, epsilon=1).cost == after.price == before.price

@@ -8,19 +8,24 @@ from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
 
 from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
 from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.card import Card, verify
 from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.query import Query
+from noisegate.transforms.strategy import Groups, Strategy
 
 HIGH = 200
 ALARM = 1e-9
@@ -407,3 +412,14 @@ def test_other_questions_in_the_ledger_are_passed_over(question):
     )
     entry.settle(b"{}")
     assert gate.sql(COUNT, epsilon=HIGH).rows == ((120,),)
+
+
+def test_what_a_strategy_measured_is_no_answer_about_its_cells():
+    gate = gate_of()
+    plan = gate.plan(BY_K, epsilon=1)
+    tally = plan.bought[0].draft.parts[0].query.tally
+    backwards = Strategy(tally.cells, (Groups(np.arange(4, dtype=np.int32)[::-1].copy(), 4),))
+    noise = Geometric(scale=Fraction(1))
+    gate._curator.measure(Measurement(query=Query(tally, backwards), mechanisms=(noise,)))
+    again = gate.plan(BY_K, epsilon=1)
+    assert (again.price, again.reused) == (plan.price, ())

@@ -23,6 +23,7 @@ from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
+from noisegate.query.estimates.terms import count_term
 from noisegate.query.looks import Look, clipping, declared_rows, looks_of, seen
 from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer, shown_table
@@ -239,10 +240,25 @@ class Run:
             event=_all(events),
             price=price,
             fits=fits,
-            rows=asked.terms.rows,
+            rows=asked.terms.rows or self._known_rows(orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=(*asked.words, *clipped),
         )
+
+    def _known_rows(self, orders: Sequence[_Order]) -> int | None:
+        """How many rows take part, if that was released. For plans alone: no price looks at it."""
+        if len(orders) != 1 or not orders[0].bought.draft.parts:
+            return None
+        tally = orders[0].bought.draft.parts[0].query.tally
+        if not isinstance(tally, Sums):
+            return None
+        cap = tally.rows_per_unit
+        counted = Sums(relation=tally.relation, terms=(count_term((), cap=cap),), rows_per_unit=cap)
+        offers = self._shelf.offers(Query(counted), 0)
+        if not offers:
+            return None
+        best = min(offers, key=lambda offer: offer.law.variance)
+        return max(1, int(best.values[0] * counted.terms[0].grain))
 
     def _clipping(self, order: _Order) -> str | None:
         draft = order.bought.draft

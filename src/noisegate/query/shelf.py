@@ -32,6 +32,7 @@ from noisegate.transforms.query import Query
 Json: TypeAlias = Any
 Axis: TypeAlias = tuple[str, tuple[Json, ...]]  # a grouping: its expression and its keys
 REST: Final = MappingProxyType({"rest": True})  # the key of the rows that have no listed one
+_NOISES: Final = frozenset({Geometric.name, DiscreteGaussian.name})  # others choose, or find keys
 _STRENGTH_MIN: Final = Fraction(1, 1 << 40)  # less is more noise than there is
 
 
@@ -272,7 +273,8 @@ def _stored_sums(settled: Settled) -> Iterator[Stored]:
     try:
         question = json.loads(settled.question)
         record = question["query"]
-        is_sums = "sums" in record["tally"]
+        is_sums = "sums" in record["tally"] and "strategy" not in record
+        is_sums &= all(m["mechanism"] in _NOISES for m in question["mechanisms"])
     except (ValueError, TypeError, KeyError):
         is_sums = False  # a question of another kind, or of an earlier version
     if not is_sums:
