@@ -12,6 +12,7 @@ from noisegate.releases.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "cells": "cells:Cells",
+    "marginals": "marginals:Marginals",
 })  # fmt: skip
 
 

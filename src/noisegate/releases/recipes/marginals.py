@@ -1,0 +1,180 @@
+"""Sets of marginal tables: measured together, and rebuilt as marginals of one table.
+
+What is measured is chosen by the predicted error, publicly: the marginals themselves, their
+residuals (Fourier coefficients where axes have two values), larger tables that hold several of
+them, or the cells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.releases.allocation import Design, design
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted, simplex
+from noisegate.releases.residuals import Axes, Parts, box_variance, closure, combine, known
+from noisegate.releases.workload import Workload
+
+CELLS_MAX: Final = 1 << 22
+_LABELS_MAX: Final = 1 << 28
+_WORK: Final = 1 << 31  # cells touched while fitting
+_ROUNDS: Final = 300
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marginals:
+    """Marginals with the best allocation and least squares in closed form [XHZK23] [BCDKMT07].
+
+    The workload says which: its boxes must be cells of marginal tables.
+    """
+
+    name: ClassVar[str] = "marginals"
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """Refuse boxes that are no marginal cells, and tables that are too large to be rebuilt."""
+        sets, _ = marginals_of(workload)
+        cells, parts = prod(shape), len(closure(sets))
+        if cells > CELLS_MAX or cells * parts > _LABELS_MAX:
+            raise SpecError(
+                f"The whole table has {cells:,} cells, too many to rebuild it from marginals.",
+                fix="Release the marginal tables themselves, or use fewer columns.",
+            )
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The exact root mean square, before negative numbers and fractions are removed."""
+        plan, sizes = _plan(ask, workload), ask.shape
+        every = tuple(range(len(sizes)))
+        asked = zip(plan.questions, plan.shares, strict=True)
+        precision = known(sizes, [(q, ask.variance(q.block(sizes, every), s)) for q, s in asked])
+        counts = workload.highs - workload.lows + 1
+        variance = box_variance(sizes, precision, every, counts)
+        rms = float(np.sqrt(variance.mean()))
+        return Predicted(rms=rms, words=f"measured as {plan.words}, before clipping at 0")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
+        """One round."""
+        self.require(ask.shape, workload)
+        sets, weights = marginals_of(workload)
+        plan, sizes = _plan(ask, workload), ask.shape
+        every = tuple(range(len(sizes)))
+        blocks = [question.block(sizes, every) for question in plan.questions]
+        answers = ask.sums(blocks, plan.shares)
+        ask.done(0.5, "measured")
+        parts = combine(sizes, zip(plan.questions, answers, strict=True))
+        cells = whole_table(fitted(parts, sets, weights), sets)
+        ask.done(1.0, "rebuilt")
+
+        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+            return parts.variance(every, highs - lows + 1)
+
+        return Estimate(cells.astype(np.float64), variance, (f"measured as {plan.words}",))
+
+
+def marginals_of(workload: Workload) -> tuple[list[Axes], list[float]]:
+    """The sets of axes whose tables the boxes belong to, and how often a cell of each is asked."""
+    sizes = np.array(workload.shape)
+    single = (workload.lows == workload.highs) & (sizes > 1)
+    every = (workload.lows == 0) & (workload.highs == sizes - 1)
+    if not np.all(single | every):
+        raise SpecError(
+            "A question is about a range, not about a cell of a marginal table.",
+            fix="Use the workload marginals, or a method for ranges.",
+        )
+    masks, counts = np.unique(single, axis=0, return_counts=True)
+    sets = [tuple(np.flatnonzero(mask).tolist()) for mask in masks]
+    cells = [prod(workload.shape[a] for a in axes) for axes in sets]
+    return sets, [int(n) / each for n, each in zip(counts, cells, strict=True)]
+
+
+def fitted(parts: Parts, sets: Sequence[Axes], weights: Sequence[float]) -> Floats:
+    """The non-negative table whose marginals are nearest to the measured ones.
+
+    Nearest in the sum of squares over the cells of all marginals: this is a projection on a convex
+    set that holds the true marginals, so it lowers the error, or leaves it. It is found by
+    accelerated gradient steps from a product-like start, so what was not asked about is filled in
+    evenly.
+    """
+    sizes, every = parts.sizes, tuple(range(len(parts.sizes)))
+    total = max(0.0, round(float(parts.values[()])))
+    wanted = {axes: parts.table(axes) for axes in sets}
+    cells = prod(sizes)
+    table = _product(sizes, wanted, total)
+    steep = max(
+        (
+            sum(w * cells / wanted[s].size for s, w in zip(sets, weights, strict=True) if a in s)
+            for a in every
+        ),
+        default=0.0,
+    )
+    if total == 0 or steep == 0:
+        return table
+    ahead, pace = table, 1.0
+    for _ in range(max(20, min(_ROUNDS, _WORK // (cells * (len(sets) + 8))))):
+        slope = np.zeros(sizes)
+        for axes, weight in zip(sets, weights, strict=True):
+            slope += weight * _spread(_marginal(ahead, axes) - wanted[axes], axes, len(sizes))
+        following = simplex(ahead - slope / steep, total)
+        faster = (1 + np.sqrt(1 + 4 * pace**2)) / 2
+        moved = following - table
+        ahead = following + (pace - 1) / faster * moved
+        table, pace = following, faster
+        if float(np.abs(moved).sum()) < 1e-3:
+            break
+    return table
+
+
+def whole_table(table: Floats, sets: Sequence[Axes]) -> NDArray[np.int64]:
+    """Whole numbers with the same total, whose marginals stay near: running totals are rounded,
+    then single units move between cells as long as this brings the marginals nearer.
+    """  # noqa: D205
+    flat = np.concatenate([[0.0], np.cumsum(table.ravel())])
+    flat[-1] = round(flat[-1])
+    found = np.diff(np.floor(flat + 0.5)).astype(np.int64).reshape(table.shape)
+    dims = table.ndim
+    slope = np.zeros(table.shape)
+    for axes in sets:
+        slope += _spread(_marginal(found - table, axes), axes, dims)
+    for _ in range(min(2000, (1 << 27) // table.size)):
+        source = np.unravel_index(int(np.where(found > 0, slope, -np.inf).argmax()), table.shape)
+        target = np.unravel_index(int(slope.argmin()), table.shape)
+        apart = sum(any(source[a] != target[a] for a in axes) for axes in sets)
+        if found[source] == 0 or slope[target] - slope[source] + apart >= -1e-9:
+            break
+        for place, step in ((source, -1), (target, 1)):
+            found[place] += step
+            for axes in sets:
+                slope[tuple(place[a] if a in axes else slice(None) for a in range(dims))] += step
+    return found
+
+
+def _plan(ask: Ask, workload: Workload) -> Design:
+    sets, weights = marginals_of(workload)
+    every = tuple(range(len(ask.shape)))
+    return design(ask.shape, sets, weights, gaussian=ask.gaussian, cells=every)
+
+
+def _marginal(table: Floats, axes: Axes) -> Floats:
+    found: Floats = table.sum(axis=tuple(a for a in range(table.ndim) if a not in axes))
+    return found
+
+
+def _spread(values: Floats, axes: Axes, dims: int) -> Floats:
+    return np.expand_dims(values, tuple(a for a in range(dims) if a not in axes))
+
+
+def _product(sizes: tuple[int, ...], wanted: dict[Axes, Floats], total: float) -> Floats:
+    """A few proportional steps towards the marginals, from an even table."""
+    table: Floats = np.full(sizes, total / prod(sizes))
+    for _ in range(5 if total > 0 else 0):
+        for axes, values in wanted.items():
+            held = _marginal(table, axes)
+            aim = simplex(values, total)
+            ratio = np.divide(aim, held, out=np.zeros_like(aim), where=held > 0)
+            table = table * _spread(ratio, axes, len(sizes))
+    return table * (total / table.sum()) if table.sum() > 0 else np.full(sizes, total / prod(sizes))
