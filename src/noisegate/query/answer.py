@@ -43,9 +43,9 @@ class Answer:
     table: "pa.Table"
     half_widths: Callable[[Number], Sequence[HalfWidths]]
     cost: ApproxDP
-    remaining: ApproxDP
+    remaining: ApproxDP | None  # None: read from a file, away from its ledger
     guarantee: Guarantee
-    plan: "Plan"
+    plan: "Plan | None" = None  # None: of a release
     request_ids: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
@@ -132,8 +132,8 @@ class Answer:
             "confidence": float(fraction(confidence)),
             "price": float(self.cost.epsilon),
             "price_delta": float(self.cost.delta),
-            "remaining": float(self.remaining.epsilon),
-            "remaining_delta": float(self.remaining.delta),
+            "remaining": None if self.remaining is None else float(self.remaining.epsilon),
+            "remaining_delta": None if self.remaining is None else float(self.remaining.delta),
             "free": self.free,
             "guarantee": self.promise,
             "reused": list(self.reused),
@@ -199,7 +199,7 @@ class Answer:
             paid += f" ({'; '.join(self.reused)})"
         if self.practice:
             paid = f"PRACTICE on made-up rows: nothing was paid ({paid})"
-        line = f"{paid} · left {self.remaining:left}"
+        line = paid if self.remaining is None else f"{paid} · left {self.remaining:left}"
         if any(each is not None for each in self.half_widths(confidence)):
             line += f" · ± at {percent(confidence)} confidence"
         return "\n".join([line, *self._caveats()])

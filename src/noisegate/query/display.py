@@ -83,6 +83,12 @@ def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:
     )
 
 
+def facts_html(facts: "Sequence[tuple[str, str]]") -> str:
+    """A plan's facts as a table."""
+    rows = (f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>" for name, fact in facts)
+    return f"<table>{''.join(rows)}</table>"
+
+
 def _bars(values: "Sequence[Any]", widths: "Sequence[float | int | None] | None") -> list[str]:
     """A bar from 0 to each number, with its error bar; none where nothing is to compare."""
     if widths is None or len(values) < 2:

@@ -140,7 +140,7 @@ def _require_repeatable(sql: str, tables: frozenset[str], process: int) -> None:
         raise Unsupported("The SQL is not one SELECT.", fix="Ask one question with SELECT.")
     nodes = list(_nodes(tree["statements"]))
     ctes = {str(node["key"]).lower() for node in nodes if "key" in node and "value" in node}
-    if taken := ctes & _system_views(process):
+    if ctes and (taken := ctes & _system_views(process)):
         raise Unsupported(f"{min(taken)!r} is a name of the engine.", fix="Use another name.")
     for node in nodes:
         _require_known(node, tables | ctes)

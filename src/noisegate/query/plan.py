@@ -1,6 +1,6 @@
 """A question before it is paid for: price, noise, error and why. Made without touching a row."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
@@ -32,6 +32,7 @@ class Plan:
 
     ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
     before, 0 where all of it was. ``reused`` says in words what comes from earlier answers.
+    ``rows`` finds about how many rows take part, if that was said or released.
     """
 
     sql: str
@@ -42,7 +43,7 @@ class Plan:
     event: Event
     price: ApproxDP
     fits: bool
-    rows: int | None = None
+    rows: Callable[[], int | None] = lambda: None
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
 
@@ -56,12 +57,12 @@ class Plan:
 
         None where it depends on the rows (quantiles, and averages where no size is declared).
         """
-        names = shown_names(self.question)
+        names, rows = shown_names(self.question), self.rows()
         found: dict[str, float | None] = {}
         for bought, needed in zip(self.bought, self.needed, strict=True):
             block = bought.draft.block
             widths = predicted(
-                bought, confidence, rows=self.rows,
+                bought, confidence, rows=rows,
                 known=lambda part, guessed, needed=needed: needed[part].expected(guessed),  # type: ignore[misc]
             )  # fmt: skip
             for name, width in widths.items():
@@ -114,13 +115,9 @@ class Plan:
         return "\n".join(f"{name:12}{fact}" for name, fact in self.facts())
 
     def _repr_html_(self) -> str:
-        from html import escape  # noqa: PLC0415 - notebooks only
+        from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
 
-        rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>"
-            for name, fact in self.facts()
-        )
-        return f"<table>{rows}</table>"
+        return facts_html(self.facts())
 
 
 def _readable(width: float) -> float | int:

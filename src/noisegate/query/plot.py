@@ -72,18 +72,24 @@ def plot(
     label = f"{name} ({sure})"
     layers = _layers(alt, base, label, lines=lines, colored=picture.color is not None)
     columns = len({(each["x"], each["color"]) for each in points})
+    chart = alt.layer(*layers).properties(
+        width=560 if lines else max(320, min(900, 44 * columns)), height=300
+    )
+    return framed(chart, answer, title=title)
+
+
+def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
+    """A chart with what it shows, its price and its promise above it."""
+    below = " ".join((f"{_price(answer)}.", *notes, answer.promise))
     return (
-        alt.layer(*layers)
-        .properties(
-            width=560 if lines else max(320, min(900, 44 * columns)),
-            height=300,
-            title=alt.TitleParams(
-                _lines(title or " ".join(answer.sql.split()), most=2),
-                subtitle=_lines(f"{_price(answer)}. {answer.promise}", most=4),
-                anchor="start",
-                offset=14,
-                subtitleColor="#555555",
-            ),
+        chart.properties(
+            title={
+                "text": _lines(title or " ".join(answer.sql.split()), most=2),
+                "subtitle": _lines(below, most=4),
+                "anchor": "start",
+                "offset": 14,
+                "subtitleColor": "#555555",
+            },
         )
         .configure_view(stroke=None)
         .configure_axis(gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12)

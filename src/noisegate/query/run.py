@@ -240,7 +240,7 @@ class Run:
             event=_all(events),
             price=price,
             fits=fits,
-            rows=asked.terms.rows or self._known_rows(orders),
+            rows=lambda: asked.terms.rows or self._known_rows(orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=(*asked.words, *clipped),
         )

@@ -347,13 +347,15 @@ def _places(
         return None
     places: list[list[int]] = []
     for expression, keys in stored.by:
-        asked = wanted.get(expression, keys)
-        shown = [key for key in asked if key in picked.get(expression, keys)]
-        if any(key not in keys for key in asked) or (expression in wanted and shown != list(asked)):
+        place_of = {_name(key): place for place, key in enumerate(keys)}
+        asked = [_name(key) for key in wanted.get(expression, keys)]
+        chosen = {_name(key) for key in picked.get(expression, keys)}
+        shown = [name for name in asked if name in chosen]
+        if not place_of.keys() >= set(asked) or (expression in wanted and shown != asked):
             return None
-        if expression not in wanted and expression not in picked and REST not in keys:
+        if expression not in wanted and expression not in picked and _name(REST) not in place_of:
             return None  # rows without a listed key are in no cell, so cells are not the total
-        places.append([_place(keys, key) for key in shown])
+        places.append([place_of[name] for name in shown])
     return places
 
 
@@ -381,8 +383,9 @@ def _read_off(
     )  # fmt: skip
 
 
-def _place(keys: Sequence[Json], key: Json) -> int:
-    return next(i for i, known in enumerate(keys) if known == key and type(known) is type(key))
+def _name(key: Json) -> tuple[type, str]:
+    """A key as something to look up: 1, "1" and true are three."""
+    return type(key), str(dict(key) if isinstance(key, Mapping) else key)
 
 
 def _restriction(condition: Json, by: Sequence[Axis]) -> tuple[str, list[Json]] | None:

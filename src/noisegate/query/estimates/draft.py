@@ -122,15 +122,21 @@ def key_questions(block: Block, caps: Caps) -> tuple[Keys, ...]:
 
 
 def draft(
-    block: Block, caps: Caps, *, found: Found | None = None, accountant: str = "pure"
+    block: Block,
+    caps: Caps,
+    *,
+    found: Found | None = None,
+    accountant: str = "pure",
+    derive: bool = True,
 ) -> Draft:
     """The tallies of a block, with as little noise as the price allows.
 
     ``found`` are the keys that `key_questions` gave; None stands for a plan before they are known.
-    Where sums could also be derived from averages, the way with the smaller error is taken.
+    Where sums could also be derived from averages, the way with the smaller error is taken, unless
+    ``derive`` is False.
     """
     plain = _Drafting(block, caps, found, gaussian=accountant != "pure").draft(derived=False)
-    if not any(aggregate.function is Function.SUM for aggregate in block.aggregates):
+    if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return plain
     derived = _Drafting(block, caps, found, gaussian=accountant != "pure").draft(derived=True)
     return derived if derived.split.worst < plain.split.worst else plain
