@@ -75,7 +75,8 @@ def numbers(column: "pa.ChunkedArray") -> NDArray[Any]:
     """A column of 64-bit whole numbers or doubles without missing values."""
     import pyarrow as pa  # noqa: PLC0415
 
-    width: type = np.int64 if pa.types.is_int64(column.type) else np.float64
+    whole: type = np.int64 if pa.types.is_int64(column.type) else np.float64
+    width = np.uint64 if pa.types.is_uint64(column.type) else whole
     chunks: list[NDArray[Any]] = [
         np.frombuffer(chunk.buffers()[1], width, len(chunk), 8 * chunk.offset)
         for chunk in column.chunks

@@ -99,6 +99,10 @@ class Watched(Source):
         self._look()
         return self._inner.distinct(tally)
 
+    def cells(self, tally):
+        self._look()
+        return self._inner.cells(tally)
+
     def public(self, table):
         return self._inner.public(table)
 

@@ -23,7 +23,7 @@ from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DiscreteGaussianEvent, GeometricEvent, Sequential
-from noisegate.sources.source import Held, Source
+from noisegate.sources.source import Held, HeldCells, Source
 from noisegate.transforms.query import Query
 
 VISITS = table("visits", "who", ("who", Kind.INTEGER), ("code", Kind.TEXT), ("cost", Kind.NUMBER))
@@ -173,6 +173,9 @@ class Exact(Source):
     def keys(self, tally):
         names = [("b",), ("rare",), ("a",)]
         return Held(counts=np.array([500, 1, 400]), take=lambda places: [names[p] for p in places])
+
+    def cells(self, tally):
+        return HeldCells(cells=np.array([3, 70], np.uint64), counts=np.array([500, 400]))
 
     def public(self, table):
         raise NotImplementedError

@@ -22,6 +22,8 @@ from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.sparse_geometric import SparseGeometric
+from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 from noisegate.privacy.distance import L1, L2
@@ -43,6 +45,8 @@ EXAMPLES = (
     KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
     ThresholdedGeometric(scale=THIRD, threshold=4),
     PrivateBounds(scale=THIRD, threshold=4, digits=20),
+    SparseGeometric(scale=THIRD, domain=1 << 64, threshold=20, tau=30),
+    SparsePriority(scale=THIRD, domain=1 << 40, threshold=8, size=5),
 )
 NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
 

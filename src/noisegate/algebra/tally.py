@@ -1,4 +1,4 @@
-"""What an engine is asked for: sums per cell, values per cell, or how many units hold each key."""
+"""What an engine is asked for: sums or values per cell, units per key, rows per held cell."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,7 +124,37 @@ class Distinct:
         return prod(grouping.size for grouping in self.by)
 
 
-Tally: TypeAlias = Sums | Values | Keys | Distinct
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The whole numbers ``low``, …, ``low + size - 1`` as places 0, 1, …; no other is in a cell."""
+
+    name: str
+    expression: Expression
+    low: int
+    size: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """How many rows are in each cell that holds any, of tables too large to list.
+
+    A cell is the number that its places along ``by`` make, the last varying fastest. Of an owner
+    with more than ``rows_per_unit`` rows in cells, those at even steps of their order are kept.
+    """
+
+    relation: Relation
+    by: tuple[Axis | Grouping, ...]
+    rows_per_unit: int | None = None
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are: public, from the declared axes."""
+        return prod(axis.size for axis in self.by)
+
+
+Tally: TypeAlias = Sums | Values | Keys | Distinct | Cells
 
 
 def fields_used(tally: Tally) -> frozenset[str]:
@@ -138,6 +168,8 @@ def _asked(tally: Tally) -> Iterator[Expression]:
         yield from (e for _, e in tally.by)
         return
     yield from (grouping.expression for grouping in tally.by)
+    if isinstance(tally, Cells):
+        return
     if isinstance(tally, Sums):
         yield from (term.expression for term in tally.terms)
     else:

@@ -18,6 +18,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
+import numpy as np
+
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
@@ -138,9 +140,10 @@ class Curator:
     def _draw(self, measurement: Measurement, question: str, request_id: str) -> Release:
         self._require_own(measurement)
         noisy, keys = measurement.draw(self._source, self._bits)
+        numbered = keys if isinstance(keys, np.ndarray) else None
         return Release(
             values=noisy, event=measurement.event(), question=question, request_id=request_id,
-            keys=keys,
+            keys=None if isinstance(keys, np.ndarray) else keys, cells=numbered,
         )  # fmt: skip
 
     def public(self, table: str) -> "pa.Table":

@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.algebra.tally import Distinct, Keys, Sums, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Values
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -14,8 +14,11 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
+from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
+from noisegate.noise.subset import Places
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, Sequential
 from noisegate.sources.source import Source
@@ -29,6 +32,7 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Distinct: _NOISE,
     Values: {Quantile, Quantiles},
     Keys: {KeySelection, ThresholdedGeometric},
+    Cells: {SparseGeometric, SparsePriority},
 }
 _CHOICES: Final[set[type]] = set()  # what may read the cells of a sum and choose by them
 
@@ -58,6 +62,8 @@ class Measurement:
                 f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
                 fix="Use geometric or discrete Gaussian noise for sums.",
             )
+        if isinstance(tally, Cells) and {m.domain for m in self._summaries} != {tally.cells}:
+            raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
         wanted = len(self.query.l1s) if isinstance(tally, Sums) else 1
         if len(self.mechanisms) != wanted:
             raise Unsupported(
@@ -90,11 +96,22 @@ class Measurement:
         record = {"query": self.query.to_record(), "mechanisms": mechanisms}
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
+    @property
+    def _summaries(self) -> list[Summarised]:
+        return [each for each in self.mechanisms if isinstance(each, Summarised)]
+
     def draw(
         self, source: Source, bits: Bits
-    ) -> tuple[Int64Array, tuple[tuple[Key, ...], ...] | None]:
-        """The noisy numbers, and the keys if keys were asked for. Reads rows; call it once paid."""
+    ) -> tuple[Int64Array, tuple[tuple[Key, ...], ...] | Places | None]:
+        """The noisy numbers, and the keys (or numbers of cells) if these were asked for.
+
+        Reads rows; call it once paid.
+        """
         tally, first = self.query.tally, self.mechanisms[0]
+        if isinstance(tally, Cells):
+            held = source.cells(tally)
+            shown, numbers = self._summaries[0].summary(held.cells, held.counts, bits=bits)
+            return numbers, shown
         if isinstance(tally, Keys):
             return _shown(source, tally, first, bits)
         if isinstance(tally, Values):

@@ -14,12 +14,23 @@ from weakref import finalize
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Values, fields_used
+from noisegate.algebra.tally import (
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Sums,
+    Tally,
+    Values,
+    fields_used,
+)
 from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
+from noisegate.sources.counting import count_cells
 from noisegate.sources.duckdb_files import (
     GIVE,
     KIND_OF,
@@ -36,13 +47,14 @@ from noisegate.sources.duckdb_files import (
 from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
 from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_tallies import (
+    cells_query,
     distinct_query,
     keys_query,
     keys_table,
     sums_query,
     values_query,
 )
-from noisegate.sources.source import Held, Source, Whole
+from noisegate.sources.source import Held, HeldCells, Source, Whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +71,7 @@ _READ_AS: Final = {
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
 _LISTED_MAX: Final = 10_000
+_BATCH: Final = 1 << 18  # rows of a stream that are held at once
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 
@@ -161,6 +174,12 @@ class DuckDBSource(Source):
             return list(zip(*columns, strict=True))
 
         return Held(counts=counts, take=take)
+
+    def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
+        listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
+        text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb")
+        cells, counts = self._run(lambda c: count_cells(_stream(c.sql(text))), listed)
+        return HeldCells(cells=cells, counts=counts)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
@@ -346,6 +365,13 @@ def _remove(folder: str, process: int) -> None:
     """Clear away what the engine spilled; a forked child leaves that to its parent."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
+    """The one column of a relation, which has no NULL, a batch at a time."""
+    for batch in rows.to_arrow_reader(_BATCH):
+        held = batch.column(0)
+        yield np.frombuffer(held.buffers()[1], np.uint64, len(held), 8 * held.offset)
 
 
 def _filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal, Schema, domain_of
 from noisegate.algebra.relation import Filter, Project, Relation, Table
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
+from noisegate.algebra.tally import Axis, Cells, Distinct, Grouping, Keys, Sums, Term, Values
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
 from noisegate.sources.duckdb_expressions import write
 from noisegate.sources.duckdb_parts import (
@@ -155,6 +155,45 @@ def distinct_query(tally: Distinct, writer: RelationWriter) -> exp.Query:
     query = exp.select(*(col(name, "p") for name in places), as_(number_of, "s0"))
     query = query.from_(source.subquery("p", copy=False), copy=False)
     return query.group_by(*(col(name, "p") for name in places), copy=False) if places else query
+
+
+def cells_query(tally: Cells, writer: RelationWriter) -> exp.Query:
+    """Column c, unsigned: for each row that takes part, the number of its cell.
+
+    No step can fail: a value is clamped to its axis before it is counted with, and a place is below
+    the size of its axis, so no partial number reaches that of all cells, at most 2**64.
+    """
+    listed = [axis for axis in tally.by if type(axis) is Grouping]
+    axes = [axis for axis in tally.by if type(axis) is Axis]
+    rows, is_owned = _rows(tally.relation, listed, [a.expression for a in axes], writer)
+    names = [f"e{place}" for place in range(len(axes))] + ([OWNER] if is_owned else [])
+    keys = [f"k{place}" for place in range(len(listed))]
+    shown = exp.select(*(col(name, "r") for name in (*keys, *names))).from_(named("r"), copy=False)
+    placed = _placed(shown, listed, names).subquery("p", copy=False)
+    cell: exp.Expr = cast(whole(0), "UBIGINT")
+    inside: list[exp.Expr] = []
+    for axis in tally.by:
+        if type(axis) is Axis:
+            value = col(f"e{axes.index(axis)}", "p")
+            low, high = whole(axis.low), whole(axis.low + axis.size - 1)
+            inside.append(exp.Between(this=value.copy(), low=low.copy(), high=high.copy()))
+            wide = "BIGINT" if axis.low >= 0 or axis.size <= WHOLE_MAX else "HUGEINT"
+            held = cast(clamp(value, low, high), wide)
+            place: exp.Expr = exp.Sub(this=held, expression=cast(whole(axis.low), wide))
+        else:
+            place = col(f"i{listed.index(axis)}", "p")
+        size = exp.Literal.number(axis.size)
+        shifted = exp.Mul(this=exp.paren(cell, copy=False), expression=cast(size, "UBIGINT"))
+        cell = exp.Add(this=shifted, expression=cast(exp.paren(place, copy=False), "UBIGINT"))
+    owner = [col(OWNER, "p")] if is_owned else []
+    numbered = exp.select(as_(cell, "c"), *owner).from_(placed, copy=False)
+    if inside:
+        numbered = numbered.where(and_(*inside), copy=False)
+    if is_owned and tally.rows_per_unit is not None:
+        numbered = _evenly(numbered, ["c"], tally.rows_per_unit)
+    elif is_owned:
+        numbered = exp.select(col("c", "q")).from_(numbered.subquery("q", copy=False), copy=False)
+    return numbered.with_(cte("r"), as_=rows, copy=False)
 
 
 def _rows(

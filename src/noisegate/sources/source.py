@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Distinct, Keys, Sums, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Values
 from noisegate.privacy.domain import Key
 
 if TYPE_CHECKING:
@@ -27,6 +27,18 @@ class Held:
 
     counts: Whole
     take: Callable[[Whole], list[tuple[Key, ...]]]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldCells:
+    """Cells that hold rows, by their numbers in rising order, and how many rows each holds. Exact.
+
+    The order is that of the numbers, so that nothing of the rows' own order is left in it.
+    """
+
+    cells: NDArray[np.uint64]
+    counts: Whole
 
 
 class Source(ABC):
@@ -51,6 +63,10 @@ class Source(ABC):
     @abstractmethod
     def distinct(self, tally: Distinct) -> Whole:
         """The numbers of distinct values, of shape (1, cells)."""
+
+    @abstractmethod
+    def cells(self, tally: Cells) -> HeldCells:
+        """The cells that hold rows."""
 
     @abstractmethod
     def public(self, table: str) -> "pa.Table":

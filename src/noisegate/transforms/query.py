@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from fractions import Fraction
 from hashlib import sha256
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -40,10 +41,29 @@ from noisegate.algebra.relation import (
     Union,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values, fields_used
+from noisegate.algebra.tally import (
+    Axis,
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Sums,
+    Tally,
+    Term,
+    Values,
+    fields_used,
+)
 from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2
-from noisegate.privacy.domain import KEY_TYPES, Column, Kind, Step, TableDomain, require_keys
+from noisegate.privacy.domain import (
+    KEY_TYPES,
+    WHOLE_MAX,
+    Column,
+    Kind,
+    Step,
+    TableDomain,
+    require_keys,
+)
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.stability import Stability, stability_of
 from noisegate.transforms.strategy import Strategy
@@ -52,6 +72,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CELLS_MAX: Final = 1 << 24
+NUMBERED_MAX: Final = 1 << 64  # cells that are numbered, never listed
 REACH_MAX: Final = 1 << 40  # of one row, on its grid
 MOVED_MAX: Final = 1 << 60  # of one unit; weights multiply within 64 bits
 CAP_MAX: Final = 1 << 20
@@ -59,8 +80,8 @@ GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
 
 
 _NODES: Final = frozenset({
-    Sums, Values, Keys, Distinct, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit,
-    Folded, Union, Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
+    Sums, Values, Keys, Distinct, Cells, Axis, Grouping, Term, Table, Filter, Project, Join,
+    Matching, PerUnit, Folded, Union, Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
 })  # fmt: skip
 _ATOMS: Final = frozenset({
     str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold,
@@ -82,8 +103,8 @@ class Query:
     def __post_init__(self) -> None:
         tally = self.tally
         require_exact(tally)
-        if type(tally) not in (Sums, Values, Keys, Distinct):
-            raise Unsupported("This is no tally.", fix="Use Sums, Values, Keys or Distinct.")
+        if type(tally) not in (Sums, Values, Keys, Distinct, Cells):
+            raise Unsupported("This is no tally.", fix="Use Sums, Values, Keys, Distinct, Cells.")
         schema, facts = schema_of(tally.relation), self.stability
         if not facts.is_private:
             raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
@@ -92,6 +113,9 @@ class Query:
             raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
             _require_keys(tally, schema, facts)
+            return
+        if isinstance(tally, Cells):
+            _require_axes(tally, schema)
             return
         _require_groupings(tally.by, schema, tally.cells)
         if isinstance(tally, Sums):
@@ -129,7 +153,7 @@ class Query:
             values or keys of an owner are kept, by a rule that looks at that owner's alone.
         """
         tally, facts = self.tally, self.stability
-        cap = tally.rows_per_unit if isinstance(tally, Sums | Values) else tally.keys_per_unit
+        cap = tally.keys_per_unit if isinstance(tally, Keys | Distinct) else tally.rows_per_unit
         if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
             raise Unsupported("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
         if facts.is_row_level:
@@ -146,13 +170,19 @@ class Query:
         return cap if cap is not None else facts.rows or 0
 
     @property
+    def moved(self) -> Fraction:
+        """How far one unit moves the cells of the first sum, in L1."""
+        reach = self.tally.terms[0].reach if isinstance(self.tally, Sums) else 1
+        return Fraction(self.per_unit * reach)
+
+    @property
     def l1s(self) -> tuple[L1, ...]:
         """For each term (or block of the strategy), the largest sum of absolute changes.
 
         Claim: cap · reach. Adjacency: add/remove one unit. Why: a row lies in one cell and moves
             the term by at most its reach; an owner's rows weigh at most cap rows; rounding weighted
             values towards zero only shortens them. Distinct: each kept pair of cell and value can
-            make one value appear. Rounding: none.
+            make one value appear. Cells: each kept row adds 1 to one cell. Rounding: none.
         """
         if not isinstance(self.tally, Sums):
             return (L1(self.per_unit),)
@@ -241,6 +271,8 @@ def tally_record(tally: Tally) -> dict[str, Any]:
     if isinstance(tally, Keys):
         keys = [[name, to_plain(e)] for name, e in tally.by]
         return record | {"keys": keys, "cap": tally.keys_per_unit}
+    if isinstance(tally, Cells):
+        return record | {"cells": list(map(_axis_record, tally.by)), "cap": tally.rows_per_unit}
     record["by"] = [
         [to_plain(g.expression), [plain_value(k) for k in g.keys], g.rest] for g in tally.by
     ]
@@ -280,6 +312,12 @@ def _term_record(term: Term) -> list[Any]:
     return [to_plain(term.expression), str(term.grain), term.low, term.high]
 
 
+def _axis_record(axis: Axis | Grouping) -> list[Any]:
+    if type(axis) is Axis:
+        return [to_plain(axis.expression), axis.low, str(axis.size)]
+    return [to_plain(axis.expression), [plain_value(k) for k in axis.keys]]
+
+
 def _table_record(table: TableDomain, names: frozenset[str]) -> dict[str, Any]:
     """What decides a table's rows and how its columns are read."""
     columns = {
@@ -311,6 +349,29 @@ def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> 
             raise Unsupported(
                 "The groups are not distinct keys of the column's type.", fix="List each key once."
             )
+
+
+def _require_axes(tally: Cells, schema: Schema) -> None:
+    if type(tally.by) is not tuple or not tally.by:
+        raise Unsupported("There is no axis.", fix="Group by at least one column.")
+    if {type(axis) for axis in tally.by} - {Axis, Grouping}:
+        raise Unsupported("An axis has no rule.", fix="Use Axis or Grouping.")
+    listed = tuple(axis for axis in tally.by if type(axis) is not Axis)
+    _require_groupings(listed, schema, prod(grouping.size for grouping in listed))
+    if any(grouping.rest for grouping in listed):
+        raise Unsupported("Only sums have a cell for the rest.", fix="Leave out rest.")
+    for axis in tally.by:
+        if type(axis) is not Axis:
+            continue
+        kind = domain_of(axis.expression, schema).kind
+        if type(axis.low) is not int or type(axis.size) is not int or kind is not Kind.INTEGER:
+            raise Unsupported(f"{kind.value} values make no axis.", fix="Use whole numbers.")
+        if axis.size < 1 or axis.low < -WHOLE_MAX or axis.low + axis.size - 1 > WHOLE_MAX:
+            raise Unsupported("An axis is empty or beyond 64 bits.", fix="Use narrower bounds.")
+    if tally.cells > NUMBERED_MAX:
+        raise Unsupported(
+            "There would be more than 2**64 cells.", fix="Use fewer axes, or wider bins."
+        )
 
 
 def _require_keys(tally: Keys, schema: Schema, facts: Stability) -> None:
