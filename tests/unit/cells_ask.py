@@ -17,24 +17,30 @@ class _Cells:
 
 
 class CellsAsk:
-    """Every row is one unit. ``spent`` is the sum of all shares so far."""
+    """Every row is one unit. ``spent`` are the shares so far, for each cell."""
 
     def __init__(self, cells, epsilon, *, gaussian=False):
         self._cells = np.asarray(cells, np.int64).reshape(-1)
         self._price = Price(amount=epsilon, gaussian=gaussian)
-        self.shape, self.gaussian, self.spent = np.shape(cells), gaussian, 0
+        self.shape, self.gaussian, self.spent = (
+            np.shape(cells),
+            gaussian,
+            np.zeros(self._cells.size),
+        )
 
     def sums(self, blocks, shares):
         strategy = Strategy(self._cells.size, tuple(blocks))
-        self.spent += sum(require_shares(shares))
-        assert self.spent <= 1
+        for block, share in zip(blocks, require_shares(shares), strict=True):
+            norms = block.columns[1 if self.gaussian else 0]
+            self.spent += float(share) * norms / norms.max()
+        assert self.spent.max() <= 1 + 1e-9
         noises = self._price.noise(_Cells(strategy), shares)
         exact = zip(noises, strategy.apply(self._cells), strict=True)
         return [Noisy(noise.sample(x, bits=SYSTEM), variance_of(noise)) for noise, x in exact]
 
     def choose(self, mechanism_of, share):
-        self.spent += sum(require_shares([share]))
-        assert self.spent <= 1
+        self.spent += float(*require_shares([share]))
+        assert self.spent.max() <= 1 + 1e-9
         mechanism = mechanism_of(self._price.epsilon(share))
         mechanism.event(L1(1))
         return mechanism.sample(self._cells, bits=SYSTEM)

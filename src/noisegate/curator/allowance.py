@@ -6,6 +6,7 @@ sequentially along a line of questions, in parallel across disjoint parts. A que
 fit into what was reserved is refused before a row is read.
 """
 
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +15,14 @@ from typing import Final, TypeAlias, final
 from weakref import WeakSet
 
 from noisegate.accounting.accountant import Charge
+from noisegate.curator.cells import CellAccount
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.store import Reservation
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, NothingEvent, Parallel, Sequential
 from noisegate.privacy.release import Release
+from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
 
 Quote: TypeAlias = Callable[[Event], Mapping[str, Charge]]
@@ -34,11 +37,13 @@ class _Part:
 
     where: tuple[tuple[str, Key], ...]
     events: list[Event] = field(default_factory=list)
+    cells: dict[str, CellAccount] = field(default_factory=dict)  # by the tally
     cuts: "list[tuple[_Part, ...]]" = field(default_factory=list)
 
     def used(self) -> Event:
+        asked = [account.event() for account in self.cells.values()]
         cuts = [Parallel(events=tuple(part.used() for part in cut)) for cut in self.cuts if cut]
-        events = (*self.events, *cuts)
+        events = (*self.events, *asked, *cuts)
         return Sequential(events=events) if events else NothingEvent()
 
 
@@ -65,8 +70,9 @@ class Scope:
 class Allowance:
     """A reservation that a recipe draws on. Made by `Curator.allowance`, closed when it is left.
 
-    Claim: the recipe as a whole is the event `used`: its questions in sequence, and the parts of
-        each cut in parallel. Adjacency: add/remove one unit, each unit being one row.
+    Claim: the recipe as a whole is the event `used`: its questions in sequence, the parts of each
+        cut in parallel, and groups of cells by what each cell was asked (`cells.py`). Adjacency:
+        add/remove one unit; for parts, each unit being one row.
     Why: basic adaptive composition, and [McS09] for parts: a cut is by a declared key of the unit's
         own row, so a row lies in one part at most, whatever the answers were. Every event is on
         record before its draw, and `used` is what the ledger charges in the end.
@@ -118,7 +124,7 @@ class Allowance:
             self._require_open()
             self._require_known(part)
             _require_one_part_per_unit(restricted, part)
-            self._note_down(part, restricted.event())
+            self._note_down(part, restricted)
         return self._draw(restricted, self._entry.request_id)
 
     def _cut(self, part: _Part, column: str, keys: Sequence[Key]) -> tuple[_Part, ...]:
@@ -137,15 +143,22 @@ class Allowance:
             self._parts.update(parts)
         return parts
 
-    def _note_down(self, part: _Part, event: Event) -> None:
-        part.events.append(event)
+    def _note_down(self, part: _Part, measurement: Measurement) -> None:
+        events, cells = list(part.events), dict(part.cells)
+        query = measurement.query
+        if query.strategy is None:
+            part.events.append(measurement.event())
+        else:
+            name = json.dumps(Query(query.tally).to_record(), sort_keys=True)
+            before = cells.get(name) or CellAccount.empty(query.strategy.cells)
+            part.cells[name] = before.after(measurement)
         fits = False
         try:
             charges = self._quote(self._whole.used())
             fits = all(charge <= self._entry.charges[name] for name, charge in charges.items())
         finally:
             if not fits:
-                part.events.pop()
+                part.events, part.cells = events, cells
         if not fits:
             raise OverBudget(
                 "The question does not fit into what is left of the allowance.",

@@ -49,9 +49,10 @@ class Groups:
         return self.labels.size
 
     @property
-    def norms(self) -> tuple[int, int]:
-        """A cell is in one group at most, so it moves one answer by one."""
-        return 1, 1
+    def columns(self) -> tuple[Whole, Whole]:
+        """For each cell, how far it moves the answers in L1, and squared in L2: one answer by 1."""
+        held = (self.labels >= 0).astype(np.int64)
+        return held, held
 
     def apply(self, cells: Whole) -> Whole:
         """The sums, exactly: halves of the numbers are added as doubles below 2**53."""
@@ -105,13 +106,14 @@ class Matrix:
         return int(self.matrix.shape[0])
 
     @property
-    def norms(self) -> tuple[int, int]:
-        """The largest sums, over the rows, of the absolute and of the squared entries of a cell."""
+    def columns(self) -> tuple[Whole, Whole]:
+        """For each cell, the sums of its absolute and of its squared entries over all rows."""
         sizes = np.abs(self.matrix)
         squares = sizes.multiply(sizes)
         if squares.astype(np.float64).sum(axis=0).max(initial=0) > SUM_MAX >> 1:
             raise Unsupported("The coefficients are too large.", fix="Use a coarser grain.")
-        return int(sizes.sum(axis=0).max(initial=0)), int(squares.sum(axis=0).max(initial=0))
+        one, two = (np.asarray(part.sum(axis=0), np.int64).ravel() for part in (sizes, squares))
+        return one, two
 
     def apply(self, cells: Whole) -> Whole:
         """The combinations, in 64 bits that cannot wrap: cells are clamped before."""
@@ -153,7 +155,7 @@ class Strategy:
         Claim: ‖A v‖₁ ≤ l1 · ‖v‖₁. Why: A v = Σ v_j A_j over columns, and ‖A_j‖₁ ≤ l1. Clamping
             cells moves no two vectors further apart in any cell. Rounding: none, all is whole.
         """
-        return tuple(block.norms[0] for block in self.blocks)
+        return tuple(int(block.columns[0].max(initial=0)) for block in self.blocks)
 
     @property
     def l2s_squared(self) -> tuple[int, ...]:
@@ -161,7 +163,7 @@ class Strategy:
 
         Claim: ‖A v‖₂² ≤ l2² · ‖v‖₁². Why: ‖A v‖₂ ≤ Σ |v_j| ‖A_j‖₂, by the triangle inequality.
         """
-        return tuple(block.norms[1] for block in self.blocks)
+        return tuple(int(block.columns[1].max(initial=0)) for block in self.blocks)
 
     def apply(self, cells: Whole) -> list[Whole]:
         """The exact answers, block by block."""

@@ -1,0 +1,87 @@
+"""What each cell has been asked so far: groups of cells that do not overlap cost like one.
+
+A recipe refines where it pays: it asks a few cells more closely than others, round after round, and
+which ones follows from the answers. What one unit loses is then what its own cells were asked.
+
+Claim: questions about the cells of one tally, chosen adaptively, are together the event of the cell
+    that was asked most. Adjacency: add/remove one unit, which moves the cells by v, ‖v‖₁ ≤ Δ.
+Why: given the answers so far, a block A with geometric noise of scale s has a log-ratio of at most
+    ‖A v‖₁ / s ≤ Σ_j |v_j| ‖A_j‖₁ / s. The log-ratio of all answers is the sum over the rounds, at
+    most Σ_j |v_j| ε_j, where ε_j adds up ‖A_j‖₁ / s over the blocks; that is at most Δ max ε_j,
+    whatever was chosen, since the sum is held down at every moment. With Gaussian noise a round has
+    ρ ≤ Σ_b (Σ_j |v_j| ‖A_bj‖₂)² / 2σ_b² ≤ Δ² Σ_j p_j Σ_b ‖A_bj‖₂² / 2σ_b², p = |v| / ‖v‖₁, by
+    Jensen; ρ adds up along the unit's own cells, and a bound on the sum that holds at every moment
+    is a filter [FZ21]. Rounding: none; sums are exact fractions.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import Bug
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.event import (
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    Event,
+    NothingEvent,
+    Sequential,
+)
+
+Cost: TypeAlias = tuple[Fraction, Fraction]  # ε, ρ
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CellAccount:
+    """The costs of all cells. Cells with one history share an entry of ``costs``."""
+
+    entries: NDArray[np.int64]
+    costs: tuple[Cost, ...]
+
+    @classmethod
+    def empty(cls, cells: int) -> "CellAccount":
+        """Nothing has been asked."""
+        return cls(np.zeros(cells, np.int64), ((Fraction(0), Fraction(0)),))
+
+    def after(self, measurement: Measurement) -> "CellAccount":
+        """The account with one more measurement on it."""
+        found, query = self, measurement.query
+        if query.strategy is None:
+            raise Bug("This is no question about groups of cells.", fix="Please report it.")
+        for block, noise in zip(query.strategy.blocks, measurement.mechanisms, strict=True):
+            one, two = block.columns
+            if type(noise) is Geometric:
+                found = found.plus(one, (query.moved / noise.scale, Fraction(0)))
+            elif type(noise) is DiscreteGaussian:
+                found = found.plus(two, (Fraction(0), query.moved**2 / (2 * noise.variance)))
+            else:
+                raise Bug("This noise has no account.", fix="Please report it.")
+        return found
+
+    def plus(self, norms: NDArray[np.int64], price: Cost) -> "CellAccount":
+        """Each cell pays the price times its norm."""
+        kinds, kind = np.unique(norms, return_inverse=True)
+        pairs, entries = np.unique(self.entries * kinds.size + kind.ravel(), return_inverse=True)
+        costs = []
+        for pair in pairs.tolist():
+            (pure, rho), norm = self.costs[pair // kinds.size], int(kinds[pair % kinds.size])
+            costs.append((pure + norm * price[0], rho + norm * price[1]))
+        return CellAccount(entries.ravel().astype(np.int64), tuple(costs))
+
+    def event(self) -> Event:
+        """What all of it is, for accounting."""
+        pure, rho = (max(cost[place] for cost in self.costs) for place in (0, 1))
+        events: list[Event] = []
+        if pure:
+            events.append(DeclaredEvent(epsilon=pure, delta=Fraction(0)))
+        if rho:
+            events.append(DeclaredZCDPEvent(rho=rho))
+        if len(events) == 1:
+            return events[0]
+        return Sequential(events=tuple(events)) if events else NothingEvent()
