@@ -267,7 +267,7 @@ class Written:
     def __init__(self, text):
         self.text = text
 
-    def sql(self, dialect):
+    def sql(self, dialect, *, copy=True):
         return self.text
 
 
