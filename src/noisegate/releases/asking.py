@@ -34,7 +34,10 @@ class Noisy:
 
 
 class Ask(Protocol):
-    """What a recipe is given. Shares are of its whole price; together they are at most 1."""
+    """What a recipe is given. Shares are of its whole price; about no cell they exceed 1 together.
+
+    Blocks about different cells stand beside each other: what counts is what each cell was asked.
+    """
 
     shape: tuple[int, ...]
     gaussian: bool
@@ -45,7 +48,10 @@ class Ask(Protocol):
     def choose(
         self, mechanism_of: Callable[[Fraction], Mechanism[L1]], share: Fraction
     ) -> NDArray[np.int64]:
-        """What a mechanism chooses by the cells, made for the ε that the share buys."""
+        """What a mechanism chooses by the cells, made for the ε that the share buys per step of 1.
+
+        A unit that may move the cells by s in all has s such steps, each at an s-th of the ε.
+        """
 
     def variance(self, block: Block, share: Fraction) -> float:
         """The variance that `sums` would have: free."""
@@ -117,7 +123,7 @@ class DoorAsk:
         self, mechanism_of: Callable[[Fraction], Mechanism[L1]], share: Fraction
     ) -> NDArray[np.int64]:
         (exact,) = require_shares([share])
-        mechanism = mechanism_of(self._price.epsilon(exact))
+        mechanism = mechanism_of(self._price.epsilon(exact) / self._cells.l1s[0].value)
         release = self._scope.measure(Measurement(query=self._cells, mechanisms=(mechanism,)))
         chosen: NDArray[np.int64] = release.values[0]
         return chosen
