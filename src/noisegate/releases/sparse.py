@@ -1,0 +1,399 @@
+"""A released summary of a table too large to list: the cells that are shown, and what is missing.
+
+Cells that are not shown hold few rows or none; how few, and how surely, follows from the noise.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, expm1, floor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.accounting.calibrate import geometric_error
+from noisegate.errors import SpecError
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction, upper
+from noisegate.ledger.entry import Entry
+from noisegate.mechanisms.base import failure_of, to_record
+from noisegate.mechanisms.catalogue import from_record
+from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
+from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.card import Card
+from noisegate.query.card import card as card_of
+from noisegate.query.plot import plot
+from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+FORMAT: Final = "noisegate-sparse/1"
+_SHOWN: Final = 20  # cells on a screen
+_BARS: Final = 30
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseNumber:
+    """A sum over cells. The exact one lies between ``low`` and ``high``, at the confidence.
+
+    ``value`` is that of the ``shown`` cells, less what cells without rows are expected to add.
+    """
+
+    value: float
+    shown: int
+    low: int
+    high: int
+    confidence: Fraction
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value:,.10g} (between {self.low:,} and {self.high:,})"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparseRelease:
+    """Numbers of some cells of ``axes``; all others are below the threshold, or not sampled.
+
+    Immutable: reading it again never draws again and never costs.
+    """
+
+    sql: str
+    axes: tuple[SparseAxis, ...]
+    cells: Places
+    values: NDArray[np.int64]
+    noise: SparseGeometric | SparsePriority
+    words: tuple[str, ...]
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("cells", "values"):
+            own = getattr(self, name).view()
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
+
+    # what is missing, and how surely
+
+    @property
+    def domain(self) -> int:
+        """How many cells there are."""
+        return self.noise.domain
+
+    @property
+    def grain(self) -> Fraction:
+        """What a released number counts in."""
+        return Fraction(1, GRAINS) if isinstance(self.noise, SparsePriority) else Fraction(1)
+
+    @property
+    def bar(self) -> int:
+        """Noisy counts of cells that are not shown are below this, for certain."""
+        if isinstance(self.noise, SparseGeometric):
+            return self.noise.tau
+        full = self.values.size >= self.noise.size
+        return floor(int(self.values.min()) * self.grain) + 1 if full else self.noise.threshold
+
+    def missing(self, confidence: Numeric = 0.95) -> int:
+        """A cell with at least so many rows is shown, this surely.
+
+        Claim: a cell of t rows more than the bar needs noise below -t to be missing, which has
+            probability α^(t+1) / (1 + α), half of that of |noise| > t. Rounding: up.
+        """
+        doubled = 1 - 2 * min(failure_of(confidence), Fraction(49, 100))
+        return self.bar + geometric_error(self.noise.scale, confidence=doubled)
+
+    @property
+    def false_cells(self) -> float:
+        """How many of the shown cells hold no row, on average at most."""
+        return false_cells(self.noise)
+
+    def margin(self, confidence: Numeric = 0.95) -> int:
+        """The count of a cell, named beforehand, is off by at most this if it was not sampled."""
+        return geometric_error(self.noise.scale, confidence=confidence)
+
+    # asking
+
+    def query(self, confidence: Numeric = 0.95, /, **where: Any) -> SparseNumber:  # noqa: ANN401
+        """The sum over some cells, free: ``release.query(x=(0, 999), kind=["a", "b"])``.
+
+        By the name of an axis: a key, a list of keys, or a pair (low, high) with both ends inside.
+        Claim: the noise of all cells asked for is at most t, all at once with the confidence; then
+            a shown count is within t, and a missing one at most the bar - 1 + t.
+        """
+        inside, size = self._inside(where)
+        exact = fraction(confidence, name="confidence")
+        if size == 0:
+            return SparseNumber(value=0, shown=0, low=0, high=0, confidence=exact)
+        each = 1 - failure_of(confidence) / size  # a union bound over all cells asked for
+        t = geometric_error(self.noise.scale, confidence=each)
+        numbers = self.values[inside] * float(self.grain)
+        plain, theta = self._plain[inside], self.noise.threshold
+        least = np.where(plain, numbers, np.minimum(numbers, theta))
+        most = np.where(plain, numbers, np.maximum(numbers, -theta))
+        low = int(np.floor(np.maximum(least - t, 0)).sum())
+        missing = (size - numbers.size) * (self.bar - 1 + t)
+        high = ceil(float(np.maximum(most + t, 0).sum())) + missing
+        value = float(numbers.sum())
+        if not getattr(self.noise, "signed", False):
+            value = max(0.0, value - self._false_sum * size / self.domain)
+        return SparseNumber(
+            value=value, shown=int(numbers.size), low=low, high=max(high, low), confidence=exact
+        )
+
+    @property
+    def _plain(self) -> NDArray[np.bool_]:
+        """Which numbers are noisy counts as they are, and not raised because they were sampled."""
+        sizes = np.abs(self.values)
+        if isinstance(self.noise, SparsePriority):
+            raised: NDArray[np.bool_] = sizes > sizes.min(initial=1 << 62)
+            return raised
+        plain: NDArray[np.bool_] = (sizes > self.noise.tau) | (
+            self.noise.tau == self.noise.threshold
+        )
+        return plain
+
+    @property
+    def total(self) -> SparseNumber:
+        """The sum over all cells."""
+        return self.query()
+
+    @property
+    def _false_sum(self) -> float:
+        """What cells without rows are expected to add to the sum of all cells."""
+        noise = self.noise
+        beyond = 1 / expm1(1 / float(noise.scale))  # the mean of a geometric number
+        tail = shown_chance(noise.scale, noise.threshold, noise.threshold, signed=False)
+        return float(upper(tail.compute)) * self.domain * (noise.threshold + beyond)
+
+    def _inside(self, where: dict[str, Any]) -> tuple[NDArray[np.bool_], int]:
+        names = [axis.name for axis in self.axes]
+        if unknown := set(where) - set(names):
+            raise SpecError(f"There is no axis {min(unknown)!r}.", fix=f"Use {', '.join(names)}.")
+        inside, size = np.ones(self.cells.size, np.bool_), 1
+        for axis, places in zip(self.axes, places_of(self.axes, self.cells), strict=True):
+            if axis.name not in where:
+                size *= axis.size
+                continue
+            runs = axis.runs(where[axis.name])
+            held = np.zeros(self.cells.size, np.bool_)
+            for low, high in runs:
+                held |= (places >= np.uint64(low)) & (places <= np.uint64(high))
+            inside &= held
+            size *= sum(high - low + 1 for low, high in runs)
+        return inside, size
+
+    def top(self, count: int = 10) -> "SparseRelease":
+        """The cells with the largest numbers, in the order of cells."""
+        order = np.argsort(-self.values, kind="stable")[:count]
+        order.sort()
+        return replace(self, cells=self.cells[order], values=self.values[order])
+
+    # other forms
+
+    def to_arrow(self) -> "pa.Table":
+        """The keys of the shown cells, and their numbers."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        places = places_of(self.axes, self.cells)
+        columns = [axis.column(at) for axis, at in zip(self.axes, places, strict=True)]
+        whole = self.grain == 1
+        numbers = self.values if whole else self.values * float(self.grain)
+        return pa.table([*columns, pa.array(numbers)], [*self._names, self.value])
+
+    @property
+    def value(self) -> str:
+        """What the column of numbers is called."""
+        name = "n"
+        while name in self._names:
+            name += "_"
+        return name
+
+    @property
+    def _names(self) -> list[str]:
+        return [axis.name for axis in self.axes]
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Cell numbers and their counts, as a structured array."""
+        out = np.empty(self.cells.size, [("cell", np.uint64), ("n", np.int64)])
+        out["cell"], out["n"] = self.cells, self.values
+        return out
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A pandas frame of `to_arrow`."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> "pl.DataFrame":
+        """A Polars frame of `to_arrow`."""
+        import polars as pl  # noqa: PLC0415 - only when asked for
+
+        return pl.DataFrame(self.to_arrow())
+
+    def plot(self, count: int = _BARS) -> Any:  # noqa: ANN401 - an altair chart
+        """Bars of the largest cells. ``.save("x.png")`` writes it."""
+        answer = self.answer(count)
+        if answer.table.num_rows == 0:
+            raise SpecError("No cell is shown, so there is nothing to draw.", fix="Pay more.")
+        import pyarrow as pa  # noqa: PLC0415
+
+        rows = answer.rows
+        labels = [" · ".join(str(key) for key in row[:-1]) for row in rows]
+        table = pa.table({"cell": labels, self.value: [row[-1] for row in rows]})
+        widths = answer.half_widths
+        bars = replace(answer, table=table, half_widths=lambda c: (None, widths(c)[-1]))
+        return plot(bars, x="cell", y=self.value)
+
+    def save(self, file: str | Path) -> None:
+        """Write Parquet (all of it: see `load`), CSV, a card (.md), or a picture."""
+        path = Path(file)
+        writers: dict[str, Callable[[], Any]] = {
+            ".parquet": lambda: self._save(path),
+            ".csv": lambda: self._save_csv(path),
+            ".md": lambda: path.write_text(self.card().to_markdown(), encoding="utf-8"),
+            **dict.fromkeys((".png", ".svg", ".html"), lambda: self.plot().save(str(path))),
+        }
+        if path.suffix.lower() not in writers:
+            raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(writers)}.")
+        writers[path.suffix.lower()]()
+
+    def _save_csv(self, path: Path) -> None:
+        from pyarrow import csv  # noqa: PLC0415 - only when asked for
+
+        csv.write_csv(self.to_arrow(), path)
+
+    def _save(self, path: Path) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        guarantee = self.guarantee
+        record = {
+            "format": FORMAT,
+            "sql": self.sql,
+            "axes": [axis.to_record() for axis in self.axes],
+            "noise": to_record(self.noise),
+            "words": list(self.words),
+            "loss": [str(guarantee.loss.epsilon), str(guarantee.loss.delta)],  # type: ignore[union-attr]
+            "unit": [guarantee.unit.column, guarantee.unit.noun],
+            "scope": guarantee.scope,
+            "question": self.question,
+            "request": self.request_id,
+            "practice": self.practice,
+        }
+        facts = {"noisegate.sparse": json.dumps(record, ensure_ascii=False)}
+        if not self.practice:
+            facts["noisegate.card"] = self.card().to_json()
+        table = self.to_arrow()
+        for name, held in (("cell number", self.cells), ("number", self.values)):
+            table = table.append_column(name, pa.array(held))
+        pq.write_table(table.replace_schema_metadata(facts), path)
+
+    # on a screen
+
+    def answer(self, count: int = _SHOWN) -> Answer:
+        """The largest cells as an answer has them."""
+        order = np.argsort(-self.values, kind="stable")[:count]
+        table = replace(self, cells=self.cells[order], values=self.values[order]).to_arrow()
+        plain = self._plain[order].tolist()
+
+        def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
+            width = self.margin(confidence)
+            return (*[None] * len(self.axes), tuple(width if each else None for each in plain))
+
+        left = self.cells.size - table.num_rows
+        return Answer(
+            sql=self.sql,
+            table=table,
+            half_widths=half_widths,
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.question,),
+            caveats=(*([f"{left:,} more cells are shown."] if left else []), *self.words),
+            practice=self.practice,
+            log=self.log,
+        )
+
+    def card(self, confidence: Numeric = 0.95) -> Card:
+        """The release card: what was promised and measured, to be checked against the ledger."""
+        return self.stated or card_of(self.answer(), confidence)
+
+    def footer(self, confidence: Numeric = 0.95) -> str:
+        """Price, balance, what the ± means, and what is missing."""
+        shown = f"{self.cells.size:,} of {self.domain:,} cells"
+        return f"{shown} · {self.answer().footer(confidence)}"
+
+    @property
+    def promise(self) -> str:
+        """The guarantee in a sentence."""
+        return self.answer(0).promise
+
+    def __str__(self) -> str:
+        answer = self.answer()
+        rows = ["\t".join(row) for row in answer.cells()]
+        return "\n".join(["\t".join(answer.columns), *rows, self.footer()])
+
+    def __repr__(self) -> str:
+        return f"<SparseRelease by {', '.join(self._names)}: {self.footer().splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return self.answer()._repr_html_()
+
+
+def load(file: str | Path) -> SparseRelease:
+    """A release that was saved as Parquet. Needs no gate, and costs nothing."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+    table = pq.read_table(file)
+    facts = table.schema.metadata or {}
+    try:
+        record = json.loads(facts[b"noisegate.sparse"])
+        unit = PrivacyUnit(column=record["unit"][0], noun=record["unit"][1])
+        loss = ApproxDP(*map(Fraction, record["loss"]))
+        card = facts.get(b"noisegate.card")
+        noise = from_record(record["noise"])
+        assert isinstance(noise, SparseGeometric | SparsePriority)  # noqa: S101 - caught below
+        return SparseRelease(
+            sql=record["sql"],
+            axes=tuple(map(SparseAxis.from_record, record["axes"])),
+            cells=table.column("cell number").to_numpy(),
+            values=table.column("number").to_numpy(),
+            noise=noise,
+            words=tuple(record["words"]),
+            cost=ApproxDP(0),
+            remaining=None,
+            guarantee=Guarantee(loss=loss, unit=unit, scope=record["scope"]),
+            question=record["question"],
+            request_id=record["request"],
+            practice=record["practice"],
+            stated=None if card is None else Card.from_json(card.decode()),
+        )
+    except (KeyError, ValueError, TypeError, AssertionError):
+        raise SpecError("The file is no sparse release.", fix="Save one as .parquet.") from None
+
+
+def false_cells(noise: SparseGeometric | SparsePriority) -> float:
+    """How many cells without rows are shown, on average at most. Rounding: up."""
+    tau = noise.tau if isinstance(noise, SparseGeometric) else noise.threshold
+    signed = isinstance(noise, SparseGeometric) and noise.signed
+    chance = shown_chance(noise.scale, noise.threshold, tau, signed=signed)
+    found = float(upper(chance.compute) * noise.domain)
+    return min(found, float(noise.size)) if isinstance(noise, SparsePriority) else found

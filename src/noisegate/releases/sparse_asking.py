@@ -1,0 +1,283 @@
+"""How a summary of a table too large to list is asked for: one measurement, kept in the ledger."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, final
+
+from noisegate.accounting.calibrate import geometric_error, geometric_scale
+from noisegate.algebra.tally import Cells
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
+from noisegate.mechanisms.sparse_priority import SparsePriority
+from noisegate.privacy.domain import Kind
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
+from noisegate.query.looks import declared_rows
+from noisegate.query.plan import shown_names
+from noisegate.query.question import Block, Function, Question
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+from noisegate.releases.sparse import SparseRelease, false_cells
+from noisegate.releases.sparse_axes import SparseAxis, axes_of, axis_names
+from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.stability import stability_of
+
+_FORM: Final = "Ask such as SELECT COUNT(*) FROM trips GROUP BY start, stop."
+_FALSE: Final = Fraction(1, 100)  # of the cells that are expected, so many without rows
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseOrder:
+    """What is asked for, as people say it.
+
+    ``expected`` is about how many cells hold rows, if you know: the threshold is then so that at
+    most one cell in a hundred of these is shown without rows; else, one cell at most on average.
+    ``threshold`` sets it instead. ``tau`` samples cells below it in proportion to their numbers,
+    and with ``unbiased`` sums have no bias; ``size`` shows that many cells by priority.
+    """
+
+    sql: str | None = None
+    table: str | None = None
+    columns: Mapping[str, Any] | None = None
+    where: str | None = None
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+    expected: int | None = None
+    threshold: int | None = None
+    tau: int | None = None
+    unbiased: bool = False
+    size: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparsePlan:
+    """Price and error before paying: free, and depends on no row."""
+
+    sql: str
+    cells: int
+    threshold: int
+    false_cells: float
+    sure: int
+    margin: int
+    epsilon: Fraction
+    price: ApproxDP
+    fits: bool
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        return "\n".join((f"{self.price}, which {fits}.", *self.words))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    sql: str
+    axes: tuple[SparseAxis, ...]
+    measurement: Measurement
+    noise: SparseGeometric | SparsePriority
+    epsilon: Fraction
+    words: tuple[str, ...]
+
+
+def plan_sparse(curator: Curator, rules: Rules, order: SparseOrder) -> SparsePlan:
+    """What `release_sparse` would cost, and how surely cells would be shown."""
+    job = _job(curator, rules, order)
+    stored = curator.find(job.measurement)
+    price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
+    return SparsePlan(
+        sql=job.sql,
+        cells=job.noise.domain,
+        threshold=job.noise.threshold,
+        false_cells=false_cells(job.noise),
+        sure=_sure(job.noise),
+        margin=geometric_error(job.noise.scale, confidence=Fraction(95, 100)),
+        epsilon=job.epsilon,
+        price=price,
+        fits=fits,
+        words=job.words,
+    )
+
+
+def release_sparse(
+    curator: Curator, rules: Rules, order: SparseOrder, *, fresh: bool = False
+) -> SparseRelease:
+    """The summary: from the ledger if it was released before, else for its price."""
+    job = _job(curator, rules, order)
+    if fresh:
+        found = curator.measure(job.measurement, request_id=curator.fresh_id())
+    else:
+        found = curator.measure(job.measurement)
+    return _released(curator, rules, job, found)
+
+
+def _released(curator: Curator, rules: Rules, job: _Job, found: Release) -> SparseRelease:
+    tables = job.measurement.query.tables
+    loss = curator.loss_of(found.event)
+    unit = next(table.unit for table in tables if table.unit is not None)
+    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    assert found.cells is not None  # noqa: S101 - of this kind of measurement
+    return SparseRelease(
+        sql=job.sql,
+        axes=job.axes,
+        cells=found.cells,
+        values=found.values,
+        noise=job.noise,
+        words=job.words,
+        cost=ApproxDP(0) if found.free else loss,
+        remaining=curator.remaining(),
+        guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
+        question=found.question,
+        request_id=found.request_id,
+        practice=rules.practice,
+        log=curator.ledger.history,
+    )
+
+
+def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
+    """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
+    sql = _sql(curator, order)
+    question = read(sql, curator.tables)
+    block = _block(question)
+    epsilon = _epsilon(curator, rules, order, question)
+    tally_axes, axes = axes_of(block, axis_names(block, shown_names(question)))
+    facts = stability_of(block.relation)
+    declared = declared_rows(block.relation)
+    said = order.rows_per_unit or question.terms.rows_per_unit
+    cap = None
+    if not facts.is_row_level:
+        cap = said or (None if declared is None else min(declared, CAP_MAX))
+    elif order.rows_per_unit is not None:
+        raise SpecError("Every row is one unit, so a cap has no meaning.", fix="Leave it out.")
+    query = Query(Cells(relation=block.relation, by=tally_axes, rows_per_unit=cap))
+    noise = _noise(order, query, epsilon)
+    moves = query.path[-1]
+    words = (*_words(noise), f"{moves[0].upper()}{moves[1:]}.", *_left_out(block))
+    measurement = Measurement(query=query, mechanisms=(noise,))
+    return _Job(
+        sql=sql, axes=axes, measurement=measurement, noise=noise, epsilon=epsilon, words=words
+    )
+
+
+def _sql(curator: Curator, order: SparseOrder) -> str:
+    if (order.sql is None) == (order.columns is None):
+        raise SpecError("Give SQL or columns.", fix='Use a SELECT, or columns={"x": 5, "y": None}.')
+    if order.columns is None:
+        if order.table is not None or order.where is not None:
+            raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
+        return order.sql or ""
+    private = [name for name, domain in curator.tables.items() if not domain.is_public]
+    table = private[0] if order.table is None and len(private) == 1 else order.table
+    if table is None or table not in curator.tables:
+        raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
+    known = curator.tables[table].columns
+    if not isinstance(order.columns, Mapping) or not order.columns or set(order.columns) - {*known}:
+        raise SpecError("The columns are not those of the table.", fix=f"Use {', '.join(known)}.")
+    groups = [_group(name, how, known[name].kind) for name, how in order.columns.items()]
+    condition = f" WHERE {order.where}" if order.where else ""
+    rows = f"{_quoted(table)}{condition}"  # read and checked as any other SQL
+    return f"SELECT COUNT(*) FROM {rows} GROUP BY {', '.join(groups)}"  # noqa: S608
+
+
+def _group(name: str, how: Number | None, kind: Kind) -> str:
+    """A column by its values, or in bins of a width."""
+    if how is None:
+        return _quoted(name)
+    width = positive(how, name=f"the bin width of {name}")
+    if kind is Kind.INTEGER and width.denominator == 1:
+        return f"BIN({_quoted(name)}, {width})"
+    return f"FLOOR({_quoted(name)} * {width.denominator} / {width.numerator})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _block(question: Question) -> Block:
+    plain = len(question.blocks) == 1 and question.picked is not None and not question.explain
+    block = question.blocks[0] if plain else None
+    if block is None or [a.function for a in block.aggregates] != [Function.COUNT]:
+        raise Unsupported("A sparse release is one plain SELECT of COUNT(*).", fix=_FORM)
+    if block.aggregates[0].where is not None:
+        raise Unsupported("COUNT has a FILTER.", fix="Put its condition into WHERE.")
+    if not block.by or set(block.sets) != {tuple(range(len(block.by)))}:
+        raise Unsupported("A sparse release has one plain GROUP BY.", fix=_FORM)
+    return block
+
+
+def _epsilon(curator: Curator, rules: Rules, order: SparseOrder, question: Question) -> Fraction:
+    said = question.terms
+    if order.epsilon is None and (said.within is not None or said.relative is not None):
+        raise SpecError("A release is bought by its price.", fix="Give epsilon.")
+    given = order.epsilon if order.epsilon is not None else said.epsilon or rules.epsilon
+    if given is None:
+        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+    epsilon = positive(fraction(given, name="epsilon"), name="epsilon")
+    Run(curator, rules).require_price(epsilon)
+    return epsilon
+
+
+def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometric | SparsePriority:
+    tally, moved = query.tally, query.l1s[0]
+    assert isinstance(tally, Cells)  # noqa: S101 - made above
+    for name in ("expected", "threshold", "tau", "size"):
+        value = getattr(order, name)
+        if value is not None and (type(value) is not int or value < 1):
+            raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")
+    if order.size is not None and (order.tau is not None or order.unbiased):
+        raise SpecError("A sample has a size or a tau.", fix="Give one of them.")
+    if order.unbiased and (order.tau is None or order.threshold not in (None, 1)):
+        raise SpecError("Without bias, cells are sampled by tau.", fix="Give tau, no threshold.")
+    scale = geometric_scale(epsilon, sensitivity=moved)
+    wanted = _FALSE * order.expected if order.expected else Fraction(1)
+    theta = order.threshold or 1
+    if order.threshold is None and not order.unbiased:
+        theta = threshold_for(scale, domain=tally.cells, cells=wanted)
+    if order.size is not None:
+        return SparsePriority(scale=scale, domain=tally.cells, threshold=theta, size=order.size)
+    return SparseGeometric(
+        scale=scale, domain=tally.cells, threshold=theta, tau=max(theta, order.tau or theta),
+        signed=order.unbiased,
+    )  # fmt: skip
+
+
+def _sure(noise: SparseGeometric | SparsePriority) -> int:
+    """A cell with so many rows is shown with 95 %, unless a sample leaves it out."""
+    bar = noise.tau if isinstance(noise, SparseGeometric) else noise.threshold
+    return bar + geometric_error(noise.scale, confidence=Fraction(90, 100))
+
+
+def _words(noise: SparseGeometric | SparsePriority) -> tuple[str, ...]:
+    false, sure = f"{false_cells(noise):.3g}", f"{_sure(noise):,}"
+    theta, tau = f"{noise.threshold:,}", getattr(noise, "tau", 0)
+    if isinstance(noise, SparsePriority):
+        sampled = (
+            f"{noise.size:,} cells are shown, sampled in proportion to their noisy counts from "
+            f"those of at least {theta}; sums of samples are estimates."
+        )
+        return (sampled,)
+    surely = (
+        f"A cell of {sure} rows or more is shown with 95 %; of all cells without rows, about "
+        f"{false} are shown."
+    )
+    if tau == noise.threshold:
+        return (f"Cells of a noisy count of {theta} or more are shown, all others missing.", surely)
+    shown = "noisy count, of either sign," if noise.signed else "noisy count"
+    sampled = (
+        f"A cell is shown with a probability in proportion to its {shown} up to {tau:,}, from "
+        f"{theta} on, and then counts at least {tau:,}."
+    )
+    return sampled, surely
+
+
+def _left_out(block: Block) -> tuple[str, ...]:
+    if any(key.domain.nullable for key in block.by):
+        return ("Rows without a value in a column of the table are in no cell.",)
+    return ()

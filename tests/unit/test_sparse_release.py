@@ -1,0 +1,252 @@
+"""Summaries of tables too large to list: what is shown, what is missing, and their price."""
+
+from datetime import date
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
+from noisegate.mechanisms.sparse_geometric import SparseGeometric
+from noisegate.query.card import verify
+from noisegate.releases import sparse_asking
+from noisegate.releases.sparse import load
+from noisegate.releases.sparse_asking import SparseOrder
+from noisegate.releases.sparse_axes import SparseAxis, places_of
+
+# 300 rows at x = 7 million, 200 at 9 million on another day, 1 row far off, 5 without a value
+X = [7_000_000] * 300 + [9_000_000] * 200 + [2**40 - 1] + [None] * 5
+TRIPS = pa.table({
+    "x": X,
+    "day": [date(2024, 1, 1)] * 300 + [date(2024, 2, 1)] * 206,
+    "kind": ["a"] * 500 + ["b"] * 6,
+    "lat": [51.237] * 300 + [-3.001] * 206,
+    "pid": [1] * 250 + list(range(2, 258)),
+})  # fmt: skip
+COLUMNS = {
+    "x": {"between": [0, 2**40 - 1]},
+    "day": {"between": [date(2000, 1, 1), date(2099, 12, 31)]},
+    "kind": {"in": ["a", "b"]},
+    "lat": {"between": [-90, 90]},
+}
+SURE = 40  # noise of scale 1/5 is further off with odds below e^-200
+
+
+def gate(ledger=":memory:", epsilon=100, **more):
+    return noisegate.open(
+        TRIPS, table="trips", epsilon=epsilon, columns=COLUMNS, ledger=ledger, **more
+    )
+
+
+def ask(door, *, fresh=False, **order):
+    order = SparseOrder(**{"epsilon": 5} | order)
+    return sparse_asking.release_sparse(door._curator, door._rules, order, fresh=fresh)
+
+
+def plan(door, **order):
+    return sparse_asking.plan_sparse(door._curator, door._rules, SparseOrder(**order))
+
+
+def rows(release):
+    return {row[:-1]: row[-1] for row in zip(*release.to_arrow().to_pydict().values(), strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("order", "keys"),
+    [
+        ({"sql": "SELECT COUNT(*) FROM trips GROUP BY x"}, {(7_000_000,): 300, (9_000_000,): 200}),
+        ({"columns": {"x": None}}, {(7_000_000,): 300, (9_000_000,): 200}),
+        ({"columns": {"x": 4_000_000}}, {(4_000_000,): 300, (8_000_000,): 200}),
+        ({"columns": {"day": None, "x": None}},
+         {(date(2024, 1, 1), 7_000_000): 300, (date(2024, 2, 1), 9_000_000): 200}),
+        ({"columns": {"x": None, "kind": None}, "where": "kind = 'a'"},
+         {(7_000_000, "a"): 300, (9_000_000, "a"): 200}),
+        ({"columns": {"lat": "0.01"}}, {(51.23,): 300, (-3.01,): 206}),
+    ],
+)  # fmt: skip
+def test_the_cells_with_many_rows_are_shown_by_their_keys(order, keys):
+    release = ask(gate(), **order)
+    found = {tuple(round(k, 9) if isinstance(k, float) else k for k in key): n
+             for key, n in rows(release).items()}  # fmt: skip
+    heavy = {key: n for key, n in found.items() if n > 100}
+    assert set(heavy) == set(keys)
+    assert all(abs(heavy[key] - n) < SURE for key, n in keys.items())
+    assert release.domain > 1000
+
+
+def test_a_release_is_paid_for_once_and_survives_a_file(tmp_path):
+    door = gate(tmp_path / "ledger.sqlite")
+    order = {"columns": {"x": None, "day": None}}
+    first = ask(door, **order)
+    assert (first.cost.epsilon, door.spent.epsilon) == (5, 5)
+    again = ask(gate(tmp_path / "ledger.sqlite"), **order)
+    assert again.cost.epsilon == 0
+    assert again.to_arrow() == first.to_arrow()
+    assert plan(door, epsilon=5, **order).price.epsilon == 0
+    assert verify(first.card(), door.ledger) == []
+    first.save(tmp_path / "x.parquet")
+    loaded = load(tmp_path / "x.parquet")
+    assert loaded.to_arrow() == first.to_arrow()
+    assert loaded.total == first.total
+    assert loaded.guarantee == first.guarantee
+    assert loaded.card() == first.card()
+    fresh = ask(door, fresh=True, **order)
+    assert (fresh.cost.epsilon, door.spent.epsilon) == (5, 10)
+
+
+def test_other_forms_hold_the_same(tmp_path):
+    release = ask(gate(), columns={"x": None, "kind": None})
+    assert release.to_pandas().shape == release.to_polars().shape
+    assert release.to_numpy()["n"].tolist() == release.values.tolist()
+    for ending in ("csv", "html", "md"):
+        release.save(tmp_path / f"x.{ending}")
+        assert (tmp_path / f"x.{ending}").stat().st_size > 0
+    with pytest.raises(SpecError):
+        release.save(tmp_path / "x.doc")
+    (tmp_path / "y.parquet").write_bytes((tmp_path / "x.csv").read_bytes())
+    assert "kind" in repr(release)
+    assert "7000000" in str(release)
+    with pytest.raises(ValueError, match="read-only"):
+        release.values[0] = 0
+    assert len(release.top(1).cells) == 1
+
+
+def test_a_query_adds_up_what_is_shown_and_bounds_what_is_missing():
+    release = ask(gate(), columns={"x": None, "kind": None})
+    one = release.query(x=7_000_000, kind="a")
+    assert abs(one.value - 300) < SURE
+    assert one.low <= 300 <= one.high
+    assert one.high - one.low < 4 * SURE
+    both = release.query(x=(6_000_000, 9_000_000))
+    assert both.shown >= 2
+    assert both.low <= 500 <= both.high
+    none = release.query(x=5, kind="b")
+    assert (none.value, none.shown, none.low) == (0, 0, 0)
+    assert 0 < none.high <= release.missing() + SURE
+    assert release.query(x=(10, 5)).high == 0
+    assert abs(release.total.value - 501) < SURE
+    with pytest.raises(SpecError, match="no axis"):
+        release.query(y=3)
+
+
+def sure_of(noise):
+    """How likely a cell of so many rows is shown, exactly."""
+    alpha = np.exp(-1 / float(noise.scale))
+
+    def shown(count):  # count at or above the threshold
+        return 1 - alpha ** (count - noise.threshold + 1) / (1 + alpha)
+
+    return shown
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def test_the_plan_says_how_surely_a_cell_is_shown_and_how_many_are_false(epsilon):
+    door = gate()
+    free = plan(door, epsilon=epsilon, columns={"x": None})
+    release = ask(door, epsilon=epsilon, columns={"x": None})
+    shown = sure_of(release.noise)
+    least = release.missing(0.95)
+    assert least == free.sure
+    assert shown(least) >= 0.95
+    assert least == release.noise.threshold or shown(least - 1) < 0.95
+    alpha = np.exp(-float(epsilon))
+    expected = 2**40 * alpha**free.threshold / (1 + alpha)
+    assert expected == pytest.approx(free.false_cells)
+    assert expected <= 1 < expected / alpha
+
+
+def test_more_cells_may_be_false_where_more_are_expected():
+    door = gate()
+    few, many = (plan(door, epsilon=1, columns={"x": None}, expected=n) for n in (None, 10**6))
+    assert many.threshold < few.threshold
+    assert few.false_cells <= 1
+    assert 3000 < many.false_cells <= 10_000
+
+
+def test_samples_are_offered_too():
+    door = gate()
+    by_size = ask(door, columns={"x": None}, size=5)
+    assert by_size.cells.size <= 5
+    assert abs(by_size.total.value - 501) < 10 * SURE
+    unbiased = ask(door, columns={"kind": None}, tau=20, unbiased=True)
+    assert isinstance(unbiased.noise, SparseGeometric)
+    assert abs(unbiased.query(kind="a").value - 500) < SURE
+    low, high = unbiased.total.low, unbiased.total.high
+    assert low <= 506 <= high
+
+
+def test_one_unit_counts_for_its_cap():
+    door = gate(unit="pid", rows_per_unit=10)
+    release = ask(door, columns={"x": None})
+    assert "at most 10 rows" in " ".join(release.words)
+    found = rows(release)
+    assert (7_000_000,) not in found or abs(found[(7_000_000,)] - 60) < 10 * SURE
+    assert release.noise.scale == Fraction(10, 5)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {},
+        {"sql": "SELECT COUNT(*) FROM trips GROUP BY x", "columns": {"x": None}},
+        {"sql": "SELECT COUNT(*) FROM trips GROUP BY x", "where": "x > 1"},
+        {"sql": "SELECT COUNT(*) FROM trips"},
+        {"sql": "SELECT SUM(x) FROM trips GROUP BY kind"},
+        {"sql": "SELECT COUNT(*) FROM trips GROUP BY GROUPING SETS (x, kind)"},
+        {"sql": "SELECT COUNT(*) FROM trips GROUP BY pid"},
+        {"sql": "SELECT COUNT(*) FILTER (WHERE x > 1) FROM trips GROUP BY x"},
+        {"columns": {"lat": None}},
+        {"columns": {"y": None}},
+        {"columns": {}},
+        {"columns": {"x": 0}},
+        {"columns": {"x": "wide"}},
+        {"table": "others", "columns": {"x": None}},
+        {"columns": {"x": None}, "epsilon": -1},
+        {"columns": {"x": None}, "epsilon": None},
+        {"columns": {"x": None}, "threshold": 0},
+        {"columns": {"x": None}, "threshold": 1},
+        {"columns": {"x": None}, "size": 5, "tau": 5},
+        {"columns": {"x": None}, "unbiased": True},
+        {"columns": {"x": None}, "expected": "many"},
+        {"columns": {"x": None}, "rows_per_unit": 3},
+        {"columns": {"x": None, "day": None, "kind": None, "lat": "0.001"}},
+    ],
+)
+def test_what_cannot_be_released_is_refused_for_nothing(order):
+    door = gate()
+    with pytest.raises(NoisegateError) as caught:
+        ask(door, **order)
+    assert isinstance(caught.value, (SpecError, Unsupported))
+    assert door.spent.epsilon == 0
+
+
+def test_over_budget_nothing_is_drawn():
+    door = gate(epsilon=1)
+    assert not plan(door, epsilon=5, columns={"x": None}).fits
+    with pytest.raises(OverBudget):
+        ask(door, columns={"x": None})
+
+
+def test_places_are_the_digits_of_a_cell():
+    axes = [SparseAxis(name="a", size=1 << 32), SparseAxis(name="b", size=1 << 32)]
+    cells = np.array([0, (1 << 64) - 1, (5 << 32) + 6], np.uint64)
+    first, second = places_of(axes, cells)
+    assert first.tolist() == [0, (1 << 32) - 1, 5]
+    assert second.tolist() == [0, (1 << 32) - 1, 6]
+    low = Fraction(-(2**63) + 1)
+    wide = SparseAxis(name="w", size=2**64 - 1, low=low)
+    assert wide.column(np.array([0, 2**64 - 2], np.uint64)).to_pylist() == [-(2**63) + 1, 2**63 - 1]
+
+
+def test_an_empty_table_and_a_release_without_cells_are_shown():
+    empty = noisegate.open(
+        TRIPS.slice(0, 0), table="trips", epsilon=10, columns=COLUMNS, ledger=":memory:"
+    )
+    release = ask(empty, columns={"x": None}, threshold=60)
+    assert release.cells.size == 0
+    assert release.total.value == 0
+    assert str(release)
+    with pytest.raises(SpecError, match="No cell"):
+        release.plot()
