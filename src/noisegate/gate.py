@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.fluent import TableQuestion
+    from noisegate.releases.plan import ReleasePlan
+    from noisegate.releases.table import TableRelease
+    from noisegate.releases.workbench import Progress
 
 __all__ = ["Gate", "Rules"]
 
@@ -83,6 +86,71 @@ class Gate:
         from noisegate.query.fluent import TableQuestion  # noqa: PLC0415 - only when asked for
 
         return TableQuestion(name, self.sql, self.plan)
+
+    def release(  # noqa: PLR0913 - each is a choice of the steward
+        self,
+        name: str,
+        sql: str | None = None,
+        *,
+        table: str | None = None,
+        columns: "Mapping[str, Any] | None" = None,
+        where: str | None = None,
+        method: str = "auto",
+        workload: Any = None,  # noqa: ANN401 - a name, ranges, or a Workload
+        epsilon: Number | None = None,
+        rows_per_unit: int | None = None,
+        groups_per_unit: int | None = None,
+        fresh: bool = False,
+        progress: "Progress | None" = None,
+        **options: Any,  # noqa: ANN401 - of the method
+    ) -> "TableRelease":
+        """Publish a table once, to be asked for ever. What was released before is free.
+
+        Args:
+            name: "histogram", "table", "map", "series", "marginals", or the name of a method.
+            sql: One SELECT of one COUNT or SUM by declared groups, such as
+                ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
+            table: Or, without SQL: the table, where there are several,
+            columns: and its columns: a bin width, a list of edges, a unit of time such as "month",
+                or None for declared keys,
+            where: and a condition.
+            method: How to measure; by default the one with the least predicted error.
+            workload: What the public will ask: "cells", "ranges", "prefixes", "marginals", or
+                ranges such as ``[{"age": (20, 39)}, {"ward": "north"}]``.
+            epsilon: The price of all of it; by default what the policy says. In an account that
+                adds up zCDP, ε buys ρ = ε² / 2.
+            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+            groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
+            fresh: Pay for new, independent draws instead of the release that exists.
+            progress: Called with a part from 0 to 1 and words, now and then.
+            options: Those of the method.
+        """
+        from noisegate.releases.workbench import Order, Workbench  # noqa: PLC0415 - when asked for
+
+        order = Order(
+            name=name, sql=sql, table=table, columns=columns, where=where, method=method,
+            workload=workload, epsilon=epsilon, rows_per_unit=rows_per_unit,
+            groups_per_unit=groups_per_unit, options=options,
+        )  # fmt: skip
+        bench = Workbench(self._curator, self._rules)
+        return bench.release(order, fresh=fresh, progress=progress)
+
+    def release_plan(
+        self,
+        name: str,
+        sql: str | None = None,
+        *,
+        fresh: bool = False,
+        **terms: Any,  # noqa: ANN401 - as for release
+    ) -> "ReleasePlan":
+        """Price, method and predicted error of a release. Free: spends nothing, reads no row."""
+        from noisegate.releases.workbench import Order, Workbench  # noqa: PLC0415 - when asked for
+
+        known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
+        said = {term: value for term, value in terms.items() if term in known}
+        options = {term: value for term, value in terms.items() if term not in known}
+        order = Order(name=name, sql=sql, **said, options=options)
+        return Workbench(self._curator, self._rules).plan(order, fresh=fresh)
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Look at how many rows units have, for a price; plans then show what a cap loses.

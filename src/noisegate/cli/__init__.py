@@ -3,7 +3,17 @@
 Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
 """
 
-from noisegate.cli import ledgers, lessons, questions, stewards
+from noisegate.cli import ledgers, lessons, questions, releases, stewards
 from noisegate.cli.app import app, ledger_app, main, policy_app
 
-__all__ = ["app", "ledger_app", "ledgers", "lessons", "main", "policy_app", "questions", "stewards"]
+__all__ = [
+    "app",
+    "ledger_app",
+    "ledgers",
+    "lessons",
+    "main",
+    "policy_app",
+    "questions",
+    "releases",
+    "stewards",
+]

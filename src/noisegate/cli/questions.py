@@ -78,14 +78,15 @@ def ask(
 
     for path in save or []:
         require_writable(path)
-    gate = _gate(
+    gate = gate_of(
         file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
         unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
-        columns=_columns(keys, between), ledger=ledger, practice=practice,
+        columns=columns_of(keys, between), ledger=ledger, practice=practice,
     )  # fmt: skip
     answer = gate.sql(
         sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
-        delta=keys_delta, choose=choose, fresh=fresh, **_caps(file, rows_per_unit, groups_per_unit),
+        delta=keys_delta, choose=choose, fresh=fresh,
+        **caps_of(file, rows_per_unit, groups_per_unit),
     )  # fmt: skip
     if as_json:
         typer.echo(answer.to_json(confidence=confidence))
@@ -121,18 +122,14 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show price and error of a question without paying."""
-    from noisegate.connect import ledger_beside  # noqa: PLC0415
-
-    if ledger is None and not _is_policy(file) and not ledger_beside(file).is_file():
-        ledger, budget = ":memory:", budget or _ANY_BUDGET  # a plan leaves nothing behind
-    gate = _gate(
+    gate = gate_to_plan(
         file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
         unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
-        columns=_columns(keys, between), ledger=ledger, practice=False,
+        columns=columns_of(keys, between), ledger=ledger, practice=False,
     )  # fmt: skip
     terms = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
-        "delta": keys_delta, "choose": choose, **_caps(file, rows_per_unit, groups_per_unit),
+        "delta": keys_delta, "choose": choose, **caps_of(file, rows_per_unit, groups_per_unit),
     }  # fmt: skip
     found = gate.plan(sql, **terms)  # type: ignore[arg-type]  # terms by name
     if as_json:
@@ -162,10 +159,10 @@ def shell(
     """Ask one question after the other at a prompt, with history."""
     from noisegate.shell import run  # noqa: PLC0415
 
-    gate = _gate(
+    gate = gate_of(
         file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
         unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
-        columns=_columns(keys, between), ledger=ledger, practice=practice,
+        columns=columns_of(keys, between), ledger=ledger, practice=practice,
     )  # fmt: skip
     run(gate, epsilon=epsilon, confidence=confidence)
 
@@ -182,7 +179,7 @@ def caps(
     ledger: LedgerPath = None,
 ) -> None:
     """Look privately at how many rows units have, and what caps would lose."""
-    gate = _gate(
+    gate = gate_of(
         file, epsilon=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger,
         rows_per_unit=None, groups_per_unit=None, columns={},
     )  # fmt: skip
@@ -206,7 +203,7 @@ def bounds(
     ledger: LedgerPath = None,
 ) -> None:
     """Find bounds of a column privately: powers of two around nearly all values."""
-    gate = _gate(
+    gate = gate_of(
         file, epsilon=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger,
         rows_per_unit=rows_per_unit, groups_per_unit=None, columns={},
     )  # fmt: skip
@@ -214,17 +211,27 @@ def bounds(
     typer.echo(f"between = [{float(low):g}, {float(high):g}]")
 
 
-def _gate(file: Path, **terms: Any) -> "Gate":  # noqa: ANN401 - see noisegate.open
+def gate_to_plan(file: Path, **terms: Any) -> "Gate":  # noqa: ANN401 - see noisegate.open
+    """The same for a plan, which leaves nothing behind."""
+    from noisegate.connect import ledger_beside  # noqa: PLC0415
+
+    if terms["ledger"] is None and not _is_policy(file) and not ledger_beside(file).is_file():
+        terms |= {"ledger": ":memory:", "epsilon": terms["epsilon"] or _ANY_BUDGET}
+    return gate_of(file, **terms)
+
+
+def gate_of(file: Path, **terms: Any) -> "Gate":  # noqa: ANN401 - see noisegate.open
+    """The gate of a policy or of a file; facts on the command line are those of the file."""
     from noisegate.connect import open as open_gate  # noqa: PLC0415
 
     if _is_policy(file):
         for cap in ("rows_per_unit", "groups_per_unit"):
-            terms.pop(cap)  # said of a question, see `_caps`
+            terms.pop(cap)  # said of a question, see `caps_of`
         terms["columns"] = terms["columns"] or None
     return open_gate(file, **terms)
 
 
-def _caps(file: Path, rows: int | None, groups: int | None) -> dict[str, int | None]:
+def caps_of(file: Path, rows: int | None, groups: int | None) -> dict[str, int | None]:
     """With a policy, caps on the command line are those of the question."""
     return {"rows_per_unit": rows, "groups_per_unit": groups} if _is_policy(file) else {}
 
@@ -233,7 +240,8 @@ def _is_policy(file: Path) -> bool:
     return file.suffix.lower() == ".toml"
 
 
-def _columns(keys: list[str] | None, between: list[str] | None) -> dict[str, dict[str, Any]]:
+def columns_of(keys: list[str] | None, between: list[str] | None) -> dict[str, dict[str, Any]]:
+    """The public facts of columns that --keys and --between state."""
     columns: dict[str, dict[str, Any]] = {}
     for option, items in (("keys", keys or []), ("between", between or [])):
         for item in items:

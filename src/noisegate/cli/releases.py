@@ -1,0 +1,164 @@
+"""The command that publishes: measure a table once, save it, use it for ever."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisegate.cli.app import (
+    Accountant,
+    Analyst,
+    Between,
+    Budget,
+    Confidence,
+    DataFile,
+    Delta,
+    Epsilon,
+    GroupsPerUnit,
+    Json,
+    Keys,
+    LedgerPath,
+    Practice,
+    RowsPerUnit,
+    Share,
+    Unit,
+    app,
+)
+from noisegate.cli.printing import print_table
+from noisegate.cli.questions import caps_of, columns_of, gate_of, gate_to_plan
+from noisegate.errors import SpecError
+
+
+@app.command()
+def release(
+    name: Annotated[
+        str, typer.Argument(help="histogram, table, map, series, marginals, or a method.")
+    ],
+    file: DataFile,
+    sql: Annotated[
+        str | None,
+        typer.Argument(help="Such as 'SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)'."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Instead of SQL: age=5,ward,day=month (bins, keys, units).")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
+    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
+    method: Annotated[str, typer.Option(help="How to measure.")] = "auto",
+    workload: Annotated[
+        str | None, typer.Option(help="What will be asked: cells, ranges, prefixes, marginals.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Of the method: name=value. Repeatable.")
+    ] = None,
+    epsilon: Epsilon = None,
+    confidence: Confidence = "0.95",
+    budget: Budget = None,
+    delta: Delta = "0",
+    accountant: Accountant = None,
+    analyst: Analyst = None,
+    share: Share = None,
+    unit: Unit = None,
+    rows_per_unit: RowsPerUnit = None,
+    groups_per_unit: GroupsPerUnit = None,
+    keys: Keys = None,
+    between: Between = None,
+    ledger: LedgerPath = None,
+    practice: Practice = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show price and error without paying.")
+    ] = False,
+    save: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .md (its card)."),
+    ] = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+) -> None:
+    """Publish a table once. The same release again is free, and the same."""
+    from noisegate.shell import require_writable  # noqa: PLC0415
+
+    for path in save or []:
+        require_writable(path)
+    terms: dict[str, Any] = {
+        "table": table, "columns": _columns(columns), "where": where, "method": method,
+        "workload": workload, "epsilon": epsilon, "fresh": fresh, **_options(option),
+        **caps_of(file, rows_per_unit, groups_per_unit),
+    }  # fmt: skip
+    gate = (gate_to_plan if plan else gate_of)(
+        file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
+        unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
+        columns=columns_of(keys, between), ledger=ledger, practice=practice,
+    )  # fmt: skip
+    if plan:
+        found = gate.release_plan(name, sql, **terms)
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
+        else:
+            print_table(None, ("", ""), found.facts(confidence))
+        return
+    with _bar() as progress:
+        made = gate.release(name, sql, progress=progress, **terms)
+    if as_json:
+        typer.echo(made.to_json(confidence=confidence))
+    elif as_csv:
+        typer.echo(made.to_csv(confidence=confidence), nl=False)
+    else:
+        shown = made.shown()
+        print_table(None, shown.columns, shown.cells(confidence))
+        typer.echo(made.footer(confidence))
+        typer.echo(made.promise)
+    for path in save or []:
+        made.save(path, confidence)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[float, str], None] | None]:
+    """A progress bar on a terminal; nothing in pipes."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("measuring", total=1.0)
+
+        def progress(part: float, words: str) -> None:
+            shown.update(task, completed=part, description=words)
+
+        yield progress
+
+
+def _columns(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    found: dict[str, Any] = {}
+    for item in text.split(","):
+        name, sign, how = item.strip().partition("=")
+        if not name or (sign and not how):
+            raise SpecError(
+                f"--columns {item} is not understood.", fix="Use --columns age=5,ward,day=month."
+            )
+        edges = how.split(":")
+        found[name] = edges if len(edges) > 1 else how or None
+    return found
+
+
+def _options(items: list[str] | None) -> dict[str, Any]:
+    """Options of the method: numbers where they read as numbers."""
+    found: dict[str, Any] = {}
+    for item in items or []:
+        name, sign, text = item.partition("=")
+        if not name or not sign:
+            raise SpecError(f"--option {item} is not understood.", fix="Use --option branching=4.")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found

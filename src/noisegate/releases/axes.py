@@ -1,0 +1,221 @@
+"""The axes of a released table: public keys in order, and which of them a person means.
+
+>>> ages = Axis(name="age", keys=(0, 5, 10), ends=(5, 10, 15), whole=True)
+>>> ages.labels
+('0–4', '5–9', '10–14')
+>>> ages.runs((5, 14)), ages.runs([0, 10])
+([(1, 2)], [(0, 0), (2, 2)])
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import fraction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AxisKey: TypeAlias = str | int | date | datetime | Fraction | None
+Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A column of the grid. None among ``keys`` is the group of rows without a value.
+
+    With ``ends`` the keys are the lower edges of bins, and these the upper ones; ``whole`` says
+    that what is binned are whole numbers, and ``low`` and ``high`` are their declared bounds.
+    """
+
+    name: str
+    keys: tuple[AxisKey, ...]
+    ends: tuple[int | Fraction, ...] | None = None
+    whole: bool = False
+    low: Fraction | None = None
+    high: Fraction | None = None
+
+    @property
+    def size(self) -> int:
+        """How many keys there are."""
+        return len(self.keys)
+
+    @property
+    def present(self) -> tuple[Any, ...]:
+        """The keys but the one of rows without a value, which is the last."""
+        return tuple(key for key in self.keys if key is not None)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether (low, high) means something: numbers and dates."""
+        return not any(isinstance(key, str | bool) for key in self.present)
+
+    @property
+    def edges(self) -> NDArray[np.float64] | None:
+        """The edges of bins, one more than there are bins; None where keys are no bins."""
+        if self.ends is None:
+            return None
+        return np.array([float(self.present[0]), *map(float, self.ends)])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The keys as people read them."""
+        missing = ["(none)"] * (self.size - len(self.present))
+        if self.ends is None:
+            return (*map(str, self.present), *missing)
+        bins = zip(self.present, self.ends, strict=True)
+        return (*(self._label(low, end) for low, end in bins), *missing)
+
+    def _label(self, low: Any, end: Any) -> str:  # noqa: ANN401 - numbers
+        if not self.whole:
+            return f"{float(low):g} to {float(end):g}"
+        return str(low) if end - low == 1 else f"{low}–{end - 1}"
+
+    def runs(self, asked: Any) -> Runs:  # noqa: ANN401 - as people write it
+        """The places that are meant: a key, a list of keys, or a pair (low, high) of an order.
+
+        Both ends of a pair count, as BETWEEN in SQL; None is an open end. Bins of numbers that are
+        not whole end before their upper edge, and so does a pair of them.
+        """
+        if isinstance(asked, tuple):
+            if len(asked) != 2:
+                raise SpecError(
+                    f"A range of {self.name!r} is no pair.", fix="Use (low, high), or a list."
+                )
+            return [self._range(*asked)]
+        listed = asked if isinstance(asked, list) else [asked]
+        places = sorted({self._place(key) for key in listed})
+        if not places:
+            raise SpecError(f"No key of {self.name!r} is named.", fix="Leave the axis out.")
+        breaks = [i for i in range(1, len(places)) if places[i] != places[i - 1] + 1]
+        starts, ends = [0, *breaks], [*breaks, len(places)]
+        return [(places[a], places[b - 1]) for a, b in zip(starts, ends, strict=True)]
+
+    def _place(self, key: Any) -> int:  # noqa: ANN401 - as people write it
+        wanted = fraction(key) if isinstance(key, float) else key
+        for place, known in enumerate(self.keys):
+            if known == wanted and isinstance(known, bool) == isinstance(wanted, bool):
+                return place
+        raise SpecError(f"{self.name!r} has no key {key!r}.", fix=f"Its keys: {self._some()}.")
+
+    def _range(self, low: Any, high: Any) -> tuple[int, int]:  # noqa: ANN401
+        if not self.is_ordered:
+            raise SpecError(f"{self.name!r} has no order.", fix="Give a list of keys instead.")
+        keys = self.present
+        try:
+            if self.ends is not None:
+                first, last = self._first_bin(low), self._last_bin(high)
+            else:
+                first = sum(low is not None and key < low for key in keys)
+                last = sum(high is None or key <= high for key in keys) - 1
+        except TypeError:
+            raise SpecError(
+                f"A range of {self.name!r} is of another type.", fix=f"Its keys: {self._some()}."
+            ) from None
+        if first > last:
+            raise SpecError(f"The range of {self.name!r} is empty.", fix="Use low ≤ high.")
+        return first, last
+
+    def _first_bin(self, low: Any) -> int:  # noqa: ANN401
+        keys = self.present
+        if low is None:
+            return 0
+        wanted = fraction(low, name=self.name)
+        if wanted <= max(keys[0], self.low if self.low is not None else keys[0]):
+            return 0
+        if wanted in keys:
+            return keys.index(wanted)
+        raise self._between_edges(low)
+
+    def _last_bin(self, high: Any) -> int:  # noqa: ANN401
+        ends = [end - self.whole for end in self.ends or ()]
+        if high is None:
+            return len(ends) - 1
+        wanted = fraction(high, name=self.name)
+        if wanted >= min(ends[-1], self.high if self.high is not None else ends[-1]):
+            return len(ends) - 1
+        if wanted in ends:
+            return ends.index(wanted)
+        raise self._between_edges(high)
+
+    def _between_edges(self, asked: Any) -> SpecError:  # noqa: ANN401
+        bins = self.labels[: len(self.present)]
+        shown = ", ".join(bins if len(bins) <= 4 else (*bins[:2], "…", bins[-1]))
+        return SpecError(
+            f"{asked!r} is inside a bin of {self.name!r}.", fix=f"Use whole bins: {shown}."
+        )
+
+    def _some(self) -> str:
+        more = ", …" if self.size > 8 else ""
+        return ", ".join(map(repr, map(_shown, self.keys[:8]))) + more
+
+    # other forms
+
+    def column(self) -> "pa.Array":
+        """The keys as an Arrow column; bins by their lower edge."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        return pa.array([_shown(key) for key in self.keys])
+
+    def to_record(self) -> dict[str, Any]:
+        """The axis as JSON values."""
+        record: dict[str, Any] = {"name": self.name, "keys": list(map(_key_record, self.keys))}
+        if self.ends is not None:
+            record |= {"ends": [str(end) for end in self.ends], "whole": self.whole}
+            bounds = {"low": self.low, "high": self.high}
+            record |= {name: str(at) for name, at in bounds.items() if at is not None}
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Axis":
+        """The axis that `to_record` wrote."""
+        bounds = {name: Fraction(record[name]) for name in ("low", "high") if name in record}
+        ends = record.get("ends")
+        return cls(
+            name=record["name"],
+            keys=tuple(map(_key_of, record["keys"])),
+            ends=None if ends is None else tuple(map(_number, ends)),
+            whole=bool(record.get("whole", False)),
+            **bounds,
+        )
+
+
+def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
+    """Refuse names that are no axis."""
+    known = [axis.name for axis in axes]
+    for name in names:
+        if name not in known:
+            raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
+
+
+def _shown(key: AxisKey) -> Any:  # noqa: ANN401 - a cell
+    return float(key) if isinstance(key, Fraction) else key
+
+
+def _key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(key, datetime):
+        return {"timestamp": key.isoformat()}
+    if isinstance(key, date):
+        return {"date": key.isoformat()}
+    return {"number": str(key)} if isinstance(key, Fraction) else key
+
+
+def _key_of(record: Any) -> AxisKey:  # noqa: ANN401 - JSON
+    if not isinstance(record, dict):
+        return record  # type: ignore[no-any-return]
+    ((kind, text),) = record.items()
+    if kind == "number":
+        return _number(text)
+    return date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
+
+
+def _number(text: str) -> int | Fraction:
+    found = Fraction(text)
+    return int(found) if found.denominator == 1 else found

@@ -1,0 +1,357 @@
+"""The cells of a release: the declared groups of one SELECT, and the one sum over them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm, prod
+from typing import Any, Final, final
+
+from noisegate.algebra.expression import (
+    Call,
+    Expression,
+    Literal,
+    Schema,
+    domain_of,
+    fields_of,
+)
+from noisegate.algebra.relation import Filter, Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Sums
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import fraction
+from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.looks import declared_rows
+from noisegate.query.plan import shown_names
+from noisegate.query.question import Block, Function, GroupKey, Question, Terms
+from noisegate.releases.axes import Axis
+from noisegate.transforms.query import CAP_MAX, CELLS_MAX, Query
+from noisegate.transforms.stability import stability_of
+
+_FORM: Final = "Ask such as SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward."
+_FUNCTIONS: Final = (
+    Function.COUNT,
+    Function.COUNT_VALUES,
+    Function.COUNT_UNITS,
+    Function.SUM,
+)
+_UNITS: Final = ("hour", "day", "week", "month", "quarter", "year")
+Edges = tuple[int | Fraction, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Axes, and the sum over their cells. Numbers are multiples of ``grain``.
+
+    ``whole``: the exact numbers are whole. ``signed``: they may be negative.
+    """
+
+    sql: str
+    axes: tuple[Axis, ...]
+    value: str
+    query: Query
+    grain: Fraction
+    whole: bool
+    signed: bool
+    caveats: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many keys each axis has."""
+        return tuple(axis.size for axis in self.axes)
+
+    @property
+    def moved(self) -> int:
+        """How far one unit moves all cells together, in grains."""
+        return int(self.query.l1s[0].value)
+
+
+def grid_of(
+    question: Question,
+    sql: str,
+    terms: Terms,
+    *,
+    accountant: str,
+    missing: bool = True,
+    edges: Mapping[int, Edges] | None = None,
+) -> Grid:
+    """The grid of a question, or a refusal. ``missing``: keep a cell for rows without a value.
+
+    ``edges`` are those of columns whose groups are numbers of bins.
+    """
+    block = _block(question)
+    schema = schema_of(block.relation)
+    names = _axis_names(question, block)
+    asserted = _asserted(block.relation)
+    keys, axes = [], []
+    for place, (key, name) in enumerate(zip(block.by, names, strict=True)):
+        found, axis = _axis(key, name, schema, (edges or {}).get(place))
+        if not missing or found.expression in asserted or _binned(found.expression) in asserted:
+            found = replace(found, domain=replace(found.domain, nullable=False))
+        if found.domain.nullable:
+            axis = replace(axis, keys=(*axis.keys, None))
+        keys.append(found)
+        axes.append(axis)
+    cells = prod(axis.size for axis in axes)
+    if cells > CELLS_MAX:
+        raise Unsupported(
+            f"The table would have {cells:,} cells, more than {CELLS_MAX:,}.",
+            fix="Use wider bins or fewer columns.",
+        )
+    caps = _caps(block, terms)
+    drafted = draft(replace(block, by=tuple(keys)), caps, accountant=accountant, derive=False)
+    tally = drafted.parts[0].query.tally
+    if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
+        raise Unsupported("This is not one sum.", fix=_FORM)
+    (term,) = tally.terms
+    plain = replace(tally, by=tuple(replace(each, rest=False) for each in tally.by))
+    return Grid(
+        sql=sql,
+        axes=tuple(axes),
+        value=_value_name(question, block, names),
+        query=Query(plain),
+        grain=term.grain,
+        whole=drafted.recipes[0].kind is Kind.INTEGER,
+        signed=term.low < 0,
+        caveats=drafted.caveats,
+    )
+
+
+def _block(question: Question) -> Block:
+    if len(question.blocks) != 1 or question.picked is None or question.explain:
+        raise Unsupported("A release is one plain SELECT of private rows.", fix=_FORM)
+    (block,) = question.blocks
+    if len(block.aggregates) != 1 or block.aggregates[0].function not in _FUNCTIONS:
+        raise Unsupported(
+            "A release has exactly one COUNT or SUM.", fix="Release each number by itself."
+        )
+    if not block.by:
+        raise Unsupported("Nothing is grouped by.", fix=_FORM)
+    if set(block.sets) != {tuple(range(len(block.by)))}:
+        raise Unsupported(
+            "A release has one table of groups.",
+            fix="Use a plain GROUP BY; parents are sums of its cells.",
+        )
+    return block
+
+
+def _caps(block: Block, terms: Terms) -> Caps:
+    """The caps of the question, else those that follow from the policy's, as `Run` has them."""
+    tables = stability_of(block.relation).tables
+    groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
+    rows = declared_rows(block.relation)
+    return Caps(
+        rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
+        groups_per_unit=terms.groups_per_unit or max(groups, default=None),
+    )
+
+
+def _axis_names(question: Question, block: Block) -> list[str]:
+    """As the SELECT shows them, else after the one column they are made of."""
+    shown = shown_names(question)
+    names: list[str] = []
+    for key in block.by:
+        fields = list(dict.fromkeys(fields_of(key.expression)))
+        plain = fields[0] if len(fields) == 1 else key.name
+        name = shown.get((block.name, key.name), plain)
+        if name in names and type(key.expression) is Call:
+            name = f"{key.expression.function}_{name}"
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names
+
+
+def _value_name(question: Question, block: Block, taken: Sequence[str]) -> str:
+    name = shown_names(question).get((block.name, block.aggregates[0].name), "value")
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _axis(key: GroupKey, name: str, schema: Schema, edges: Edges | None) -> tuple[GroupKey, Axis]:
+    """The key as it is grouped by, and the axis of its declared keys."""
+    call, width, origin = key.expression, Fraction(0), Fraction(0)
+    if type(call) is Call and call.function == "bin":
+        constants = [Fraction(a.value) for a in call.args[1:] if type(a) is Literal]  # type: ignore[arg-type]
+        width, origin = (*constants, Fraction(0))[:2]
+        if key.domain.kind is Kind.NUMBER:  # keys are whole: the numbers of the bins
+            key = _numbered(key, width, origin, schema)
+    keys = key.domain.keys
+    if keys is None:
+        raise Unsupported(
+            f"The groups of {name!r} are not declared.",
+            fix="Declare the column's keys, or its bounds and use BIN(x, width), or "
+            "DATE_TRUNC('month', x) of a date.",
+        )
+    present = tuple(each for each in keys if each is not None)
+    key = replace(key, domain=replace(key.domain, keys=present))
+    if edges is not None:
+        return key, Axis(name=name, keys=edges[:-1], ends=edges[1:], **_bounds(call, schema))
+    if not width:
+        return key, Axis(name=name, keys=present)
+    lows = present if key.expression is call else [each * width + origin for each in present]  # type: ignore[operator]
+    starts, ends = (tuple(map(_plain, each)) for each in (lows, [a + width for a in lows]))  # type: ignore[operator]
+    return key, Axis(name=name, keys=starts, ends=ends, **_bounds(call, schema))
+
+
+def _bounds(call: Expression, schema: Schema) -> dict[str, Any]:
+    """What is declared of the numbers that are binned."""
+    inside = domain_of(_binned(call), schema)
+    return {"whole": inside.kind is Kind.INTEGER, "low": inside.low, "high": inside.high}
+
+
+def _binned(expression: Expression) -> Expression:
+    """What a bin is made of; of a CASE, the column that it compares."""
+    while type(expression) is Call and expression.args:
+        if expression.function not in ("bin", "case", "lt", *_STEPS):
+            break
+        expression = expression.args[0]
+    return expression
+
+
+_STEPS: Final = ("floor", "divide", "subtract", "multiply")  # of `_numbered`
+
+
+def _numbered(key: GroupKey, width: Fraction, origin: Fraction, schema: Schema) -> GroupKey:
+    """The same bins by their numbers, computed in the steps in which BIN computes them."""
+    assert type(key.expression) is Call  # noqa: S101 - a BIN
+    scale = lcm(width.denominator, origin.denominator)
+    grown = Call("multiply", (key.expression.args[0], Literal(scale)))
+    shifted = Call("subtract", (grown, Literal(int(origin * scale)))) if origin else grown
+    number = Call("floor", (Call("divide", (shifted, Literal(int(width * scale)))),))
+    return replace(key, expression=number, domain=domain_of(number, schema))
+
+
+def _plain(number: Any) -> int | Fraction:  # noqa: ANN401 - an edge
+    exact = Fraction(number)
+    return int(exact) if exact.denominator == 1 else exact
+
+
+def _asserted(relation: Relation) -> set[Expression]:
+    """What WHERE says IS NOT NULL: then there is no cell for rows without it."""
+    return {
+        each.args[0].args[0]
+        for each in _conditions(relation)
+        if each.function == "not"
+        and type(each.args[0]) is Call
+        and each.args[0].function == "is_null"
+    }
+
+
+def _conditions(relation: Relation) -> Iterator[Call]:
+    while isinstance(relation, Filter):
+        todo = [relation.condition]
+        while todo:
+            condition = todo.pop()
+            if type(condition) is Call:
+                if condition.function == "and":
+                    todo += condition.args
+                yield condition
+        relation = relation.of
+
+
+# without SQL
+
+
+def sql_of(
+    tables: Mapping[str, TableDomain],
+    table: str | None,
+    columns: Mapping[str, Any],
+    where: str | None = None,
+) -> tuple[str, dict[int, Edges]]:
+    """The SELECT of a table's columns, and the edges of those whose bins are listed.
+
+    A column has a bin width, a list of edges, a unit of time such as "month", or None for its
+    declared keys.
+    """
+    private = [name for name, domain in tables.items() if not domain.is_public]
+    if table is None and len(private) == 1:
+        table = private[0]
+    if table is None or table not in tables:
+        said = "No table is named." if table is None else f"There is no table {table!r}."
+        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+    if not isinstance(columns, Mapping) or not columns:
+        raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
+    known, groups = tables[table].columns, []
+    edges: dict[int, Edges] = {}
+    for place, (name, how) in enumerate(columns.items()):
+        if name not in known:
+            raise SpecError(
+                f"{table!r} has no column {name!r}.", fix=f"Its columns: {', '.join(known)}."
+            )
+        column, quoted = known[name], _quoted(name)
+        if isinstance(how, list | tuple):
+            edges[place] = _edges(name, how, column.between)
+            groups.append(_cased(quoted, edges[place]))
+        elif isinstance(how, str) and how in _UNITS:
+            groups.append(f"DATE_TRUNC('{how}', {quoted})")
+        elif how is None and column.keys is None and column.kind is Kind.DATE:
+            groups.append(f"DATE_TRUNC('day', {quoted})")
+        elif how is None:
+            groups.append(quoted)
+        else:
+            groups.append(f"BIN({quoted}, {_width(name, how)})")
+    condition = f" WHERE {where}" if where else ""
+    rows = f"FROM {_quoted(table)}{condition}"
+    return f"SELECT COUNT(*) {rows} GROUP BY {', '.join(groups)}", edges
+
+
+def _width(name: str, how: Any) -> str:  # noqa: ANN401 - as people write it
+    if isinstance(how, bool) or not isinstance(how, int | float | str | Fraction):
+        raise SpecError(
+            f"{how!r} is no bin width for {name!r}.",
+            fix="Use a number, a list of edges, a unit of time, or None for declared keys.",
+        )
+    width = fraction(how, name=f"the bin width of {name}")
+    if width <= 0:
+        raise SpecError(
+            f"The bins of {name!r} would be empty or overlap.", fix="Use a width above 0."
+        )
+    return _text(width)
+
+
+def _edges(name: str, how: Sequence[Any], between: tuple[Fraction, Fraction] | None) -> Edges:
+    edges = tuple(_plain(fraction(each, name=f"an edge of {name}")) for each in how)
+    if len(edges) < 2 or any(b <= a for a, b in pairwise(edges)):
+        raise SpecError(
+            f"The bins of {name!r} are empty or overlap.", fix="Give two or more rising edges."
+        )
+    if between is None:
+        raise SpecError(
+            f"{name!r} has no declared bounds.", fix="Declare between = [low, high] for it."
+        )
+    if len(edges) > 2 and not between[0] < edges[1] <= edges[-2] <= between[1]:
+        raise SpecError(
+            f"A bin of {name!r} is outside its declared bounds, so it would be empty.",
+            fix=f"Use edges from {float(between[0]):g} to {float(between[1]):g}.",
+        )
+    return edges
+
+
+def _cased(quoted: str, edges: Edges) -> str:
+    """The number of the bin; what is beyond the edges is in the first or the last."""
+    inner = [
+        f"WHEN {quoted} < {_text(Fraction(edge))} THEN {place}"
+        for place, edge in enumerate(edges[1:-1])
+    ]
+    return f"CASE {' '.join(inner)} WHEN {quoted} IS NOT NULL THEN {len(edges) - 2} END"
+
+
+def _text(number: Fraction) -> str:
+    """An exact decimal, which is how SQL reads numbers."""
+    if number.denominator == 1:
+        return str(number)
+    places = 0
+    while (number * 10**places).denominator != 1:
+        places += 1
+        if places > 30:
+            raise SpecError("A number has no decimal form.", fix="Use one such as 0.25.")
+    digits = str(abs(int(number * 10**places))).rjust(places + 1, "0")
+    return f"{'-' if number < 0 else ''}{digits[:-places]}.{digits[-places:]}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,88 @@
+"""The command that publishes: plan, release, save, and the exit codes of refusals."""
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from test_cli import NOISEGATE, run
+
+from noisegate.cli import releases
+from noisegate.releases.table import TableRelease
+
+SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 25)"
+AGE = ("--between", "age=0,99")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = "".join(f"{i * 7 % 100},{'north' if i % 4 else 'south'}\n" for i in range(400))
+    (tmp_path / "people.csv").write_text("age,ward\n" + rows)
+    return tmp_path
+
+
+def release(folder, *words, sql=SQL, epsilon="0.5", code=0):
+    named = () if sql is None else (sql,)
+    terms = ("--epsilon", epsilon, "--budget", "1", *AGE)
+    return run("release", "histogram", "people.csv", *named, *terms, *words, code=code, cwd=folder)
+
+
+def test_a_release_is_planned_made_saved_and_free_from_then_on(folder):
+    plan = release(folder, "--plan").stdout
+    assert "about ± 5.93 at 95% confidence" in plan
+    assert not (folder / "people.csv.ledger").exists()
+    shown = release(folder, "--save", "out.parquet", "--save", "out.csv").stdout
+    assert "│ 25 to 50" in shown
+    assert "5 cells by" in shown
+    assert "left ε = 0.5" in shown
+    again = json.loads(release(folder, "--json").stdout)
+    assert (again["free"], again["remaining"], again["shape"]) == (True, 0.5, [5])
+    kept = TableRelease.load(folder / "out.parquet")
+    assert [row[1] for row in again["rows"]] == kept.values.tolist()
+    assert (folder / "out.csv").read_text() == release(folder, "--csv").stdout
+    assert json.loads(release(folder, "--plan", "--json").stdout)["price"] == 0
+    assert "ok" in run("ledger", "verify", "people.csv", cwd=folder).stdout
+
+
+def test_columns_stand_in_for_sql(folder):
+    words = ("--columns", "age=0:18:65:99,ward", "--keys", "ward=north,south", "--json")
+    found = json.loads(release(folder, *words, "--where", "age > 10", sql=None).stdout)
+    assert found["shape"] == [4, 2]
+    assert found["rows"][2][:2] == [18, "north"]
+
+
+def test_refusals_end_as_those_of_questions_do(folder):
+    assert "over-budget" in release(folder, epsilon="2", code=3).stderr
+    assert "no release" in run("release", "x", "people.csv", SQL, "--epsilon", "1", "--budget", "1",
+                               *AGE, code=2, cwd=folder).stderr  # fmt: skip
+    assert "not understood" in release(folder, "--columns", "=5", sql=None, code=2).stderr
+    assert "not understood" in release(folder, "--option", "depth", code=2).stderr
+    assert (
+        "no such option"
+        in release(folder, "--method", "cells", "--option", "depth=3", code=2).stderr
+    )
+    assert "ending" in release(folder, "--save", "out.xyz", code=2).stderr
+    error = json.loads(release(folder, "--method", "magic", "--json", code=2).stdout)["error"]
+    assert error["code"] == "bad-parameter"
+    assert "spent" in run("ledger", "show", "people.csv", cwd=folder).stdout
+
+
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(folder, monkeypatch):
+    assert release(folder).stderr == ""
+    terminal = StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with releases._bar() as progress:
+        progress(0.5, "measuring by cells")
+    assert "measuring" in terminal.getvalue()
+
+
+def test_help_is_quick_and_names_the_options(tmp_path):
+    said = subprocess.run(
+        [NOISEGATE, "release", "--help"], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout
+    assert all(option in said for option in ("--method", "--workload", "--save", "--plan"))
+    assert Path(NOISEGATE).exists()

@@ -1,0 +1,227 @@
+"""The cells of a release: axes from SQL or from columns, what is meant by a range, refusals."""
+
+from datetime import date
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import NoisegateError, SpecError, Unsupported
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.releases.axes import Axis
+from noisegate.releases.grid import grid_of, sql_of
+
+ROWS = {
+    "age": [31, 45, 62],
+    "cost": [1.5, 2.5, 99.0],
+    "ward": ["north", "south", "north"],
+    "day": [date(2024, 1, 2)] * 3,
+    "town": ["x", "y", "z"],
+}
+FACTS = {
+    "age": {"between": [0, 110]},
+    "cost": {"between": [0, 100]},
+    "ward": {"in": ["north", "south"]},
+    "day": {"between": [date(2024, 1, 1), date(2024, 3, 1)]},
+}
+
+
+@pytest.fixture(scope="module")
+def gate():
+    return noisegate.open(pa.table(ROWS), epsilon=1, columns=FACTS, table="rows")
+
+
+@pytest.fixture
+def grid(gate):
+    def made(sql, **more):
+        return grid_of(read(sql, gate.tables), sql, Terms(), accountant="pure", **more)
+
+    return made
+
+
+@pytest.fixture
+def by_columns(gate, grid):
+    def made(columns, **more):
+        sql, edges = sql_of(gate.tables, None, columns)
+        return grid(sql, edges=edges, **more)
+
+    return made
+
+
+def test_the_cells_are_all_combinations_of_declared_groups_and_of_no_value(grid):
+    found = grid("SELECT COUNT(*) FROM rows GROUP BY BIN(age, 10), ward")
+    ages, wards = found.axes
+    assert found.shape == (13, 2)
+    assert (ages.name, ages.keys) == ("age", (*range(0, 111, 10), None))
+    assert ages.edges.tolist() == [float(edge) for edge in range(0, 121, 10)]
+    assert (wards.name, wards.keys, wards.edges) == ("ward", ("north", "south"), None)
+    assert found.query.tally.cells == 26
+    assert (found.moved, found.grain, found.whole, found.signed) == (1, 1, True, False)
+
+
+def test_rows_without_a_value_have_no_cell_where_there_are_none(grid):
+    said = "SELECT COUNT(*) FROM rows WHERE age IS NOT NULL AND cost > 1 GROUP BY BIN(age, 10)"
+    assert grid(said).shape == (12,)
+    assert grid("SELECT COUNT(*) FROM rows GROUP BY BIN(age, 10)", missing=False).shape == (12,)
+
+
+def test_bins_of_any_width_have_edges_in_the_units_of_the_column(by_columns):
+    (axis,) = by_columns({"cost": 0.1}, missing=False).axes
+    assert axis.size == 1001
+    assert axis.keys[:3] == (0, Fraction(1, 10), Fraction(1, 5))
+    assert axis.labels[1] == "0.1 to 0.2"
+    assert axis.runs((0.1, 0.3)) == [(1, 2)]
+
+
+def test_bins_of_fractions_hold_the_rows_that_bin_itself_holds(gate, by_columns):
+    """0.3 is in the bin of 0.3, although 0.3 / 0.1 is below 3 in doubles."""
+    rows = pa.table({"x": [0.3, 0.7, 0.7]})
+    gate = noisegate.open(rows, epsilon=1000, columns={"x": {"between": [0, 1]}})
+    release = gate.release("cells", columns={"x": 0.1}, epsilon=100)
+    assert release.values.tolist() == [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0]
+
+
+def test_listed_edges_and_units_of_time_make_bins(by_columns):
+    ages, days = by_columns({"age": [0, 18, 65.5, 110], "day": "month"}, missing=False).axes
+    assert ages.keys == (0, 18, Fraction(131, 2))
+    assert ages.edges.tolist() == [0, 18, 65.5, 110]
+    assert days.keys == (date(2024, 1, 1), date(2024, 2, 1), date(2024, 3, 1))
+    assert by_columns({"day": None}, missing=False).shape == (61,)
+
+
+def test_axes_are_named_as_the_select_shows_them_or_after_their_column(grid):
+    sql = "SELECT ward AS w, SUM(age) AS s FROM rows GROUP BY ward, MONTH(day), dayofweek(day)"
+    found = grid(sql)
+    assert [axis.name for axis in found.axes] == ["w", "day", "dayofweek_day"]
+    assert found.value == "s"
+    assert grid("SELECT COUNT(*) AS ward FROM rows GROUP BY ward").value == "ward_"
+
+
+def test_sums_of_whole_numbers_stay_whole_and_others_are_kept_in_grains(grid):
+    whole = grid("SELECT SUM(age) FROM rows GROUP BY ward")
+    assert (whole.whole, whole.grain, whole.moved) == (True, 1, 110)
+    other = grid("SELECT SUM(cost) FROM rows GROUP BY ward")
+    assert (other.whole, other.moved * other.grain) == (False, 100)
+    assert grid("SELECT SUM(age - 50) FROM rows GROUP BY ward").signed
+
+
+def test_a_persons_rows_are_capped_as_in_questions():
+    rows = pa.table({"pid": [1, 1, 2], "ward": ["north", "south", "north"]})
+    facts = {"ward": {"in": ["north", "south"]}}
+    gate = noisegate.open(rows, epsilon=1, unit="pid", rows_per_unit=3, columns=facts)
+    sql = "SELECT COUNT(*) FROM data GROUP BY ward"
+    question = read(sql, gate.tables)
+    found = grid_of(question, sql, Terms(), accountant="pure")
+    assert found.moved * found.grain == 3
+    assert "Capped: 3 rows per person" in found.caveats[0]
+    fewer = grid_of(question, sql, Terms(groups_per_unit=1), accountant="pure")
+    assert fewer.moved * fewer.grain == 3
+    units = "SELECT COUNT(DISTINCT pid) FROM data GROUP BY ward"
+    once = grid_of(read(units, gate.tables), units, Terms(groups_per_unit=2), accountant="pure")
+    assert once.moved * once.grain == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT COUNT(*) FROM rows", "Nothing is grouped"),
+        ("SELECT COUNT(*), SUM(age) FROM rows GROUP BY ward", "exactly one"),
+        ("SELECT AVG(age) FROM rows GROUP BY ward", "exactly one"),
+        ("SELECT COUNT(*) FROM rows GROUP BY town", "not declared"),
+        ("SELECT COUNT(*) FROM rows GROUP BY ROLLUP (ward, age)", "one table of groups"),
+        ("SELECT ward, COUNT(*) AS n FROM rows GROUP BY ward HAVING n > 1", "plain SELECT"),
+        ("SELECT ward, COUNT(*) FROM rows GROUP BY ward ORDER BY 2 LIMIT 1", "plain SELECT"),
+        ("EXPLAIN SELECT COUNT(*) FROM rows GROUP BY ward", "plain SELECT"),
+        ("SELECT COUNT(*) FROM rows GROUP BY BIN(age, 0)", "width above 0"),
+        (
+            "SELECT COUNT(*) FROM rows GROUP BY age, BIN(cost, 0.02), DATE_TRUNC('day', day)",
+            "cells, more than",
+        ),
+    ],
+)
+def test_what_is_no_grid_is_refused_with_a_way_out(grid, sql, words):
+    with pytest.raises(Unsupported, match=words) as refused:
+        grid(sql)
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "No column"),
+        ({"x": 1}, "no column 'x'"),
+        ({"age": 0}, "empty or overlap"),
+        ({"age": -5}, "empty or overlap"),
+        ({"age": True}, "no bin width"),
+        ({"age": {}}, "no bin width"),
+        ({"age": "wide"}, "bin width"),
+        ({"age": [0, 10, 10, 20]}, "empty or overlap"),
+        ({"age": [0, 20, 10]}, "empty or overlap"),
+        ({"age": [5]}, "empty or overlap"),
+        ({"age": [0, 50, 150, 200]}, "outside its declared bounds"),
+        ({"town": [0, 1]}, "no declared bounds"),
+        ({"town": None}, "not declared"),
+    ],
+)
+def test_bins_that_are_none_are_refused(by_columns, columns, words):
+    with pytest.raises(NoisegateError, match=words) as refused:
+        by_columns(columns)
+    assert refused.value.fix
+
+
+BINS = Axis(
+    name="age", keys=(0, 5, 10, None), ends=(5, 10, 15), whole=True, low=Fraction(2),
+    high=Fraction(12),
+)  # fmt: skip
+WARDS = Axis(name="ward", keys=("north", "south", "west"))
+DAYS = Axis(name="day", keys=tuple(date(2024, 1, d) for d in (1, 8, 15)))
+
+
+@pytest.mark.parametrize(
+    ("axis", "asked", "runs"),
+    [
+        (BINS, (5, 9), [(1, 1)]),
+        (BINS, (0, 9), [(0, 1)]),
+        (BINS, (2, 12), [(0, 2)]),  # the declared bounds are all there is
+        (BINS, (None, 9), [(0, 1)]),
+        (BINS, (5, None), [(1, 2)]),
+        (BINS, (-100, 1e6), [(0, 2)]),
+        (BINS, None, [(3, 3)]),
+        (BINS, 10, [(2, 2)]),
+        (BINS, [0, 10, None], [(0, 0), (2, 3)]),
+        (WARDS, ["west", "south"], [(1, 2)]),
+        (DAYS, (date(2024, 1, 2), date(2024, 1, 15)), [(1, 2)]),
+        (DAYS, date(2024, 1, 8), [(1, 1)]),
+    ],
+)
+def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
+    assert axis.runs(asked) == runs
+
+
+@pytest.mark.parametrize(
+    ("axis", "asked", "words"),
+    [
+        (BINS, (5, 8), "inside a bin"),
+        (BINS, (3, 9), "inside a bin"),
+        (BINS, (10, 4), "empty"),
+        (BINS, (1, 2, 3), "no pair"),
+        (BINS, 7, "no key 7"),
+        (BINS, [], "No key"),
+        (WARDS, ("north", "south"), "no order"),
+        (WARDS, "east", "no key 'east'"),
+        (DAYS, (1, 2), "another type"),
+    ],
+)
+def test_what_is_no_set_of_cells_is_refused(axis, asked, words):
+    with pytest.raises(SpecError, match=words):
+        axis.runs(asked)
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [BINS, WARDS, DAYS, Axis(name="x", keys=(Fraction(1, 2), 1), ends=(1, Fraction(3, 2)))],
+)
+def test_an_axis_is_read_as_it_was_written(axis):
+    assert Axis.from_record(axis.to_record()) == axis

@@ -1,0 +1,214 @@
+"""A released table in other forms: frames, files, pictures, screens; it never changes."""
+
+import json
+from dataclasses import FrozenInstanceError, replace
+from datetime import date
+from fractions import Fraction
+from io import StringIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+import noisegate
+from noisegate.errors import Bug, LedgerError, SpecError
+from noisegate.releases import picture
+from noisegate.releases.asking import Price
+from noisegate.releases.estimate import Estimate
+from noisegate.releases.table import TableRelease
+from noisegate.releases.transcript import Told, pack, unpack
+from noisegate.transforms.strategy import Groups
+
+DAYS = [date(2024, 1 + i % 3, 5) for i in range(300)]
+ROWS = {
+    "age": [i * 7 % 40 for i in range(300)],
+    "ward": ["north", "south", "west"] * 100,
+    "cost": [i % 10 / 2 for i in range(300)],
+    "day": DAYS,
+}
+FACTS = {
+    "age": {"between": [0, 39]},
+    "ward": {"in": ["north", "south", "west"]},
+    "cost": {"between": [0, 5], "nullable": False},
+    "day": {"between": [date(2024, 1, 1), date(2024, 3, 31)], "nullable": False},
+}
+
+
+@pytest.fixture(scope="module")
+def gate():
+    return noisegate.open(pa.table(ROWS), epsilon=1000, columns=FACTS, table="visits")
+
+
+@pytest.fixture(scope="module")
+def release(gate):
+    sql = "SELECT COUNT(*) AS n FROM visits GROUP BY BIN(age, 10), ward, DATE_TRUNC('month', day)"
+    return gate.release("table", sql, epsilon=2)
+
+
+def test_sums_are_asked_by_the_names_of_axes(release):
+    cells = release.values
+    assert release.shape == (5, 3, 3)
+    assert release.query(age=(10, 29), ward="south").value == cells[1:3, 1].sum()
+    assert release.query(ward=["north", "west"], age=None).value == cells[4, [0, 2]].sum()
+    month = date(2024, 2, 1)
+    assert release.query(day=(month, month)).value == cells[:, :, 1].sum()
+    assert release.total.value == int(release.total) == cells.sum()
+    assert release.query(0.99).margin > release.query(0.5).margin > 0
+    assert str(release.query(age=(0, 9))).count("±") == 1
+    with pytest.raises(SpecError, match="no axis 'sex'"):
+        release.query(sex="f")
+
+
+def test_margins_are_those_of_single_cells(release):
+    margins = release.margins(0.9)
+    assert margins.shape == release.shape
+    one = release.query(0.9, age=0, ward="north", day=date(2024, 1, 1))
+    assert margins[0, 0, 0] == one.margin
+
+
+def test_without_a_known_variance_there_is_no_margin_and_it_says_so(release):
+    kept = {"estimate": Estimate(release.values.astype(float))}
+    blind = replace(release, making=replace(release.making, _kept=kept))
+    assert blind.margins() is None
+    assert blind.query(ward="west").margin is None
+    assert "No ± is known for n." in blind.footer()
+    assert str(blind.query()).endswith("± ?")
+
+
+def test_frames_have_a_row_for_each_cell_the_last_axis_fastest(release):
+    table = release.to_arrow(0.95)
+    assert table.column_names == ["age", "ward", "day", "n", "n_margin"]
+    assert table["n"].to_pylist() == release.values.reshape(-1).tolist()
+    assert table["age"].to_pylist()[:9] == [0] * 9
+    assert table["age"].to_pylist()[-1] is None
+    assert release.to_pandas()["ward"].tolist()[:4] == ["north"] * 3 + ["south"]
+    assert release.to_polars()["n"].to_list() == table["n"].to_pylist()
+    assert release.to_numpy().tolist() == release.values.tolist()
+    assert release.to_csv().splitlines()[0] == "age,ward,day,n,n_margin"
+    record = json.loads(release.to_json())
+    assert (record["method"], record["shape"]) == (release.method, [5, 3, 3])
+    assert record["rows"][0][:3] == [0, "north", "2024-01-01"]
+
+
+def test_a_release_cannot_be_changed(release):
+    with pytest.raises(FrozenInstanceError):
+        release.values = None
+    with pytest.raises(ValueError, match="read-only"):
+        release.values[0] = 1
+    copy = release.to_numpy()
+    copy[:] = -1
+    assert release.values.min() >= 0
+
+
+def test_a_saved_release_is_read_without_a_gate_with_its_errors_and_card(release, tmp_path):
+    release.save(tmp_path / "r.parquet")
+    read = TableRelease.load(tmp_path / "r.parquet")
+    assert read.values.tolist() == release.values.tolist()
+    assert read.axes == release.axes
+    assert read.query(age=(10, 29)) == release.query(age=(10, 29))
+    assert read.margins().tolist() == release.margins().tolist()
+    assert read.card().record == release.card().record
+    assert (str(read.guarantee), read.remaining, read.free) == (str(release.guarantee), None, True)
+    assert "left" not in read.footer()
+    read.save(tmp_path / "again.parquet")
+    assert TableRelease.load(tmp_path / "again.parquet").to_arrow().equals(release.to_arrow())
+
+
+def test_a_release_of_numbers_is_read_as_it_was_saved(gate, tmp_path):
+    made = gate.release("cells", "SELECT SUM(cost) FROM visits GROUP BY BIN(cost, 0.5)", epsilon=1)
+    made.save(tmp_path / "r.parquet")
+    read = TableRelease.load(tmp_path / "r.parquet")
+    assert read.values.tolist() == made.values.tolist()
+    assert read.query(cost=(1, 2.5)) == made.query(cost=(1, 2.5))
+
+
+def test_files_that_are_no_release_or_were_changed_are_refused(release, tmp_path):
+    file = tmp_path / "r.parquet"
+    release.save(file)
+    table = pq.read_table(file)
+    pq.write_table(table.take(list(range(table.num_rows))[::-1]), tmp_path / "turned.parquet")
+    pq.write_table(table.replace_schema_metadata({}), tmp_path / "bare.parquet")
+    (tmp_path / "text.parquet").write_text("no")
+    for name, words in (("turned", "changed"), ("bare", "no release"), ("text", "no release"),
+                        ("missing", "no release")):  # fmt: skip
+        with pytest.raises(SpecError, match=words):
+            TableRelease.load(tmp_path / f"{name}.parquet")
+    with pytest.raises(SpecError, match="ending"):
+        release.save(tmp_path / "r.xyz")
+
+
+def test_every_ending_is_written(gate, tmp_path):
+    made = gate.release("histogram", columns={"ward": None}, epsilon=1)
+    for ending in ("csv", "json", "md", "svg", "html", "png"):
+        made.save(tmp_path / f"r.{ending}")
+        assert (tmp_path / f"r.{ending}").stat().st_size > 50
+
+
+def points(drawn):
+    sets = drawn.get("datasets")
+    return next(iter(sets.values())) if sets else drawn["data"]["values"]
+
+
+def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
+    bars = gate.release("histogram", columns={"age": 10}, epsilon=1).plot().to_dict()
+    assert {each["x"] for each in points(bars)} == {
+        "0–9", "10–19", "20–29", "30–39", "(none)",
+    }  # fmt: skip
+    series = gate.release("series", columns={"day": "month"}, epsilon=1).plot().to_dict()
+    assert len(points(series)) == 3
+    square = gate.release("map", columns={"age": 1, "cost": 0.5}, epsilon=1).plot().to_dict()
+    assert len(points(square)) == 40 * 11
+    point = points(square)[0]
+    assert (point["x"], point["x2"], point["y"], point["y2"]) == (0, 0.5, 0, 1)
+    assert len(points(release.plot(x="ward").to_dict())) == 3
+    two = points(release.plot(x="ward", y="age").to_dict())
+    assert sum(each["n"] for each in two) == release.query(age=(0, 39)).value
+    with pytest.raises(SpecError, match="3 axes"):
+        release.plot()
+    with pytest.raises(SpecError, match="no axis"):
+        release.plot(x="sex")
+
+
+def test_large_maps_are_drawn_in_larger_squares(gate, monkeypatch):
+    monkeypatch.setattr(picture, "_SQUARES_MAX", 10)
+    made = gate.release("map", columns={"age": 2, "cost": 0.25}, epsilon=1)
+    drawn = made.plot().to_dict()
+    assert made.shape == (20, 21)
+    assert len(points(drawn)) == 10 * 7
+    assert sum(each["n"] for each in points(drawn)) == made.total.value
+    assert "3 × 2 cells" in " ".join(drawn["title"]["subtitle"])
+
+
+def test_it_shows_itself_on_screens(release):
+    console = Console(record=True, width=120, file=StringIO())
+    console.print(release)
+    text = console.export_text()
+    assert "10–19" in text
+    assert "5 × 3 × 3 cells by" in text
+    assert release.guarantee.unit.noun in text
+    assert "<table" in release._repr_html_()
+    assert "more cells" not in str(release)
+    assert "visits" in release.promise
+    assert repr(release).startswith("<TableRelease of n by age, ward, day")
+
+
+def test_a_transcript_is_read_as_it_was_written():
+    rounds = (
+        (np.arange(5), np.array([-(2**62), 2**62])),
+        (np.array([[1, 2]], np.int64),),
+    )
+    record, (numbers,), found = unpack(pack({"a": "ü"}, [np.array([0.5])], rounds))
+    assert (record, numbers.tolist()) == ({"a": "ü"}, [0.5])
+    assert [[each.tolist() for each in told] for told in found] == [
+        [each.tolist() for each in told] for told in rounds
+    ]
+    with pytest.raises(LedgerError, match="cannot be read"):
+        unpack(b"\x03\0\0\0\0\0\0\0{}")
+
+
+def test_a_recipe_cannot_ask_a_transcript_for_more():
+    told = Told(Price(amount=1, gaussian=False), shape=(2,), moved=1)
+    with pytest.raises(Bug):
+        told.sums([Groups(np.array([0, 0], np.int32), 1)], [Fraction(1)])

@@ -1,0 +1,303 @@
+"""Releases through the door: paid once, the same for ever, and what interrupts them."""
+
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import binom
+
+import noisegate
+from noisegate.curator.allowance import Allowance
+from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError
+from noisegate.query.card import verify
+from noisegate.releases import workbench
+from noisegate.releases.estimate import Predicted
+from noisegate.releases.recipes.cells import Cells
+from noisegate.releases.workload import all_ranges
+
+FACTS = {"age": {"between": [0, 99], "nullable": False}, "ward": {"in": ["north", "south"]}}
+SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 10), ward"
+AGES = np.arange(600) * 7 % 100
+EXACT = np.stack([np.bincount(AGES[side::2] // 10, minlength=10) for side in (0, 1)], axis=1)
+
+
+def people():
+    return pa.table({"age": AGES, "ward": ["north", "south"] * 300})
+
+
+def gate_of(ledger=":memory:", epsilon=5, **more):
+    return noisegate.open(
+        people(), epsilon=epsilon, columns=FACTS, table="people", ledger=ledger, **more
+    )
+
+
+def test_a_release_is_paid_once_and_is_the_same_ever_after():
+    gate = gate_of()
+    first = gate.release("histogram", SQL, epsilon=0.5)
+    again = gate.release("histogram", SQL, epsilon=0.5)
+    other = gate.release("table", columns={"age": 10, "ward": None}, epsilon="0.5")
+    assert (first.free, again.free, other.free) == (False, True, True)
+    assert first.values.tolist() == again.values.tolist() == other.values.tolist()
+    assert gate.spent.epsilon == Fraction(1, 2)
+    assert gate.ledger.verify().ok
+    assert again.query(age=(20, 39)) == first.query(age=(20, 39))
+
+
+def test_it_is_the_same_in_another_process_and_for_another_analyst(tmp_path):
+    rows, book = tmp_path / "people.csv", tmp_path / "book"
+    rows.write_text("age\n" + "".join(f"{age}\n" for age in AGES))
+    terms = {"epsilon": 5, "ledger": str(book), "columns": {"age": {"between": [0, 99]}}}
+    made = noisegate.open(rows, analyst="ann", **terms).release(
+        "histogram", columns={"age": 10}, epsilon=0.5
+    )
+    code = f"""
+import noisegate
+gate = noisegate.open({str(rows)!r}, analyst="bob", **{terms!r})
+made = gate.release("histogram", columns={{"age": 10}}, epsilon=0.5)
+print(made.free, made.values.tolist(), made.margins().tolist(), gate.ledger.balance("people").spent)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = f"True {made.values.tolist()} {made.margins().tolist()} ε = 0.5"
+    assert said.stdout.strip() == expected
+
+
+def test_other_terms_are_another_release():
+    gate = gate_of()
+    terms = [
+        {"epsilon": 0.5},
+        {"epsilon": 0.25},
+        {"epsilon": 0.5, "workload": "ranges"},
+        {"epsilon": 0.5, "workload": [{"age": (0, 19)}]},
+        {"epsilon": 0.5, "workload": [{"age": (0, 29)}]},
+    ]
+    made = [gate.release("cells", SQL, **each) for each in terms]
+    assert not any(each.free for each in made)
+    assert all(gate.release("cells", SQL, **each).free for each in terms)
+    assert gate.release("cells", SQL, epsilon=0.5, fresh=True).free is False
+    assert gate.spent.epsilon == Fraction(11, 4)
+
+
+def test_a_plan_is_free_and_says_what_a_release_then_costs_and_errs():
+    gate = gate_of()
+    plan = gate.release_plan("histogram", SQL, epsilon=0.5, method="cells")
+    assert (plan.price.epsilon, plan.fits, plan.method, plan.shape) == (0.5, True, "cells", (10, 2))
+    ratio = -np.expm1(-0.5)
+    assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
+    assert 5.5 < plan.margin(0.95) < 6
+    assert len(gate.history()) == 1  # the account alone
+    assert "about ± 5.93 at 95% confidence" in str(plan)
+    assert plan.to_dict()["questions"] == 20
+    assert "<table>" in plan._repr_html_()
+    gate.release("histogram", SQL, epsilon=0.5, method="cells")
+    again = gate.release_plan("histogram", SQL, epsilon=0.5, method="cells")
+    assert (again.price.epsilon, again.fits) == (0, True)
+    assert not gate.release_plan("cells", SQL, epsilon=6).fits
+
+
+def test_the_mean_error_of_cells_is_as_predicted():
+    """1000 draws at ε = 0.1; the spread of their mean square is √(5 / 1000) of it: Laplace noise
+    has kurtosis 6. Six spreads away is a false alarm below 1e-6, and below a factor of two.
+    """
+    sql = "SELECT COUNT(*) FROM people GROUP BY age, ward"
+    gate = gate_of(epsilon=1000)
+    plan = gate.release_plan("cells", sql, epsilon="0.1")
+    exact = np.stack([np.bincount(AGES[side::2], minlength=100) for side in (0, 1)], axis=1)
+    made = [gate.release("cells", sql, epsilon="0.1", fresh=True) for _ in range(5)]
+    raw = [each.making.estimate(each.shape).cells - exact for each in made]
+    assert np.mean(np.square(raw)) / plan.rms**2 == pytest.approx(1, abs=0.43)
+    after = np.mean(np.square([each.values - exact for each in made]))
+    assert after < plan.rms**2 / 2  # what cannot be is mended
+
+
+def test_margins_cover_the_exact_numbers():
+    """Misses of independent noise; a false alarm has probability 1e-6 for each kind of sum."""
+    gate = gate_of(epsilon=1000)
+    missed = {"cells": 0, "range": 0, "parts": 0, "total": 0}
+    for _ in range(60):
+        made = gate.release("cells", SQL, epsilon=0.5, fresh=True)
+        missed["cells"] += int(np.sum(np.abs(made.values - EXACT) > made.margins(0.9)))
+        sums = {
+            "range": (made.query(0.9, age=(20, 59), ward="south"), EXACT[2:6, 1].sum()),
+            "parts": (made.query(0.9, age=[0, 30, 90]), EXACT[[0, 3, 9]].sum()),
+            "total": (made.query(0.9), EXACT.sum()),
+        }
+        for name, (found, exact) in sums.items():
+            missed[name] += abs(found.value - exact) > found.margin
+    assert missed["cells"] <= binom.isf(1e-6, 60 * 20, 0.1)
+    assert all(missed[name] <= binom.isf(1e-6, 60, 0.1) for name in ("range", "parts", "total"))
+
+
+def test_in_an_account_of_zcdp_the_price_is_half_the_square():
+    gate = gate_of(delta="1e-6", accountant="zcdp", epsilon=10)
+    made = gate.release("histogram", SQL, epsilon=1)
+    assert made.making.price.gaussian
+    assert made.making.price.amount == Fraction(1, 2)
+    assert gate.release("histogram", SQL, epsilon=1).values.tolist() == made.values.tolist()
+    asked = gate_of(delta="1e-6", accountant="zcdp", epsilon=10)
+    asked.sql(SQL, epsilon=1)
+    assert gate.spent == asked.spent
+
+
+def test_the_policys_price_and_limit_hold():
+    gate = gate_of()
+    with pytest.raises(SpecError, match="price"):
+        gate.release("histogram", SQL)
+    gate._rules = noisegate.gate.Rules(epsilon=Fraction(1, 4), epsilon_max=Fraction(1, 2))
+    assert gate.release_plan("histogram", SQL).price.epsilon == Fraction(1, 4)
+    hinted = SQL.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.125)")
+    assert gate.release_plan("histogram", hinted).price.epsilon == Fraction(1, 8)
+    with pytest.raises(SpecError, match="at most"):
+        gate.release("histogram", SQL, epsilon=1)
+
+
+def test_over_budget_is_refused_before_anything_is_drawn():
+    gate = gate_of(epsilon=1)
+    with pytest.raises(OverBudget, match="Nothing was spent"):
+        gate.release("histogram", SQL, epsilon=2)
+    assert gate.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"name": "histogramm"}, "no release 'histogramm'"),
+        ({"method": "magic"}, "no method 'magic'"),
+        ({"name": "cells", "method": "other"}, "method already"),
+        ({"workload": "all"}, "no workload 'all'"),
+        ({"workload": "prefixes"}, "one axis"),
+        ({"workload": []}, "no list of ranges"),
+        ({"workload": ["age"]}, "no dict"),
+        ({"workload": [{"sex": 1}]}, "no axis 'sex'"),
+        ({"workload": [{"age": [0, 50]}]}, "gaps"),
+        ({"workload": all_ranges((3,))}, "another table"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"epsilon": "much"}, "epsilon"),
+        ({"rows_per_unit": 0}, "cap"),
+        ({"method": "cells", "depth": 3}, "no such option"),
+        ({"method": "cells", "depth": object()}, "no plain value"),
+        ({"table": "people"}, "already"),
+        ({"columns": {"age": 5}}, "SQL or columns"),
+        ({"sql": None}, "SQL or columns"),
+        ({"sql": None, "columns": {"age": 5}, "table": "x"}, "no table 'x'"),
+        ({"name": "map"}, "two axes"),
+        ({"name": "series"}, "one axis"),
+        ({"sql": SQL.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (within = 3)"),
+          "epsilon": None}, "bought by its price"),
+    ],
+)  # fmt: skip
+def test_bad_terms_are_refused_before_any_charge(terms, words):
+    gate = gate_of()
+    asked = {"name": "histogram", "sql": SQL, "epsilon": 0.5} | terms
+    for ask in (gate.release, gate.release_plan):
+        with pytest.raises(NoisegateError, match=words) as refused:
+            ask(**asked)
+        assert refused.value.fix
+    assert len(gate.history()) == 1
+
+
+def test_an_interrupt_charges_what_was_drawn_and_leaves_a_clean_ledger(monkeypatch):
+    gate = gate_of()
+
+    def interrupt(part, words):
+        if part == at:
+            raise KeyboardInterrupt
+
+    at = 0.0
+    with pytest.raises(KeyboardInterrupt):
+        gate.release("histogram", SQL, epsilon=0.5, progress=interrupt)
+    assert gate.spent.epsilon == 0  # nothing was drawn yet
+    at = 0.99
+    with pytest.raises(KeyboardInterrupt):
+        gate.release("histogram", SQL, epsilon=0.5, progress=interrupt)
+    assert gate.spent.epsilon == Fraction(1, 2)
+    assert gate.ledger.verify().ok
+    made = gate.release("histogram", SQL, epsilon=0.5)
+    assert gate.spent.epsilon == 1
+    assert gate.release("histogram", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
+    assert gate.spent.epsilon == 1
+
+
+def test_a_release_that_was_killed_stays_spent_and_can_be_made_anew(monkeypatch):
+    gate = gate_of()
+    with monkeypatch.context() as patch:
+        patch.setattr(Allowance, "close", lambda self: None)  # as if the process had died
+        gate.release("histogram", SQL, epsilon=0.5)
+    with pytest.raises(RequestConflict, match="fresh=True"):
+        gate.release("histogram", SQL, epsilon=0.5)
+    assert gate.spent.epsilon == Fraction(1, 2)
+    made = gate.release("histogram", SQL, epsilon=0.5, fresh=True)
+    assert gate.release("histogram", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
+    assert gate.spent.epsilon == 1
+
+
+def test_progress_is_told_from_0_to_1():
+    told = []
+    gate_of().release("histogram", SQL, epsilon=1, progress=lambda part, words: told.append(part))
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == (0.0, 1.0)
+
+
+def test_auto_takes_the_method_that_predicts_the_least_error(monkeypatch):
+    class Fake(Cells):
+        def __init__(self, rms):
+            object.__setattr__(self, "_rms", rms)
+
+        def predict(self, ask, workload):
+            return Predicted(rms=self._rms, words="")
+
+    def fake(name, **options):
+        if name == "refuses":
+            raise SpecError("Not this.", fix="Another.")
+        return type("Kind", (Fake,), {"__slots__": ("_rms",)})({"a": 3.0, "b": 2.0}.get(name))
+
+    monkeypatch.setattr(workbench, "RECIPES", dict.fromkeys(("a", "refuses", "b", "unknown")))
+    monkeypatch.setattr(workbench, "recipe", fake)
+    gate = gate_of()
+    assert gate.release_plan("histogram", SQL, epsilon=1).method == "b"
+    assert gate.release_plan("histogram", SQL, epsilon=1, method="unknown").rms is None
+
+
+def test_the_card_is_confirmed_by_the_ledger():
+    gate = gate_of()
+    made = gate.release("histogram", SQL, epsilon=0.5)
+    assert verify(made.card(), gate.ledger) == []
+    assert [line["kind"] for line in made.card().record["ledger"]] == ["reserve", "close"]
+    assert "ε = 0.5 for adding or removing one row" in made.card().to_markdown()
+
+
+def test_practice_is_free_and_says_so():
+    gate = gate_of(practice=True)
+    made = gate.release("histogram", SQL, epsilon=0.5)
+    assert made.practice
+    assert "PRACTICE" in made.footer()
+    with pytest.raises(SpecError, match="made up"):
+        made.card()
+
+
+def test_several_rows_of_a_person_are_capped_and_numbers_are_whole():
+    rows = pa.table({"pid": [i % 50 for i in range(600)], "age": AGES})
+    gate = noisegate.open(
+        rows, epsilon=1000, unit="pid", rows_per_unit=12, table="people",
+        columns={"age": {"between": [0, 99], "nullable": False}},
+    )  # fmt: skip
+    made = gate.release("histogram", columns={"age": 10}, epsilon=500)
+    assert made.values.dtype == np.int64
+    assert np.abs(made.values - EXACT.sum(axis=1)).max() <= 1
+    assert gate.spent.epsilon == 500
+    assert any("12 rows per person" in words for words in made.words)
+
+
+def test_sums_may_be_negative_and_need_not_be_whole():
+    gate = gate_of(epsilon=10_000)
+    made = gate.release("cells", "SELECT SUM(age - 60) FROM people GROUP BY ward", epsilon=2000)
+    exact = [int((AGES[side::2] - 60).sum()) for side in (0, 1)]
+    assert made.values.tolist() == pytest.approx(exact, abs=5)
+    assert made.values.max() < 0
+    half = gate.release("cells", "SELECT SUM(age / 2) FROM people GROUP BY ward", epsilon=2000)
+    assert half.values.dtype == np.float64
+    assert half.values.tolist() == pytest.approx([AGES[s::2].sum() / 2 for s in (0, 1)], abs=3)
+    assert half.query(ward="north").margin < 1
