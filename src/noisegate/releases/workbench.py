@@ -1,0 +1,392 @@
+"""The workbench: from a question and a price to a released table.
+
+read        SQL (or columns) becomes a grid of declared cells and one sum over them
+choose      the recipe, by name or by the error it predicts; what it cannot do is refused
+reserve     one allowance for all that the recipe will ask; the same release is never drawn again
+build       the recipe asks and rebuilds; then no negative numbers, whole ones, the total kept
+keep        numbers and transcript are stored before anyone sees them
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, final
+
+import numpy as np
+
+from noisegate.curator.allowance import Allowance
+from noisegate.curator.curator import Curator, digest
+from noisegate.errors import NoisegateError, RequestConflict, SpecError
+from noisegate.exact import Number, fraction, positive
+from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+from noisegate.releases.asking import DoorAsk, Price
+from noisegate.releases.estimate import Predicted
+from noisegate.releases.finish import finish
+from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
+from noisegate.releases.making import (
+    Making,
+    Spec,
+    plain_options,
+    spec_digest,
+    spec_of,
+    workload_of,
+)
+from noisegate.releases.plan import ReleasePlan
+from noisegate.releases.recipes import RECIPES, Recipe, recipe
+from noisegate.releases.table import FORMAT, TableRelease
+from noisegate.releases.transcript import Listening, Told, pack, unpack
+from noisegate.releases.workload import Workload
+from noisegate.transforms.query import CAP_MAX
+
+Progress = Callable[[float, str], None]
+
+# The workload of each name, unless one is given. Names of recipes are histograms by the recipe.
+KINDS: Final[Mapping[str, str]] = {
+    "histogram": "cells",
+    "table": "cells",
+    "map": "ranges",
+    "series": "prefixes",
+    "marginals": "marginals",
+}
+_GAP: Final = 4  # numbers of attempts without one, after which there are no more
+_WITHOUT_MISSING: Final = ("map", "series")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked for, as people say it; see `Gate.release`."""
+
+    name: str
+    sql: str | None = None
+    table: str | None = None
+    columns: Mapping[str, Any] | None = None
+    where: str | None = None
+    method: str = "auto"
+    workload: Any = None
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+    options: Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """An order that can be carried out: nothing about it is left to be refused but its price."""
+
+    grid: Grid
+    recipe: Recipe
+    making: Making
+    workload: Workload
+    epsilon: Fraction
+    predicted: Predicted
+    question: str
+
+    @property
+    def event(self) -> Event:
+        price = self.making.price
+        if price.gaussian:
+            return DeclaredZCDPEvent(rho=price.amount)
+        return DeclaredEvent(epsilon=price.amount)
+
+
+@final
+class Workbench:
+    """Releases tables through a curator, by the rules of a policy."""
+
+    def __init__(self, curator: Curator, rules: Rules) -> None:
+        self._curator, self._rules = curator, rules
+
+    def plan(self, order: Order, *, fresh: bool = False) -> ReleasePlan:
+        """Price and predicted error: free, reads no row."""
+        job = self._job(order)
+        stored = None if fresh else self._find(job)
+        price, fits = (ApproxDP(0), True) if stored else self._curator.price(job.event)
+        return ReleasePlan(
+            sql=job.grid.sql,
+            axes=job.grid.axes,
+            method=job.making.method,
+            workload=job.workload.words,
+            questions=job.workload.size,
+            epsilon=job.epsilon,
+            price=price,
+            fits=fits,
+            rms=None if job.predicted.rms is None else job.predicted.rms * float(job.grid.grain),
+            gaussian=job.making.price.gaussian,
+            words=tuple(filter(None, (job.predicted.words, *job.grid.caveats))),
+        )
+
+    def release(
+        self, order: Order, *, fresh: bool = False, progress: Progress | None = None
+    ) -> TableRelease:
+        """The table: from the ledger if it was released before, else for its price."""
+        job = self._job(order)
+        stored = None if fresh else self._find(job)
+        if stored:
+            return self._table(job, stored, free=True)
+        return self._table(job, self._built(job, progress, fresh=fresh), free=False)
+
+    # before paying
+
+    def _job(self, order: Order) -> _Job:
+        grid, terms = self._grid(order)
+        epsilon = self._epsilon(terms)
+        balance = self._curator.ledger.balance(self._curator.account)
+        gaussian = balance.accountant != "pure"
+        price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        kind = order.name if order.name in KINDS else "histogram"
+        wanted = KINDS[kind] if order.workload is None else order.workload
+        spec = spec_of(wanted, grid.axes)
+        asked = workload_of(spec, grid.shape)
+        method = _method(order)
+        options = plain_options(order.options)
+        ask = Told(price, shape=grid.shape, moved=grid.moved)
+        name, made, predicted = _chosen(method, options, ask, asked)
+        making = Making(
+            method=name,
+            options=options,
+            workload=spec,
+            price=price,
+            moved=grid.moved,
+            grain=grid.grain,
+            whole=grid.whole,
+            signed=grid.signed,
+        )
+        return _Job(
+            grid=grid,
+            recipe=made,
+            making=making,
+            workload=asked,
+            epsilon=epsilon,
+            predicted=predicted,
+            question=_question(grid, making, spec),
+        )
+
+    def _grid(self, order: Order) -> tuple[Grid, Terms]:
+        if order.name not in KINDS and order.name not in RECIPES:
+            names = dict.fromkeys((*KINDS, *RECIPES))
+            raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
+        if (order.sql is None) == (order.columns is None):
+            raise SpecError(
+                "Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5, "ward": None}.'
+            )
+        sql = order.sql or ""
+        edges: dict[int, Edges] = {}
+        if order.columns is not None:
+            sql, edges = sql_of(self._curator.tables, order.table, order.columns, order.where)
+        elif order.table is not None or order.where is not None:
+            raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
+        question = read(sql, self._curator.tables)
+        terms = _agreed(question.terms, order)
+        accountant = self._curator.ledger.balance(self._curator.account).accountant
+        missing = order.name not in _WITHOUT_MISSING
+        grid = grid_of(question, sql, terms, accountant=accountant, missing=missing, edges=edges)
+        _require_kind(order.name, grid)
+        return grid, terms
+
+    def _epsilon(self, terms: Terms) -> Fraction:
+        if terms.within is not None or terms.relative is not None:
+            raise SpecError("A release is bought by its price.", fix="Give epsilon.")
+        epsilon = terms.epsilon if terms.epsilon is not None else self._rules.epsilon
+        if epsilon is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+        positive(epsilon, name="epsilon")
+        Run(self._curator, self._rules).require_price(epsilon)
+        return epsilon
+
+    def _find(self, job: _Job) -> bytes | None:
+        """The stored release, whoever made it; one that was interrupted left nothing."""
+        ledger, dataset = self._curator.ledger, self._curator.dataset
+        others = [name for name in ledger.accounts() if name.partition("/")[0] == dataset]
+        for account in dict.fromkeys((self._curator.account, *others)):
+            for number in reversed(range(self._attempts(job, account))):
+                if found := self._answer(job, account, number):
+                    return found
+        return None
+
+    def _answer(self, job: _Job, account: str, number: int) -> bytes | None:
+        """What an attempt left: a release, nothing (b""), or None: not begun, or not ended."""
+        request_id = f"{account}: recipe {_attempt(job, number)}"
+        return self._curator.ledger.find(request_id, job.question, account)
+
+    def _attempts(self, job: _Job, account: str) -> int:
+        """How many attempts an account has made; after a few numbers without one are no more."""
+
+        def goes_on(number: int) -> bool:
+            tried = range(number, number + _GAP)
+            return any(self._answer(job, account, each) is not None for each in tried)
+
+        low, high = 0, 1
+        while goes_on(high - 1):
+            low, high = high, 2 * high
+        return bisect_left(range(high), 1, lo=low, key=lambda at: 1 - goes_on(at))
+
+    # paying
+
+    @contextmanager
+    def _allowance(self, job: _Job, *, fresh: bool) -> Iterator[tuple[Allowance, str]]:
+        """The next attempt. One that never came to an end may still run; ``fresh`` passes it by."""
+        number = self._attempts(job, self._curator.account)
+        for _ in range(_GAP):
+            request_id, opened = _attempt(job, number), False
+            try:
+                with self._curator.allowance(
+                    job.event, question=job.question, request_id=request_id
+                ) as allowed:
+                    opened = True
+                    yield allowed, request_id
+            except RequestConflict:
+                if opened:
+                    raise
+            else:
+                return
+            if not fresh:
+                break
+            number += 1
+        raise RequestConflict(
+            "This release was begun and has not come to an end.",
+            fix="It may be running elsewhere. If it was killed, release with fresh=True: what it "
+            "reserved stays spent.",
+        )
+
+    def _built(self, job: _Job, progress: Progress | None, *, fresh: bool) -> bytes:
+        """Reserve, ask, rebuild, keep. Whatever interrupts it, what was drawn is charged."""
+        grid = job.grid
+        with self._allowance(job, fresh=fresh) as (allowed, request_id):
+            door = DoorAsk(
+                allowed.whole, grid.query, job.making.price, shape=grid.shape, progress=progress
+            )
+            ask = Listening(door)
+            ask.done(0.0, f"measuring by {job.making.method}")
+            estimate = job.recipe.build(ask, job.workload)
+            ask.done(0.99, "keeping")
+            values = finish(
+                np.asarray(estimate.cells, np.float64).reshape(grid.shape) * float(grid.grain),
+                job.workload,
+                is_whole=grid.whole,
+                signed=grid.signed,
+            )
+            record = {
+                "format": FORMAT,
+                "event": encode(allowed.used()),
+                "request": request_id,
+                "words": list(estimate.words),
+            }
+            stored = pack(record, [values], tuple(ask.rounds))
+            allowed.finish(stored)
+        if progress is not None:
+            progress(1.0, "done")
+        return stored
+
+    def _table(self, job: _Job, stored: bytes, *, free: bool) -> TableRelease:
+        record, (values,), rounds = unpack(stored)
+        grid, curator = job.grid, self._curator
+        loss = curator.loss_of(decode(record["event"]))
+        unit = next(table.unit for table in grid.query.tables if table.unit is not None)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in grid.query.tables))
+        making = Making.from_record(job.making.to_record(), rounds)
+        return TableRelease(
+            sql=grid.sql,
+            axes=grid.axes,
+            values=values,
+            value=grid.value,
+            making=making,
+            words=(*record["words"], *grid.caveats),
+            cost=ApproxDP(0) if free else loss,
+            remaining=curator.remaining(),
+            guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
+            question=job.question,
+            request_id=f"{curator.account}: recipe {record['request']}",
+            practice=self._rules.practice,
+            log=curator.ledger.history,
+        )
+
+
+def _attempt(job: _Job, number: int) -> str:
+    return f"release {digest(job.question)} {number}"
+
+
+def _agreed(inner: Terms, order: Order) -> Terms:
+    """What the caller says goes before what the SQL says."""
+    for cap in (order.rows_per_unit, order.groups_per_unit):
+        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+    said = order.epsilon is not None
+    return Terms(
+        epsilon=fraction(order.epsilon, name="epsilon") if said else inner.epsilon,  # type: ignore[arg-type]
+        within=None if said else inner.within,
+        relative=None if said else inner.relative,
+        rows_per_unit=order.rows_per_unit or inner.rows_per_unit,
+        groups_per_unit=order.groups_per_unit or inner.groups_per_unit,
+    )
+
+
+def _require_kind(name: str, grid: Grid) -> None:
+    ordered = [axis.is_ordered for axis in grid.axes]
+    if name == "map" and (len(ordered) != 2 or not all(ordered)):
+        raise SpecError("A map has two axes of numbers.", fix="Group by BIN(x, w), BIN(y, w).")
+    if name == "series" and ordered != [True]:
+        raise SpecError(
+            "A series has one axis in order.", fix="Group by DATE_TRUNC('month', x), or by BIN."
+        )
+
+
+def _method(order: Order) -> str:
+    if order.name in KINDS:
+        wanted = order.name if order.name in RECIPES else order.method
+        return wanted if order.method == "auto" else order.method
+    if order.method not in ("auto", order.name):
+        raise SpecError(
+            f"{order.name!r} is a method already.", fix=f"Use release({order.name!r}, …) alone."
+        )
+    return order.name
+
+
+def _chosen(
+    method: str, options: Mapping[str, Any], ask: Told, workload: Workload
+) -> tuple[str, Recipe, Predicted]:
+    """The recipe of a method, which can do what is asked; for "auto", the one that says best.
+
+    Where there is no recipe called "auto", it is the one with the smallest predicted error among
+    those that can predict it, without options. Free: predictions depend on no row.
+    """
+    if method != "auto" or method in RECIPES:
+        made = recipe(method, **options)
+        made.require(ask.shape, workload)
+        return method, made, made.predict(ask, workload)
+    found: list[tuple[float, str, Recipe, Predicted]] = []
+    for name in RECIPES:
+        try:
+            made = recipe(name, **options)
+            made.require(ask.shape, workload)
+            predicted = made.predict(ask, workload)
+        except NoisegateError:
+            continue
+        if predicted.rms is not None:
+            found.append((predicted.rms, name, made, predicted))
+    if not found:
+        raise SpecError("No method fits.", fix=f"Choose one of {', '.join(RECIPES)}.")
+    _, name, made, predicted = min(found, key=lambda each: each[0])
+    return name, made, predicted
+
+
+def _question(grid: Grid, making: Making, spec: Spec) -> str:
+    """Canonical text: two releases with one text are one release, drawn once."""
+    record = {
+        "release": FORMAT,
+        "query": grid.query.to_record(),
+        "method": making.method,
+        "options": dict(making.options),
+        "workload": spec_digest(spec),
+        "rho" if making.price.gaussian else "epsilon": str(making.price.amount),
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
