@@ -20,10 +20,12 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.sparse_priority import SparsePriority
+from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 from noisegate.privacy.distance import L1, L2
@@ -45,6 +47,8 @@ EXAMPLES = (
     KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
     ThresholdedGeometric(scale=THIRD, threshold=4),
     PrivateBounds(scale=THIRD, threshold=4, digits=20),
+    PrivTree(scale=THIRD, decay=2, threshold=0, depth=3, shape=(4, 3)),
+    Splits(factor=THIRD, shape=(4, 3), boxes=(0, 0, 3, 1, 0)),
     SparseGeometric(scale=THIRD, domain=1 << 64, threshold=20, tau=30),
     SparsePriority(scale=THIRD, domain=1 << 40, threshold=8, size=5),
 )

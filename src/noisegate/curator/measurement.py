@@ -12,10 +12,12 @@ from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.sparse_priority import SparsePriority
+from noisegate.mechanisms.splits import Splits
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.subset import Places
@@ -34,7 +36,7 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Keys: {KeySelection, ThresholdedGeometric},
     Cells: {SparseGeometric, SparsePriority},
 }
-_CHOICES: Final[set[type]] = set()  # what may read the cells of a sum and choose by them
+_CHOICES: Final[set[type]] = {PrivTree, Splits}  # what may read a sum's cells and choose by them
 
 
 @final

@@ -22,17 +22,19 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.sparse_priority import SparsePriority
+from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, DiscreteGaussian, RoundedGaussian, Exponential,
     PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
-    PrivateBounds, SparseGeometric, SparsePriority,
+    PrivateBounds, PrivTree, Splits, SparseGeometric, SparsePriority,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}

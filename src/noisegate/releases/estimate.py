@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from noisegate.releases.spatial import SpatialTree
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -16,11 +19,16 @@ class Estimate:
     """Cells of the release before rounding, and the variance of the sum over a box, if known.
 
     ``variance(lows, highs)`` is for arrays of boxes as in `Workload`. ``words`` say what was done.
+    ``tree`` is the tree of boxes that the cells come from, where there is one.
+    ``mend(grain)`` is the recipe's own table of whole numbers, none negative, where a cell's 1 is
+    ``grain``; where it is None the cells are mended as for any recipe.
     """
 
     cells: Floats
     variance: Callable[[NDArray[np.int64], NDArray[np.int64]], Floats] | None = None
     words: tuple[str, ...] = ()
+    tree: "SpatialTree | None" = None
+    mend: Callable[[float], NDArray[np.int64]] | None = None
 
 
 @final

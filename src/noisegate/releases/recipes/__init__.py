@@ -11,8 +11,14 @@ from noisegate.releases.estimate import Estimate, Predicted
 from noisegate.releases.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({
+    "adaptive-grid": "grids:AdaptiveGrid",
     "cells": "cells:Cells",
+    "hybrid": "kdtree:Hybrid",
+    "kdtree": "kdtree:KdTree",
     "marginals": "marginals:Marginals",
+    "privtree": "privtree:PrivTree",
+    "quadtree": "quadtree:Quadtree",
+    "uniform-grid": "grids:UniformGrid",
 })  # fmt: skip
 
 
