@@ -1,0 +1,427 @@
+"""Running totals of a table that grows: `gate.release("series", …, until=…)`.
+
+The first call pays for the whole life of the series; each later one, with more rows and a later
+``until``, costs nothing more. What was published stays as it was. See `curator.series` for what is
+promised and why.
+
+* Tree: every total is a sum of at most log₂ nodes, and each node is first combined with the nodes
+  below it [Hon15]; a node over 2^k periods then has a little more than half of its own variance.
+* Root: the totals are B (C x + z) with the square-root factor C [FHU23]. B is made from the rounded
+  C itself, so the totals are unbiased.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.expression import Literal
+from noisegate.algebra.tally import Sums, Term
+from noisegate.curator.curator import Curator
+from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number as Numeric
+from noisegate.ledger.entry import Entry
+from noisegate.mechanisms.base import failure_of
+from noisegate.privacy.domain import Key
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.card import Card
+from noisegate.query.card import card as card_of
+from noisegate.query.question import Block
+from noisegate.query.reading.reader import read
+from noisegate.releases.asking import variance_of
+from noisegate.releases.axes import Axis
+from noisegate.releases.estimate import Floats
+from noisegate.releases.grid import Grid
+from noisegate.releases.plan import ReleasePlan
+from noisegate.releases.table import Number, tail_factor
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+METHODS: Final = ("auto", "tree", "root")
+_ENDINGS: Final = (".parquet", ".csv", ".json", ".md", ".png", ".svg", ".html")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """Running totals after each period, in grains, and the variance of each."""
+
+    values: Floats
+    variances: Floats
+
+
+def totals_of(counter: Counter, answers: Sequence[NDArray[np.int64]]) -> Totals:
+    """The totals after each measured period. Those of earlier periods never change."""
+    values, variances, base, spread = [], [], 0.0, 0.0
+    for epoch in counter.epochs:
+        own = answers[epoch.start : epoch.end]
+        if not own:
+            break
+        variance = variance_of(counter.noise(epoch))
+        solve = _tree if counter.factor == "tree" else _root
+        found = solve(epoch, own, variance)
+        values.append(base + found.values)
+        variances.append(spread + found.variances)
+        base, spread = float(values[-1][-1]), float(variances[-1][-1])
+    if not values:
+        return Totals(np.zeros(0), np.zeros(0))
+    return Totals(np.concatenate(values), np.concatenate(variances))
+
+
+def _tree(epoch: Epoch, answers: Sequence[NDArray[np.int64]], variance: float) -> Totals:  # noqa: ARG001
+    """Every complete node with all that is below it, then the sum of the largest ones."""
+    held: list[tuple[float, float]] = []  # of complete subtrees, the largest first
+    values, variances = [], []
+    for ending in answers:
+        value, spread = float(ending[0]), 1.0  # spreads are in multiples of the variance
+        for own in ending[1:].tolist():
+            left, left_spread = held.pop()
+            below = spread + left_spread
+            weight = below / (below + 1)
+            value = weight * own + (1 - weight) * (value + left)
+            spread = weight
+        held.append((value, spread))
+        values.append(sum(each for each, _ in held))
+        variances.append(sum(each for _, each in held))
+    return Totals(np.array(values), np.array(variances) * variance)
+
+
+def _root(epoch: Epoch, answers: Sequence[NDArray[np.int64]], variance: float) -> Totals:
+    """B y, where B is the matrix of running totals times the inverse of the whole-number factor."""
+    count = len(answers)
+    factor = np.array(root_factor(epoch.size)[:count], np.float64)
+    inverse = np.zeros(count)
+    inverse[0] = 1 / factor[0]
+    for k in range(1, count):
+        inverse[k] = -(factor[1 : k + 1] @ inverse[k - 1 :: -1]) / factor[0]
+    back = np.cumsum(inverse)
+    noisy = np.array([float(each[0]) for each in answers])
+    return Totals(np.convolve(back, noisy)[:count], variance * np.cumsum(back**2))
+
+
+def predicted(counter: Counter, until: int) -> Floats:
+    """The variance of each total, before anything is paid."""
+    sizes = (len(counter.nodes(period)) for period in range(until))
+    blank = [np.zeros(size if counter.factor == "tree" else 1, np.int64) for size in sizes]
+    return totals_of(counter, blank).variances
+
+
+def counter_of(
+    grid: Grid, block: Block, *, amount: Fraction, gaussian: bool, method: str, horizon: int | None
+) -> Counter:
+    """The counter of a grid with one axis of periods; "auto" is the factor with the least error."""
+    tally = grid.query.tally
+    if not isinstance(tally, Sums) or len(tally.by) != 1 or len(grid.axes) != 1:
+        raise SpecError("A series has one axis in order.", fix="Group by DATE_TRUNC('month', x).")
+    if method not in METHODS:
+        raise SpecError(f"There is no series by {method!r}.", fix=f"Use {', '.join(METHODS)}.")
+    (by,), row_level = tally.by, grid.query.stability.is_row_level
+    (term,) = tally.terms
+    if not row_level:
+        if term.expression != Literal(1):
+            raise Unsupported(
+                "A series of a unit with several rows counts rows.", fix="Use COUNT(*)."
+            )
+        term = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+
+    def made(factor: str) -> Counter:
+        return Counter(
+            relation=block.relation,
+            period=by.expression,
+            periods=tuple(key for key in by.keys if key is not None),
+            term=term,
+            rows_per_unit=None if row_level else tally.rows_per_unit or grid.query.per_unit,
+            amount=amount,
+            gaussian=gaussian,
+            horizon=horizon,
+            factor=factor,  # type: ignore[arg-type]
+        )
+
+    tree = made("tree")
+    if method == "tree" or (method == "auto" and not (gaussian and row_level)):
+        return tree
+    if method == "auto" and max(epoch.size for epoch in tree.epochs) > ROOT_MAX:
+        return tree
+    root, last = made("root"), min(tree.epochs[-1].end, ROOT_MAX)
+    if method == "root":
+        return root
+    return min((root, tree), key=lambda each: float(predicted(each, last).mean()))
+
+
+def running_of(  # noqa: PLR0913 - each is said by the order
+    curator: Curator,
+    grid: Grid,
+    *,
+    epsilon: Fraction,
+    gaussian: bool,
+    method: str,
+    options: Mapping[str, Any],
+    practice: bool,
+) -> "Running":
+    """The series that is asked for; refuses what it cannot do, before any charge."""
+    if unknown := options.keys() - {"until", "horizon"}:
+        raise SpecError(
+            f"A series has no option {min(unknown)!r}.", fix="Its options: until, horizon."
+        )
+    block = read(grid.sql, curator.tables).blocks[0]
+    amount = epsilon**2 / 2 if gaussian else epsilon
+    counter = counter_of(
+        grid, block, amount=amount, gaussian=gaussian, method=method,
+        horizon=options.get("horizon"),
+    )  # fmt: skip
+    until = periods_until(grid.axes[0], options["until"])
+    last = counter.epochs[-1].end
+    if until > last:
+        raise SpecError(
+            f"The series ends after {last:,} periods.", fix="Use an earlier until, or open another."
+        )
+    return Running(
+        curator=curator, grid=grid, counter=counter, until=until, epsilon=epsilon, practice=practice
+    )
+
+
+def periods_until(axis: Axis, until: Any) -> int:  # noqa: ANN401 - a key of the axis
+    """How many periods have ended with ``until``, a key of the axis or any value in its order."""
+    try:
+        count = sum(1 for key in axis.present if key <= until)
+    except TypeError:
+        raise SpecError(
+            f"{until!r} is no {axis.name}.", fix=f"Use such as until={axis.present[0]!r}."
+        ) from None
+    if not count:
+        raise SpecError("No period has ended yet.", fix=f"Use until={axis.present[0]!r} or later.")
+    return count
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A series that can be opened or continued through a curator."""
+
+    curator: Curator
+    grid: Grid
+    counter: Counter
+    until: int
+    epsilon: Fraction
+    practice: bool = False
+
+    @property
+    def _series(self) -> Series:
+        return Series(self.curator, self.counter)
+
+    def plan(self) -> ReleasePlan:
+        """Price and error. Free; reads no row."""
+        counter, grid = self.counter, self.grid
+        opened = self._series.is_open
+        price, fits = (ApproxDP(0), True) if opened else self.curator.price(counter.event)
+        rms = sqrt(float(predicted(counter, self.until).mean())) * float(counter.term.grain)
+        life = counter.epochs[-1].end
+        return ReleasePlan(
+            sql=grid.sql,
+            axes=grid.axes,
+            method=f"series by {counter.factor}",
+            workload="running totals",
+            questions=self.until,
+            epsilon=self.epsilon,
+            price=price,
+            fits=fits,
+            rms=rms,
+            gaussian=counter.gaussian,
+            words=(f"paid once for {life:,} periods", *_words(counter)),
+        )
+
+    def release(self) -> "SeriesRelease":
+        """The totals so far: new periods are measured, old ones come from the ledger."""
+        counter, curator, series = self.counter, self.curator, self._series
+        opened = series.is_open
+        answers = series.advance(self.until)
+        found = totals_of(counter, answers)
+        loss = curator.loss_of(counter.event)
+        unit = next(table.unit for table in self.grid.query.tables if table.unit is not None)
+        names = ", ".join(repr(table.name) for table in self.grid.query.tables)
+        life = counter.epochs[-1].end
+        return SeriesRelease(
+            sql=self.grid.sql,
+            axis=self.grid.axes[0],
+            value=self.grid.value,
+            totals=found,
+            factor=counter.factor,
+            grain=counter.term.grain,
+            gaussian=counter.gaussian,
+            signed=counter.term.low < 0,
+            whole=self.grid.whole,
+            cost=ApproxDP(0) if opened else loss,
+            remaining=curator.remaining(),
+            guarantee=Guarantee(
+                loss=loss,
+                unit=unit,
+                scope=f"all states of {names} over {life:,} periods, as long as rows are only "
+                "added and keep their period",
+            ),
+            words=_words(counter),
+            question=series.question,
+            request_id=series.name,
+            practice=self.practice,
+            log=curator.ledger.history,
+        )
+
+
+def _words(counter: Counter) -> tuple[str, ...]:
+    found = ["Rows that come after their period was measured are not counted."]
+    if counter.rows_per_unit is not None:
+        cap = counter.rows_per_unit
+        found.append(f"Of one unit the first {cap} row{'s' if cap > 1 else ''} count, for ever.")
+    return tuple(found)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SeriesRelease:
+    """Running totals by period. Later ones are added; those that are out never change."""
+
+    sql: str
+    axis: Axis
+    value: str
+    totals: Totals
+    factor: str
+    grain: Fraction
+    gaussian: bool
+    signed: bool
+    whole: bool
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+    words: tuple[str, ...]
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+
+    @property
+    def periods(self) -> tuple[Any, ...]:
+        """The measured periods."""
+        return self.axis.present[: self.totals.values.size]
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The totals: whole, and not below 0 where they cannot be."""
+        found = self.totals.values * float(self.grain)
+        found = found if self.signed else np.maximum(found, 0)
+        return np.rint(found).astype(np.int64) if self.whole else found
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing new was charged."""
+        return self.cost.epsilon == 0 and self.cost.delta == 0
+
+    def margins(self, confidence: Numeric = 0.95) -> NDArray[Any]:
+        """The ± of every total, each by itself: wider of the normal and the Laplace law. Up."""
+        factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        spread = factor * np.sqrt(self.totals.variances + 1 / 6) * float(self.grain)
+        return np.ceil(spread + 0.5).astype(np.int64) if self.whole else spread
+
+    def total(self, period: Key, confidence: Numeric = 0.95) -> Number:
+        """The running total after a period, free."""
+        if period not in self.periods:
+            raise SpecError(
+                f"{period!r} is not measured.", fix=f"The last period is {self.periods[-1]!r}."
+            )
+        place = self.periods.index(period)
+        return Number(
+            value=self.values[place].item(),
+            margin=self.margins(confidence)[place].item(),
+            confidence=1 - failure_of(confidence),
+        )
+
+    def rising(self) -> Floats:
+        """The nearest totals that never fall (in squares, weighed by precision). A free view."""
+        blocks: list[tuple[float, float, int]] = []
+        pairs = zip(self.totals.values.tolist(), self.totals.variances.tolist(), strict=True)
+        for value, variance in pairs:
+            mean, weight, size = value, 1 / variance, 1
+            while blocks and blocks[-1][0] > mean:
+                other, more, count = blocks.pop()
+                mean = (mean * weight + other * more) / (weight + more)
+                weight, size = weight + more, size + count
+            blocks.append((mean, weight, size))
+        means, sizes = [each[0] for each in blocks], [each[2] for each in blocks]
+        return cast("Floats", np.maximum(np.repeat(means, sizes), 0) * float(self.grain))
+
+    def answer(self) -> Answer:
+        """A row for each period, as an answer has it."""
+        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
+
+        keys = self.axis.column().slice(0, len(self.periods))
+
+        def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
+            return (None, tuple(self.margins(confidence).tolist()))
+
+        return Answer(
+            sql=self.sql,
+            table=pa.table({self.axis.name: keys, self.value: self.values}),
+            half_widths=half_widths,
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.question,),
+            caveats=self.words,
+            practice=self.practice,
+            log=self.log,
+        )
+
+    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
+        """The periods and totals; with a confidence, margins too."""
+        return self.answer().to_arrow(confidence)
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values."""
+        return self.answer().to_dict(confidence) | {"method": self.factor, "sql": self.sql}
+
+    def card(self, confidence: Numeric = 0.95) -> Card:
+        """The release card."""
+        return card_of(self.answer(), confidence)
+
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+        """A line with its error bars."""
+        from noisegate.query.plot import plot  # noqa: PLC0415 - only when asked for
+
+        return plot(self.answer(), confidence, x=self.axis.name, y=self.value, title=title)
+
+    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
+        """Write it in the form of the file's ending."""
+        path = Path(file)
+        if path.suffix not in _ENDINGS:
+            raise SpecError(f"{path.suffix!r} is no form.", fix=f"Use {', '.join(_ENDINGS)}.")
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+            facts = {} if self.practice else {"noisegate.card": self.card(confidence).to_json()}
+            pq.write_table(self.to_arrow(confidence).replace_schema_metadata(facts), path)
+        elif path.suffix == ".csv":
+            self.answer().to_csv(path, confidence)
+        elif path.suffix == ".json":
+            path.write_text(json.dumps(self.to_dict(confidence)), encoding="utf-8")
+        elif path.suffix == ".md":
+            path.write_text(self.card(confidence).to_markdown(), encoding="utf-8")
+        else:
+            self.plot(confidence).save(str(path))
+
+    def __str__(self) -> str:
+        return str(self.answer())
+
+    def __repr__(self) -> str:
+        return f"<SeriesRelease of {self.value}: {len(self.periods)} periods by {self.factor!r}>"
+
+    def _repr_html_(self) -> str:
+        return self.answer()._repr_html_()
