@@ -19,6 +19,8 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "privtree": "privtree:PrivTree",
     "quadtree": "quadtree:Quadtree",
     "uniform-grid": "grids:UniformGrid",
+    "sensing": "sketch:Sensing",
+    "sketch": "sketch:Sketch",
 })  # fmt: skip
 
 
