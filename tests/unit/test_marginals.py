@@ -74,11 +74,11 @@ def test_the_gain_of_a_question_is_its_precision_at_its_own_sensitivity(sizes, d
     kept = data.draw(st.sampled_from(subsets(every)))
     question = Question(kept, data.draw(st.sampled_from(subsets(kept))))
     block = question.block(sizes, every)
-    precision = question.precision(sizes, variance=block.norms[1])
+    precision = question.precision(sizes, variance=block.columns[1].max())
     for part in subsets(every):
         assert np.isclose(question.gain(sizes, part), precision.get(part, 0))
     if all(sizes[a] == 2 for a in question.bare):
-        assert block.norms == (1, 1)
+        assert [norms.max() for norms in block.columns] == [1, 1]
 
 
 def test_what_was_not_measured_has_no_variance():
@@ -110,7 +110,7 @@ def test_under_gaussian_noise_the_shares_reach_the_optimum_of_the_residual_basis
     chosen = design(sizes, sets, [1.0] * 3, gaussian=True)
     pairs = zip(chosen.questions, chosen.shares, strict=True)
     cells = (0, 1, 2)
-    asked = [(q, q.block(sizes, cells).norms[1] / float(s)) for q, s in pairs]
+    asked = [(q, q.block(sizes, cells).columns[1].max() / float(s)) for q, s in pairs]
     precision = known(sizes, asked)
     ones = np.ones((1, 2), np.int64)
     error = sum(
@@ -141,7 +141,8 @@ def test_shares_add_up_to_one_at_most_and_waste_nothing(sets, gaussian):
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("shape", [(2, 2, 2), (5, 2, 3)])
 def test_the_predicted_error_is_the_measured_one(shape, gaussian):
-    """Of least squares, over 250 trials; six standard errors: false alarms below 1e-8."""
+    """Of least squares; six standard errors: false alarms below 1e-8."""
+    trials = 150 if gaussian else 800
     cells = np.zeros(shape, np.int64)
     workload = marginals(shape, PAIRS)
 
@@ -152,13 +153,13 @@ def test_the_predicted_error_is_the_measured_one(shape, gaussian):
     chosen = design(shape, *marginals_of(workload), gaussian=gaussian, cells=(0, 1, 2))
     blocks = [q.block(shape, (0, 1, 2)) for q in chosen.questions]
     squares = []
-    for _ in range(250):
+    for _ in range(trials):
         answers = ask().sums(blocks, chosen.shares)
         parts = combine(shape, zip(chosen.questions, answers, strict=True))
         errors = np.concatenate([parts.table(axes).ravel() for axes in PAIRS])
         squares.append(np.mean(errors**2))
-    slack = 6 * np.std(squares) / 250**0.5
-    assert slack < 0.35 * predicted**2
+    slack = 6 * np.std(squares) / trials**0.5
+    assert slack < 0.45 * predicted**2
     assert abs(np.mean(squares) - predicted**2) < slack
 
 
@@ -171,10 +172,11 @@ def test_the_table_is_whole_non_negative_and_no_worse_than_predicted(gaussian):
     for _ in range(20):
         ask = CellsAsk(cells, Fraction(1, 2), gaussian=gaussian)
         estimate = Marginals().build(ask, workload)
-        assert np.array_equal(estimate.cells, np.round(estimate.cells))
-        assert estimate.cells.min() >= 0
-        assert 1 - 1e-9 < ask.spent <= 1
-        errors.append(np.mean((workload.answers(estimate.cells) - workload.answers(cells)) ** 2))
+        table = estimate.mend(1.0)
+        assert table.dtype == np.int64
+        assert table.min() >= 0
+        assert 1 - 1e-9 < ask.spent.max() <= 1 + 1e-9
+        errors.append(np.mean((workload.answers(table) - workload.answers(cells)) ** 2))
     predicted = Marginals().predict(CellsAsk(cells, Fraction(1, 2), gaussian=gaussian), workload)
     assert np.mean(errors) < 1.3 * predicted.rms**2 + 1
     ones = workload.lows[:1], workload.highs[:1]
@@ -186,15 +188,20 @@ def test_without_noise_to_speak_of_the_marginals_are_exact(gaussian):
     shape = (7, 5, 3)
     cells = np.random.default_rng(5).poisson(2, shape)
     workload = marginals(shape, PAIRS)
-    estimate = Marginals().build(CellsAsk(cells, Fraction(200), gaussian=gaussian), workload)
-    assert np.abs(workload.answers(estimate.cells) - workload.answers(cells)).max() <= 1
-    assert estimate.cells.sum() == cells.sum()
+    price = Fraction(10**6 if gaussian else 200)
+    estimate = Marginals().build(CellsAsk(cells, price, gaussian=gaussian), workload)
+    assert np.abs(workload.answers(estimate.cells) - workload.answers(cells)).max() < 0.1
+    table = estimate.mend(1.0)
+    assert np.abs(workload.answers(table) - workload.answers(cells)).max() <= 1
+    assert table.sum() == cells.sum()
+    halves = estimate.mend(0.5)
+    assert np.abs(workload.answers(halves) - workload.answers(cells) / 2).max() <= 1.5
 
 
 def test_an_empty_table_stays_empty_or_small():
     workload = marginals((3, 4, 2), PAIRS)
     estimate = Marginals().build(CellsAsk(np.zeros((3, 4, 2)), Fraction(200)), workload)
-    assert estimate.cells.sum() == 0
+    assert estimate.mend(1.0).sum() == 0
 
 
 def test_fitting_gives_back_marginals_that_a_table_has():

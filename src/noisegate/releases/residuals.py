@@ -138,6 +138,11 @@ class Parts:
                 found += self.values[part].reshape(shape) / rest
         return found
 
+    def scaled(self, factor: float) -> "Parts":
+        """The same in another unit."""
+        values = {part: each * factor for part, each in self.values.items()}
+        return Parts(self.sizes, values, {p: k / factor**2 for p, k in self.precision.items()})
+
     def cell_variance(self, axes: Axes) -> float:
         """Of each cell of the table over some axes."""
         return float(self.variance(axes, np.ones((1, len(axes)), np.int64))[0])

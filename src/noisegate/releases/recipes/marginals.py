@@ -67,13 +67,15 @@ class Marginals:
         answers = ask.sums(blocks, plan.shares)
         ask.done(0.5, "measured")
         parts = combine(sizes, zip(plan.questions, answers, strict=True))
-        cells = whole_table(fitted(parts, sets, weights), sets)
-        ask.done(1.0, "rebuilt")
 
         def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
             return parts.variance(every, highs - lows + 1)
 
-        return Estimate(cells.astype(np.float64), variance, (f"measured as {plan.words}",))
+        def mend(grain: float) -> NDArray[np.int64]:
+            return whole_table(fitted(parts.scaled(grain), sets, weights), sets)
+
+        words = (f"measured as {plan.words}", "other sums than of these marginals are a guess")
+        return Estimate(parts.table(every), variance, words, mend=mend)
 
 
 def marginals_of(workload: Workload) -> tuple[list[Axes], list[float]]:

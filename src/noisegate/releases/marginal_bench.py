@@ -1,0 +1,203 @@
+"""Marginal tables through the door: each measured table is a tally of its own, in one allowance."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from io import BytesIO
+from itertools import combinations
+from typing import Any, Final, final
+
+from noisegate.curator.allowance import Scope
+from noisegate.curator.curator import Curator, digest
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction, positive
+from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+from noisegate.releases.asking import Ask, DoorAsk, Price
+from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.releases.marginal_fit import plan_tables
+from noisegate.releases.marginal_tables import FORMAT, MarginalRelease, build_tables
+from noisegate.releases.residuals import Axes
+from noisegate.releases.transcript import Told
+
+Progress = Callable[[float, str], None]
+_ATTEMPTS_MAX: Final = 1000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarginalOrder:
+    """What is asked for. ``sets`` are groups of columns, or how many columns a table has.
+
+    ``columns`` are as for any release: a bin width, edges, a unit of time, or None for the keys.
+    """
+
+    columns: Mapping[str, Any]
+    table: str | None = None
+    where: str | None = None
+    sets: int | Sequence[Sequence[str]] = 2
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+    shrink: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarginalPlan:
+    """Price and error before paying. ``rms`` is of each cell of a table, by least squares."""
+
+    price: ApproxDP
+    fits: bool
+    rms: Mapping[tuple[str, ...], float]
+    words: tuple[str, ...]
+
+
+@final
+class MarginalBench:
+    """Plans and releases marginal tables through a curator, by the rules of a policy."""
+
+    def __init__(self, curator: Curator, rules: Rules, order: MarginalOrder) -> None:
+        self._curator, self._rules, self._order = curator, rules, order
+        self._accountant = curator.ledger.balance(curator.account).accountant
+        self._names = list(order.columns)
+        self._grids: dict[Axes, Grid] = {}
+        epsilon = self._epsilon()
+        gaussian = self._accountant != "pure"
+        self._price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        singles = [self._grid((place,)) for place in range(len(self._names))]
+        self._axes = tuple(grid.axes[0] for grid in singles)
+        sizes = tuple(axis.size for axis in self._axes)
+        self._plan = plan_tables(self._told, sizes, self._sets(), shrink=order.shrink)
+
+    def plan(self) -> MarginalPlan:
+        """Free: spends nothing, reads no row."""
+        stored = self._found()[1]
+        price, fits = (ApproxDP(0), True) if stored else self._curator.price(self._event)
+        plan = self._plan
+        named = {tuple(self._names[a] for a in axes): plan.rms(axes) for axes in plan.sets}
+        grain = float(self._grain)
+        words = f"measured as {plan.design.words}, before mending, which lowers the error"
+        return MarginalPlan(
+            price=price,
+            fits=fits,
+            rms={names: rms * grain for names, rms in named.items()},
+            words=(words,),
+        )
+
+    def release(self, progress: Progress | None = None) -> MarginalRelease:
+        """The tables: from the ledger if they were released before, else for their price."""
+        request_id, stored = self._found()
+        if stored:
+            return MarginalRelease.load(BytesIO(stored))
+        with self._curator.allowance(
+            self._event, question=self._question, request_id=request_id
+        ) as allowed:
+            found = build_tables(
+                lambda axes: self._door(allowed.whole, axes),
+                self._plan,
+                self._axes,
+                shrink=self._order.shrink,
+                grain=float(self._grain),
+                done=progress,
+                facts=self._facts(),
+            )
+            kept = BytesIO()
+            found.save(kept)
+            allowed.finish(kept.getvalue())
+        return found
+
+    # parts
+
+    def _epsilon(self) -> Fraction:
+        given = self._order.epsilon
+        epsilon = self._rules.epsilon if given is None else fraction(given, name="epsilon")
+        if epsilon is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+        positive(epsilon, name="epsilon")
+        Run(self._curator, self._rules).require_price(epsilon)
+        return epsilon
+
+    def _sets(self) -> list[Axes]:
+        asked, names = self._order.sets, self._names
+        if isinstance(asked, int):
+            if not 1 <= asked <= len(names):
+                raise SpecError(
+                    f"There are no tables of {asked} columns.", fix=f"Use 1 to {len(names)}."
+                )
+            return list(combinations(range(len(names)), asked))
+        unknown = {name for each in asked for name in each} - set(names)
+        if unknown:
+            raise SpecError(f"{min(unknown)!r} is not among the columns.", fix="Add it to columns.")
+        return [tuple(sorted({names.index(name) for name in each})) for each in asked]
+
+    def _grid(self, axes: Axes) -> Grid:
+        """The grid of some columns."""
+        if axes not in self._grids:
+            order, tables = self._order, self._curator.tables
+            columns = {self._names[a]: order.columns[self._names[a]] for a in axes}
+            sql, edges = sql_of(tables, order.table, columns, order.where)
+            terms = Terms(rows_per_unit=order.rows_per_unit)
+            found = grid_of(read(sql, tables), sql, terms, accountant=self._accountant, edges=edges)
+            if self._grids and found.grain != self._grain:
+                raise SpecError(
+                    "The tables would count in different units.", fix="Give rows_per_unit."
+                )
+            self._grids[axes] = found
+        return self._grids[axes]
+
+    @property
+    def _grain(self) -> Fraction:
+        return next(iter(self._grids.values())).grain
+
+    def _told(self, axes: Axes) -> Ask:
+        grid = self._grid(axes)
+        return Told(self._price, shape=grid.shape, moved=grid.moved)
+
+    def _door(self, scope: Scope, axes: Axes) -> Ask:
+        grid = self._grid(axes)
+        return DoorAsk(scope, grid.query, self._price, shape=grid.shape)
+
+    @property
+    def _event(self) -> Event:
+        if self._price.gaussian:
+            return DeclaredZCDPEvent(rho=self._price.amount)
+        return DeclaredEvent(epsilon=self._price.amount)
+
+    @property
+    def _question(self) -> str:
+        """Canonical text: two releases with one text are one release, drawn once."""
+        record = {
+            "release": FORMAT,
+            "queries": [
+                digest(json.dumps(self._grid(axes).query.to_record(), sort_keys=True))
+                for axes in self._plan.sets
+            ],
+            "tables": [[self._names[a] for a in axes] for axes in self._plan.sets],
+            "shrink": self._order.shrink,
+            "rho" if self._price.gaussian else "epsilon": str(self._price.amount),
+        }
+        return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def _found(self) -> tuple[str, bytes | None]:
+        """The next free request and nothing, or a finished one and its bytes."""
+        question, curator = self._question, self._curator
+        for number in range(_ATTEMPTS_MAX):
+            request_id = f"marginals {digest(question)} {number}"
+            own = f"{curator.account}: recipe {request_id}"
+            stored = curator.ledger.find(own, question, curator.account)
+            if stored or stored is None:
+                return request_id, stored
+        raise SpecError("This release was interrupted too often.", fix="Change its price.")
+
+    def _facts(self) -> dict[str, Any]:
+        query = self._grid(self._plan.sets[0]).query
+        unit = next(table.unit for table in query.tables if table.unit is not None)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
+        loss = self._curator.loss_of(self._event)
+        promise = Guarantee(loss=loss, unit=unit, scope=f"these tables about {names}")
+        return {"guarantee": str(promise), "question": self._question}

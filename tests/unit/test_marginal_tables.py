@@ -1,0 +1,298 @@
+"""Marginal tables of many columns: they agree, are whole, and cost what they say."""
+
+from fractions import Fraction
+from itertools import combinations
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cells_ask import CellsAsk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import noisegate
+from noisegate.errors import OverBudget, SpecError
+from noisegate.releases.axes import Axis
+from noisegate.releases.marginal_bench import MarginalBench, MarginalOrder
+from noisegate.releases.marginal_fit import (
+    agreeing,
+    disagreement,
+    measure,
+    mended,
+    plan_tables,
+    shrunk,
+    whole_tables,
+    whole_with,
+)
+from noisegate.releases.marginal_tables import MarginalRelease, build_tables
+from noisegate.releases.residuals import Question
+
+SIZES = (4, 2, 5, 3)
+PAIRS = list(combinations(range(4), 2))
+
+
+def records(rows, sizes=SIZES, seed=1):
+    """Columns that depend on each other."""
+    rng = np.random.default_rng(seed)
+    base = rng.random(rows)
+    return [np.minimum((base * 0.7 + rng.random(rows) * 0.3) * n, n - 1).astype(int) for n in sizes]
+
+
+def exact(columns, axes, sizes=SIZES):
+    shape = tuple(sizes[a] for a in axes)
+    found = np.zeros(shape, np.int64)
+    np.add.at(found, tuple(columns[a] for a in axes), 1)
+    return found
+
+
+def asks(columns, price, *, gaussian, sizes=SIZES):
+    """One door for each table; ``spent`` over all of them is checked by the caller."""
+    made = {}
+
+    def ask_of(axes):
+        if axes not in made:
+            cells = exact(columns, axes, sizes)
+            made[axes] = CellsAsk(cells, price, gaussian=gaussian)
+        return made[axes]
+
+    return ask_of, made
+
+
+def axes_of(sizes=SIZES):
+    return tuple(Axis(name="abcdefgh"[i], keys=tuple(range(n))) for i, n in enumerate(sizes))
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("shrink", [True, False])
+def test_tables_agree_and_are_whole_and_never_cost_more_than_was_said(gaussian, shrink):
+    columns = records(300)
+    ask_of, made = asks(columns, Fraction(1, 2), gaussian=gaussian)
+    plan = plan_tables(ask_of, SIZES, PAIRS, shrink=shrink)
+    release = build_tables(ask_of, plan, axes_of(), shrink=shrink)
+    assert sum(ask.spent.max() for ask in made.values()) <= 1 + 1e-9
+    assert release.disagreement == 0
+    assert all(each.dtype == np.int64 and each.min() >= 0 for each in release.values)
+    totals = {int(each.sum()) for each in release.values}
+    assert totals == {release.total.value}
+    singles = [release.table("a").values, release.table("a", "c").values.sum(axis=1)]
+    assert np.array_equal(*singles)
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=40)
+def test_tables_that_share_marginals_are_rounded_so_that_they_agree(data):
+    """Chains and pairs of any kind: each table shares at most two largest marginals."""
+    sizes = (3, 4, 2, 3)
+    choices = [PAIRS, [(0, 1, 2), (1, 2, 3)], [(0, 1), (1, 2, 3)], [(0,), (1, 2)], [(0, 1, 2, 3)]]
+    sets = data.draw(st.sampled_from(choices))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    cells = rng.gamma(0.2, data.draw(st.sampled_from([0.1, 1, 30])), sizes)
+    tables = {s: cells.sum(axis=tuple(a for a in range(4) if a not in s)) for s in sets}
+    found = whole_tables(sizes, tables)
+    assert disagreement(found) == 0
+    for axes, table in found.items():
+        assert table.min() >= 0
+        assert table.sum() == round(cells.sum())
+        assert np.abs(table - tables[axes]).max() < 4
+
+
+@given(st.integers(0, 2**32))
+@settings(deadline=None, max_examples=30)
+def test_whole_tables_have_the_given_marginals_whatever_they_are(seed):
+    rng = np.random.default_rng(seed)
+    true = rng.poisson(1, (5, 4, 3))
+    margins = {(0,): true.sum(axis=(1, 2)), (1, 2): true.sum(axis=0)}
+    found = whole_with(rng.gamma(1, 1, true.shape), (0, 1, 2), margins)
+    assert found.min() >= 0
+    assert np.array_equal(found.sum(axis=(1, 2)), margins[0,])
+    assert np.array_equal(found.sum(axis=0), margins[1, 2])
+
+
+def test_agreeing_tables_are_the_nearest_ones():
+    rng, sizes = np.random.default_rng(4), (3, 2, 4)
+    sets = [(0, 1), (1, 2), (0, 2)]
+    tables = {s: rng.normal(5, 3, [sizes[a] for a in s]) for s in sets}
+    blocks = [Question(s).block(sizes, (0, 1, 2)) for s in sets]
+    rows = np.vstack([b.labels[None, :] == np.arange(b.size)[:, None] for b in blocks]).astype(
+        float
+    )
+    wanted = np.concatenate([tables[s].ravel() for s in sets])
+    nearest = rows @ np.linalg.lstsq(rows, wanted, rcond=None)[0]
+    parts = agreeing(sizes, tables)
+    assert np.allclose(np.concatenate([parts.table(s).ravel() for s in sets]), nearest)
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_the_error_of_each_table_is_as_predicted(gaussian):
+    """Of least squares; six standard errors: false alarms below 1e-8 for each table."""
+    trials = 150 if gaussian else 500
+    columns, errors = records(50), {axes: [] for axes in PAIRS}
+    for _ in range(trials):
+        ask_of, _ = asks(columns, Fraction(1, 2), gaussian=gaussian)
+        if not errors[PAIRS[0]]:
+            plan = plan_tables(ask_of, SIZES, PAIRS, shrink=False)
+        parts = measure(ask_of, plan)
+        for axes in PAIRS:
+            errors[axes].append(np.mean((parts.table(axes) - exact(columns, axes)) ** 2))
+    for axes, squares in errors.items():
+        slack = 6 * np.std(squares) / trials**0.5
+        assert slack < 0.45 * plan.rms(axes) ** 2
+        assert abs(np.mean(squares) - plan.rms(axes) ** 2) < slack
+
+
+def test_mending_and_shrinking_lower_the_error():
+    columns = records(400)
+    before, after, best = [], [], []
+    for _ in range(12):
+        ask_of, _ = asks(columns, Fraction(1, 4), gaussian=False)
+        plan = plan_tables(ask_of, SIZES, PAIRS, shrink=True)
+        parts = measure(ask_of, plan)
+        tables = mended(parts, PAIRS), mended(shrunk(parts, PAIRS), PAIRS)
+        for axes in PAIRS:
+            true = exact(columns, axes)
+            before.append(((parts.table(axes) - true) ** 2).sum())
+            after.append(((tables[0][axes] - true) ** 2).sum())
+            best.append(((tables[1][axes] - true) ** 2).sum())
+    assert np.mean(after) < np.mean(before)
+    assert np.mean(best) < np.mean(after)
+
+
+def test_shrinking_takes_nothing_from_what_is_certain():
+    columns = records(5000)
+    ask_of, _ = asks(columns, Fraction(100), gaussian=False)
+    release = build_tables(ask_of, plan_tables(ask_of, SIZES, PAIRS, shrink=True), axes_of())
+    for axes, table in zip(release.sets, release.values, strict=True):
+        assert np.abs(table - exact(columns, axes)).max() <= 3
+
+
+def test_margins_hold_for_cells_and_for_sums_also_where_tables_were_shrunk():
+    """At 95 %; fewer hits than a binomial law allows in one of 1e6 fail."""
+    columns, hits, asked = records(200), 0, 0
+    for _ in range(60):
+        ask_of, _ = asks(columns, Fraction(1, 2), gaussian=True)
+        plan = plan_tables(ask_of, SIZES, [(0, 2), (1, 3)], shrink=True)
+        release = build_tables(ask_of, plan, axes_of())
+        number = release.query(a=[0, 3], c=(1, 2))
+        true = exact(columns, (0, 2))[np.ix_([0, 3], [1, 2])].sum()
+        hits += abs(number.value - true) <= number.margin
+        cell = release.table("b", "d")
+        hits += abs(cell.values - exact(columns, (1, 3)))[1, 1] <= cell.margins()[1, 1]
+        asked += 2
+    assert hits >= binom.ppf(1e-6, asked, 0.95)
+
+
+def test_saved_and_read_again_it_is_the_same(tmp_path):
+    columns = records(100)
+    ask_of, _ = asks(columns, Fraction(1), gaussian=False)
+    plan = plan_tables(ask_of, SIZES, PAIRS, shrink=True)
+    release = build_tables(ask_of, plan, axes_of(), facts={"guarantee": "ε = 1"})
+    release.save(tmp_path / "tables.parquet")
+    again = MarginalRelease.load(tmp_path / "tables.parquet")
+    assert (again.axes, again.sets, again.words) == (release.axes, release.sets, release.words)
+    assert all(map(np.array_equal, again.values, release.values))
+    assert again.query(a=1, b=0) == release.query(a=1, b=0)
+    assert dict(again.facts) == {"guarantee": "ε = 1"}
+    table = again.to_arrow("b", "a", confidence=0.9)
+    assert table.column_names == ["a", "b", "count", "count ±"]
+    assert table.num_rows == 8
+    with pytest.raises(ValueError, match="read-only"):
+        again.values[0][0] = 1
+    (tmp_path / "other").write_text("nothing")
+    with pytest.raises(SpecError, match="no file of marginal tables"):
+        MarginalRelease.load(tmp_path / "other")
+    with pytest.raises(SpecError, match="together"):
+        again.table("a", "b", "c")
+
+
+@pytest.mark.parametrize("sets", [[], [()], [(0, 9)], [(0, 1, 2)]])
+def test_tables_that_cannot_be_are_refused(sets):
+    sizes = (4096, 4096, 4)
+    with pytest.raises(SpecError):
+        plan_tables(lambda axes: None, sizes, sets, shrink=True)
+
+
+# through the door
+
+COLUMNS = {"age": 10, "ward": None, "sick": None}
+
+
+def gate_of(**more):
+    rows = 400
+    rng = np.random.default_rng(2)
+    ages = rng.integers(0, 100, rows)
+    wards = np.array(["north", "south", "west"])[np.minimum(ages // 30, 2)]
+    table = pa.table({"age": ages, "ward": wards, "sick": (ages > 70).astype(int)})
+    facts = {
+        "age": {"between": [0, 99], "nullable": False},
+        "ward": {"in": ["north", "south", "west"], "nullable": False},
+        "sick": {"in": [0, 1], "nullable": False},
+    }
+    return noisegate.open(table, columns=facts, table="people", ledger=":memory:", **more)
+
+
+def bench(gate, **order):
+    return MarginalBench(gate._curator, gate._rules, MarginalOrder(columns=COLUMNS, **order))
+
+
+@pytest.mark.parametrize("terms", [{}, {"accountant": "zcdp", "delta": 1e-9}])
+def test_through_the_door_it_is_paid_once_and_is_the_same_ever_after(terms):
+    gate = gate_of(epsilon=20, **terms)
+    plan = bench(gate, epsilon=2).plan()
+    assert gate.spent.epsilon == 0
+    assert plan.fits
+    assert set(plan.rms) == {("age", "ward"), ("age", "sick"), ("ward", "sick")}
+    first = bench(gate, epsilon=2).release()
+    spent = gate.spent.epsilon
+    again = bench(gate, epsilon=2).release()
+    assert gate.spent.epsilon == spent > 0
+    if not terms:
+        assert 2 - Fraction(1, 10**6) < spent <= 2
+    assert all(map(np.array_equal, first.values, again.values))
+    assert bench(gate, epsilon=2).plan().price.epsilon == 0
+    assert abs(first.total.value - 400) <= 60
+    assert first.query(age=(70, 99), sick=1).value >= 0
+    assert "people" in first.facts["guarantee"]
+    assert gate.ledger.verify().ok
+
+
+def test_bad_orders_are_refused_before_any_charge():
+    gate = gate_of(epsilon=1)
+    for order in (
+        {"epsilon": -1},
+        {},
+        {"epsilon": 1, "sets": 4},
+        {"epsilon": 1, "sets": [("age", "name")]},
+        {"epsilon": 1, "sets": []},
+    ):
+        with pytest.raises(SpecError):
+            bench(gate, **order)
+    with pytest.raises(OverBudget):
+        bench(gate, epsilon=3).release()
+    assert gate.spent.epsilon == 0
+
+
+def test_an_interrupted_release_can_be_made_again():
+    gate = gate_of(epsilon=4)
+
+    def stop(part, words):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bench(gate, epsilon=1).release(stop)
+    assert 0 < gate.spent.epsilon < 1
+    assert bench(gate, epsilon=1).release().disagreement == 0
+    assert gate.ledger.verify().ok
+
+
+def test_a_domain_far_too_large_for_cells_is_no_problem():
+    sizes = (50, 40, 30, 50, 60, 70, 20, 90)
+    assert prod(sizes) > 2**40
+    columns = records(2000, sizes)
+    ask_of, _ = asks(columns, Fraction(1), gaussian=True, sizes=sizes)
+    sets = [(0, 1), (2, 3), (4, 5), (6, 7)]
+    plan = plan_tables(ask_of, sizes, sets, shrink=True)
+    release = build_tables(ask_of, plan, axes_of(sizes))
+    assert release.disagreement == 0
+    assert abs(release.total.value - 2000) < 200
