@@ -21,9 +21,19 @@ if TYPE_CHECKING:
     from noisegate.privacy.meaning import meaning as meaning
     from noisegate.query.answer import Answer as Answer
     from noisegate.query.plan import Plan as Plan
+    from noisegate.releases.table import TableRelease as TableRelease
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "Gate", "NoisegateError", "OverBudget", "Plan", "meaning", "open"]
+__all__ = [
+    "Answer",
+    "Gate",
+    "NoisegateError",
+    "OverBudget",
+    "Plan",
+    "TableRelease",
+    "meaning",
+    "open",
+]
 
 _HOME = {
     "open": "noisegate.connect",
@@ -33,6 +43,7 @@ _HOME = {
     "Answer": "noisegate.query.answer",
     "Gate": "noisegate.gate",
     "Plan": "noisegate.query.plan",
+    "TableRelease": "noisegate.releases.table",
 }
 
 

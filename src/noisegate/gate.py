@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.fluent import TableQuestion
-    from noisegate.releases.plan import ReleasePlan
-    from noisegate.releases.table import TableRelease
     from noisegate.releases.workbench import Progress
 
 __all__ = ["Gate", "Rules"]
@@ -103,11 +101,12 @@ class Gate:
         fresh: bool = False,
         progress: "Progress | None" = None,
         **options: Any,  # noqa: ANN401 - of the method
-    ) -> "TableRelease":
+    ) -> Any:  # noqa: ANN401 - a TableRelease; some names have results of their own
         """Publish a table once, to be asked for ever. What was released before is free.
 
         Args:
-            name: "histogram", "table", "map", "series", "marginals", or the name of a method.
+            name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
+                result is a `TableRelease`. "sparse" is for tables too large to list.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             table: Or, without SQL: the table, where there are several,
@@ -142,7 +141,7 @@ class Gate:
         *,
         fresh: bool = False,
         **terms: Any,  # noqa: ANN401 - as for release
-    ) -> "ReleasePlan":
+    ) -> Any:  # noqa: ANN401 - a ReleasePlan; some names have plans of their own
         """Price, method and predicted error of a release. Free: spends nothing, reads no row."""
         from noisegate.releases.workbench import Order, Workbench  # noqa: PLC0415 - when asked for
 

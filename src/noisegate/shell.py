@@ -230,10 +230,10 @@ def save(answer: "Answer", file: Path, confidence: str) -> None:
     writers[file.suffix.lower()]()
 
 
-def require_writable(file: Path) -> None:
+def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Refuse a file that an answer cannot be written to, before it is paid for."""
-    if file.suffix.lower() not in ENDINGS:
-        raise SpecError(f"{file.name!r} has no known ending.", fix=f"Use {', '.join(ENDINGS)}.")
+    if file.suffix.lower() not in endings:
+        raise SpecError(f"{file.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
     if file.is_dir() or not os.access(file.parent, os.W_OK):
         raise SpecError(f"{file.name!r} cannot be written there.", fix="Choose another folder.")
 

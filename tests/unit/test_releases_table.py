@@ -151,6 +151,14 @@ def points(drawn):
     return next(iter(sets.values())) if sets else drawn["data"]["values"]
 
 
+def test_a_map_is_saved_for_atlases(gate, tmp_path):
+    made = gate.release("map", columns={"age": 20, "cost": 2.5}, epsilon=1, method="cells")
+    made.save(tmp_path / "r.geojson")
+    found = json.loads((tmp_path / "r.geojson").read_text())
+    assert found["type"] == "FeatureCollection"
+    assert len(found["features"]) == 6
+
+
 def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
     bars = gate.release("histogram", columns={"age": 10}, epsilon=1).plot().to_dict()
     assert {each["x"] for each in points(bars)} == {

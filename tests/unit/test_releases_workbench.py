@@ -261,6 +261,18 @@ def test_auto_takes_the_method_that_predicts_the_least_error(monkeypatch):
     assert gate.release_plan("histogram", SQL, epsilon=1, method="unknown").rms is None
 
 
+def test_tables_too_large_to_list_are_asked_for_by_the_same_word():
+    gate = gate_of()
+    sql = "SELECT COUNT(*) FROM people GROUP BY age, ward"
+    assert gate.release_plan("sparse", sql, epsilon=1, threshold=5).fits
+    made = gate.release("sparse", sql, epsilon=1, threshold=5)
+    again = gate.release("sparse", sql, epsilon=1, threshold=5)
+    assert (made.cost.epsilon, again.cost.epsilon, gate.spent.epsilon) == (1, 0, 1)
+    for terms in ({"method": "tree"}, {"workload": "cells"}, {"treshold": 5}):
+        with pytest.raises(SpecError, match="sparse"):
+            gate.release("sparse", sql, epsilon=1, **terms)
+
+
 def test_the_card_is_confirmed_by_the_ledger():
     gate = gate_of()
     made = gate.release("histogram", SQL, epsilon=0.5)

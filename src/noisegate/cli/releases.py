@@ -75,16 +75,17 @@ def release(
     ] = False,
     save: Annotated[
         list[Path] | None,
-        typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .md (its card)."),
+        typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .geojson, .md (card)."),
     ] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Publish a table once. The same release again is free, and the same."""
+    from noisegate.releases.table import ENDINGS  # noqa: PLC0415
     from noisegate.shell import require_writable  # noqa: PLC0415
 
     for path in save or []:
-        require_writable(path)
+        require_writable(path, ENDINGS)
     terms: dict[str, Any] = {
         "table": table, "columns": _columns(columns), "where": where, "method": method,
         "workload": workload, "epsilon": epsilon, "fresh": fresh, **_options(option),
@@ -96,25 +97,38 @@ def release(
         columns=columns_of(keys, between), ledger=ledger, practice=practice,
     )  # fmt: skip
     if plan:
-        found = gate.release_plan(name, sql, **terms)
-        if as_json:
-            typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
-        else:
-            print_table(None, ("", ""), found.facts(confidence))
+        _print_plan(gate.release_plan(name, sql, **terms), confidence, as_json=as_json)
         return
     with _bar() as progress:
         made = gate.release(name, sql, progress=progress, **terms)
     if as_json:
-        typer.echo(made.to_json(confidence=confidence))
+        as_dict = getattr(made, "to_dict", None) or made.answer().to_dict
+        typer.echo(json.dumps(as_dict(confidence), ensure_ascii=False, allow_nan=False))
     elif as_csv:
-        typer.echo(made.to_csv(confidence=confidence), nl=False)
+        typer.echo(made.answer().to_csv(confidence=confidence), nl=False)
     else:
-        shown = made.shown()
-        print_table(None, shown.columns, shown.cells(confidence))
-        typer.echo(made.footer(confidence))
-        typer.echo(made.promise)
+        _print(made, confidence)
     for path in save or []:
         made.save(path, confidence)
+
+
+def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401
+    if not hasattr(found, "facts"):  # of a name with a plan of its own
+        typer.echo(str(found))
+    elif as_json:
+        typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
+    else:
+        print_table(None, ("", ""), found.facts(confidence))
+
+
+def _print(made: Any, confidence: str) -> None:  # noqa: ANN401
+    if not hasattr(made, "shown"):  # of a name with a result of its own
+        typer.echo(str(made))
+        return
+    shown = made.shown()
+    print_table(None, shown.columns, shown.cells(confidence))
+    typer.echo(made.footer(confidence))
+    typer.echo(made.promise)
 
 
 @contextmanager

@@ -261,13 +261,13 @@ class SparseRelease:
         bars = replace(answer, table=table, half_widths=lambda c: (None, widths(c)[-1]))
         return plot(bars, x="cell", y=self.value)
 
-    def save(self, file: str | Path) -> None:
+    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
         """Write Parquet (all of it: see `load`), CSV, a card (.md), or a picture."""
         path = Path(file)
         writers: dict[str, Callable[[], Any]] = {
             ".parquet": lambda: self._save(path),
             ".csv": lambda: self._save_csv(path),
-            ".md": lambda: path.write_text(self.card().to_markdown(), encoding="utf-8"),
+            ".md": lambda: path.write_text(self.card(confidence).to_markdown(), encoding="utf-8"),
             **dict.fromkeys((".png", ".svg", ".html"), lambda: self.plot().save(str(path))),
         }
         if path.suffix.lower() not in writers:

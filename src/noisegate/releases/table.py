@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT: Final = "noisegate-release/1"
-ENDINGS: Final = (".parquet", ".csv", ".json", ".png", ".svg", ".html", ".md")
+ENDINGS: Final = (".parquet", ".csv", ".json", ".png", ".svg", ".html", ".geojson", ".md")
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of a transcript in a file
 
@@ -219,11 +219,14 @@ class TableRelease:
 
     def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
         """Write it in the form of the file's ending. A Parquet file holds all of it: see `load`."""
+        from noisegate.releases.geo import map_of  # noqa: PLC0415 - only when asked for
+
         path = Path(file)
         writers: dict[str, Callable[[], Any]] = {
             ".parquet": lambda: self._save(path, confidence),
             ".csv": lambda: self.to_csv(path, confidence),
             ".json": lambda: self.to_json(path, confidence),
+            ".geojson": lambda: map_of(self, confidence).to_geojson(path),
             ".md": lambda: path.write_text(self.card(confidence).to_markdown(), encoding="utf-8"),
             **dict.fromkeys(
                 (".png", ".svg", ".html"), lambda: self.plot(confidence).save(str(path))

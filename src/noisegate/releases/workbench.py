@@ -11,7 +11,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Final, final
 
@@ -40,7 +40,10 @@ from noisegate.releases.making import (
     workload_of,
 )
 from noisegate.releases.plan import ReleasePlan
+from noisegate.releases.quantiles import Asked, CdfRelease, boxplot, boxplot_sql
 from noisegate.releases.recipes import RECIPES, Recipe, recipe
+from noisegate.releases.running import Running, running_of
+from noisegate.releases.sparse_asking import SparseOrder, plan_sparse, release_sparse
 from noisegate.releases.table import FORMAT, TableRelease
 from noisegate.releases.transcript import Listening, Told, pack, unpack
 from noisegate.releases.workload import Workload
@@ -106,8 +109,17 @@ class Workbench:
     def __init__(self, curator: Curator, rules: Rules) -> None:
         self._curator, self._rules = curator, rules
 
-    def plan(self, order: Order, *, fresh: bool = False) -> ReleasePlan:
+    def plan(self, order: Order, *, fresh: bool = False) -> Any:  # noqa: ANN401 - see `release`
         """Price and predicted error: free, reads no row."""
+        if order.name == "sparse":
+            return plan_sparse(self._curator, self._rules, _sparse(order))
+        if _is_running(order):
+            return self._running(order).plan()
+        if order.name == "boxplot":
+            sql, _, _ = boxplot_sql(self._curator.tables, _boxes(order))
+            return self._run.plan(sql, _agreed(Terms(), order), fresh=fresh)
+        if order.name == "cdf":
+            return self.plan(_steps(order), fresh=fresh)
         job = self._job(order)
         stored = None if fresh else self._find(job)
         price, fits = (ApproxDP(0), True) if stored else self._curator.price(job.event)
@@ -127,8 +139,18 @@ class Workbench:
 
     def release(
         self, order: Order, *, fresh: bool = False, progress: Progress | None = None
-    ) -> TableRelease:
+    ) -> Any:  # noqa: ANN401 - a TableRelease; some names have results of their own
         """The table: from the ledger if it was released before, else for its price."""
+        if order.name == "sparse":
+            return release_sparse(self._curator, self._rules, _sparse(order), fresh=fresh)
+        if _is_running(order):
+            return self._running(order).release()
+        if order.name == "boxplot":
+            terms, tables = _agreed(Terms(), order), self._curator.tables
+            return boxplot(self._run, tables, _boxes(order), terms, fresh=fresh)
+        if order.name == "cdf":
+            steps = self.release(_steps(order), fresh=fresh, progress=progress)
+            return CdfRelease(histogram=steps)
         job = self._job(order)
         stored = None if fresh else self._find(job)
         if stored:
@@ -136,6 +158,23 @@ class Workbench:
         return self._table(job, self._built(job, progress, fresh=fresh), free=False)
 
     # before paying
+
+    @property
+    def _run(self) -> Run:
+        return Run(self._curator, self._rules)
+
+    def _running(self, order: Order) -> Running:
+        grid, terms = self._grid(order)
+        accountant = self._curator.ledger.balance(self._curator.account).accountant
+        return running_of(
+            self._curator,
+            grid,
+            epsilon=self._epsilon(terms),
+            gaussian=accountant != "pure",
+            method=order.method,
+            options=order.options,
+            practice=self._rules.practice,
+        )
 
     def _job(self, order: Order) -> _Job:
         grid, terms = self._grid(order)
@@ -173,7 +212,7 @@ class Workbench:
 
     def _grid(self, order: Order) -> tuple[Grid, Terms]:
         if order.name not in KINDS and order.name not in RECIPES:
-            names = dict.fromkeys((*KINDS, *RECIPES))
+            names = dict.fromkeys((*KINDS, "sparse", *RECIPES))
             raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
         if (order.sql is None) == (order.columns is None):
             raise SpecError(
@@ -269,12 +308,15 @@ class Workbench:
             ask.done(0.0, f"measuring by {job.making.method}")
             estimate = job.recipe.build(ask, job.workload)
             ask.done(0.99, "keeping")
-            values = finish(
-                np.asarray(estimate.cells, np.float64).reshape(grid.shape) * float(grid.grain),
-                job.workload,
-                is_whole=grid.whole,
-                signed=grid.signed,
-            )
+            if estimate.mend is not None and grid.whole and not grid.signed:
+                values: Any = estimate.mend(float(grid.grain)).reshape(grid.shape)
+            else:
+                values = finish(
+                    np.asarray(estimate.cells, np.float64).reshape(grid.shape) * float(grid.grain),
+                    job.workload,
+                    is_whole=grid.whole,
+                    signed=grid.signed,
+                )
             record = {
                 "format": FORMAT,
                 "event": encode(allowed.used()),
@@ -309,6 +351,41 @@ class Workbench:
             practice=self._rules.practice,
             log=curator.ledger.history,
         )
+
+
+def _sparse(order: Order) -> SparseOrder:
+    """Of a table too large to list; it has one method."""
+    if order.method != "auto" or order.workload is not None or order.groups_per_unit is not None:
+        raise SpecError(
+            "A sparse release has one method.", fix="Leave out method, workload, groups_per_unit."
+        )
+    known = {each.name for each in fields(SparseOrder)}
+    shared = {name: getattr(order, name) for name in known & {f.name for f in fields(Order)}}
+    if unknown := order.options.keys() - (known - shared.keys()):
+        raise SpecError(
+            f"'sparse' has no option {min(unknown)!r}.",
+            fix=f"Its options: {', '.join(sorted(known - shared.keys()))}.",
+        )
+    return SparseOrder(**shared, **order.options)
+
+
+def _boxes(order: Order) -> Asked:
+    if order.columns is None or set(order.options) - {"whiskers"}:
+        raise SpecError(
+            "A box plot has columns: a number, then groups.",
+            fix='Use columns={"cost": None, "ward": None}, and whiskers=0.05 if you like.',
+        )
+    return Asked(table=order.table, columns=order.columns, where=order.where, **order.options)
+
+
+def _steps(order: Order) -> Order:
+    """A distribution function is a series of numbers, by a method whose error is known."""
+    return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
+
+
+def _is_running(order: Order) -> bool:
+    """A series that grows says until when its periods are complete."""
+    return order.name == "series" and "until" in order.options
 
 
 def _attempt(job: _Job, number: int) -> str:

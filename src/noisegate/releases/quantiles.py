@@ -1,0 +1,411 @@
+"""Box plots, and distribution functions with an error band: `gate.release("boxplot" | "cdf", …)`.
+
+A box plot is five quantiles of each group, chosen by halving; its error is in ranks, since how far
+that is in values depends on the rows. A distribution function is a released histogram, added up;
+its band follows from the law of the noise alone, so it speaks about the rows there are and not
+about a population they might be drawn from.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction
+from noisegate.mechanisms.base import failure_of
+from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.query.answer import Answer
+from noisegate.query.plot import framed
+from noisegate.query.question import Terms
+from noisegate.query.run import Run
+from noisegate.releases.estimate import Floats
+from noisegate.releases.table import TableRelease
+from noisegate.releases.workload import Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WHISKERS: Final = Fraction(1, 20)
+_NAMES: Final = ("low", "lower", "middle", "upper", "high")
+_ENDINGS: Final = (".parquet", ".csv", ".json", ".png", ".svg", ".html")
+
+
+# box plots
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """The five numbers of one group: whiskers, quartiles and the median."""
+
+    group: tuple[Any, ...]
+    low: float
+    lower: float
+    middle: float
+    upper: float
+    high: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BoxplotRelease:
+    """Boxes by group, as an answer holds them. Reading it again never draws again."""
+
+    answer: Answer
+    column: str
+    by: tuple[str, ...]
+    whiskers: Fraction
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """A box for each group, in the order of the declared keys."""
+        at = len(self.by)
+        return tuple(
+            Box(group=tuple(row[:at]), **dict(zip(_NAMES, row[at:], strict=True)))
+            for row in self.answer.rows
+        )
+
+    def rank_error(self, confidence: Numeric = 0.95) -> int:
+        """How many rows all five numbers of a group may be off at most, so confidently.
+
+        The middle one, say, has between half of the rows minus this and half plus this below it,
+        among the values as they are clamped to the declared bounds.
+        """
+        from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
+
+        found = [
+            from_record(record)
+            for question in self.answer.questions
+            for record in json.loads(question)["mechanisms"]
+        ]
+        return max(each.rank_error(confidence) for each in found if isinstance(each, Quantiles))
+
+    @property
+    def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
+        """What was charged now."""
+        return self.answer.cost
+
+    @property
+    def free(self) -> bool:
+        """Whether it came from the ledger."""
+        return self.answer.free
+
+    @property
+    def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
+        """What is promised."""
+        return self.answer.guarantee
+
+    def to_arrow(self) -> "pa.Table":
+        """A row for each group."""
+        return self.answer.to_arrow()
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values."""
+        ranks = self.rank_error(confidence)
+        return self.answer.to_dict(confidence) | {"column": self.column, "rank_error": ranks}
+
+    def plot(self, title: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
+        """Boxes with whiskers, an altair chart."""
+        alt = _altair()
+        rows = [
+            {name: getattr(box, name) for name in _NAMES}
+            | {"group": ", ".join(map(str, box.group)) or self.column}
+            for box in self.boxes
+        ]
+        base = alt.Chart(alt.Data(values=rows)).encode(
+            x=alt.X("group:N", title=", ".join(self.by) or None, sort=None)
+        )
+        whisker = base.mark_rule().encode(y=alt.Y("low:Q", title=self.column), y2="high:Q")
+        body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
+        middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
+        ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
+        words = f"{ends}; ± {self.rank_error():,} rows each at 95 %"
+        return framed(whisker + body + middle, self.answer, title=title, notes=[f"{words}."])
+
+    def save(self, file: str | Path) -> None:
+        """Write it in the form of the file's ending."""
+        _save(Path(file), self.to_arrow, self.to_dict, self.plot)
+
+    def __str__(self) -> str:
+        return str(self.answer)
+
+    def __repr__(self) -> str:
+        return f"<BoxplotRelease of {self.column}: {len(self.boxes)} boxes>"
+
+    def _repr_html_(self) -> str:
+        return self.answer._repr_html_()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A box plot as people ask for it: the first of the columns is the number, the rest groups."""
+
+    table: str | None
+    columns: Mapping[str, Any]
+    where: str | None = None
+    whiskers: Numeric = WHISKERS
+
+
+def boxplot_sql(
+    tables: Mapping[str, TableDomain], asked: Asked
+) -> tuple[str, str, tuple[str, ...]]:
+    """The SELECT of a box plot, its column and its groups."""
+    table, columns, where = asked.table, asked.columns, asked.where
+    private = [name for name, domain in tables.items() if not domain.is_public]
+    if table is None and len(private) == 1:
+        table = private[0]
+    if table is None or table not in tables:
+        raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
+    known = tables[table].columns
+    if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
+        raise SpecError(
+            "The columns are not of this table.", fix=f"Use such as {{{min(known)!r}: None}}."
+        )
+    column, *by = columns
+    if known[column].kind not in (Kind.INTEGER, Kind.NUMBER) or known[column].between is None:
+        raise SpecError(
+            f"{column!r} is no number with bounds.", fix="Declare between = [low, high] for it."
+        )
+    ends = fraction(asked.whiskers, name="whiskers")
+    if not 0 < ends < Fraction(1, 4):
+        raise SpecError("The whiskers are no level.", fix="Use one below 1/4, such as 0.05.")
+    levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
+    number = _quoted(column)
+    groups = [
+        _quoted(name) if how is None else f"BIN({_quoted(name)}, {_level(fraction(how))})"
+        for name, how in list(columns.items())[1:]
+    ]
+    pairs = zip(levels, _NAMES, strict=True)
+    chosen = [
+        f"QUANTILE_CONT({number}, {_level(level)}) AS {_quoted(name)}" for level, name in pairs
+    ]
+    shown = [f"{group} AS {_quoted(name)}" for group, name in zip(groups, by, strict=True)]
+    condition = f" WHERE {where}" if where else ""
+    grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+    select = ", ".join([*shown, *chosen])
+    sql = f"SELECT {select} FROM {_quoted(table)}{condition}{grouped}"  # noqa: S608 - parsed, not run
+    return sql, column, tuple(by)
+
+
+def boxplot(
+    run: Run, tables: Mapping[str, TableDomain], asked: Asked, terms: Terms, *, fresh: bool
+) -> BoxplotRelease:
+    """Ask, and hold what was answered."""
+    sql, column, by = boxplot_sql(tables, asked)
+    return BoxplotRelease(
+        answer=run.ask(sql, terms, fresh=fresh), column=column, by=by,
+        whiskers=fraction(asked.whiskers),
+    )  # fmt: skip
+
+
+# distribution functions
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CdfRelease:
+    """The share of rows at or below each point, from a released histogram of one ordered axis."""
+
+    histogram: TableRelease
+
+    def __post_init__(self) -> None:
+        axes = self.histogram.axes
+        if len(axes) != 1 or not axes[0].is_ordered or None in axes[0].keys:
+            raise SpecError(
+                "A distribution function is of one ordered axis.", fix="Group by BIN(x, width)."
+            )
+
+    @property
+    def points(self) -> tuple[Any, ...]:
+        """Where it steps: the upper edges of bins, or the keys themselves."""
+        axis = self.histogram.axes[0]
+        if axis.ends is None:
+            return axis.present
+        return tuple(end - 1 if axis.whole else end for end in axis.ends)
+
+    @property
+    def values(self) -> Floats:
+        """The estimate: never falls, ends at 1; 1 everywhere if no row is left by the noise."""
+        counts: Floats = np.cumsum(np.maximum(np.asarray(self.histogram.values, np.float64), 0))
+        if counts[-1] <= 0:
+            return np.ones_like(counts)
+        shares: Floats = counts / counts[-1]
+        return shares
+
+    def band(self, confidence: Numeric = 0.95) -> tuple[Floats, Floats]:
+        """Lower and upper ends, such that the exact function lies between them everywhere.
+
+        Claim: at every point at once, with the confidence, for the rows there are. Why: the rows up
+            to a point, C, and those beyond, R, are sums of cells; each is within its margin but for
+            a chance of 1 / 2n of the failure, and C / (C + R) rises in C and falls in R. A bound of
+            a function that never falls holds further on (back) too. Rounding: margins are rounded
+            up, and the ends outwards.
+        """
+        count = self.histogram.shape[0]
+        failure = failure_of(confidence) / (2 * count)
+        ends = np.arange(count)[:, None]
+        below = Workload((count,), np.zeros_like(ends), ends, "below")
+        beyond = Workload((count,), ends[1:], np.full_like(ends[1:], count - 1), "beyond")
+        lows, highs = [], []
+        for asked in (below, beyond):
+            widths = self.histogram.widths(asked, 1 - failure)
+            if widths is None:
+                raise Unsupported(
+                    f"The error of {self.histogram.method!r} depends on the rows.",
+                    fix='Release with method="tree".',
+                )
+            middle = asked.answers(np.asarray(self.histogram.values, np.float64))
+            half = np.asarray(widths, np.float64)
+            lows.append(np.maximum(middle - half, 0))
+            highs.append(np.maximum(middle + half, 0))
+        lows[1], highs[1] = np.append(lows[1], 0), np.append(highs[1], 0)
+        with np.errstate(invalid="ignore"):
+            low = np.where(lows[0] > 0, lows[0] / (lows[0] + highs[1]), 0)
+            high = np.where(highs[0] + lows[1] > 0, highs[0] / (highs[0] + lows[1]), 1)
+        high = np.where(lows[0] + lows[1] > 0, high, 1)  # there may be no row at all
+        low = np.maximum.accumulate(np.nextafter(low, -1))
+        high = np.minimum.accumulate(np.nextafter(high, 2)[::-1])[::-1]
+        return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+    def at(self, value: Any, confidence: Numeric = 0.95) -> tuple[float, float, float]:  # noqa: ANN401
+        """The share of rows at or below a point: estimate, lower and upper end."""
+        if value not in self.points:
+            raise SpecError(
+                f"The function has no step at {value!r}.", fix=f"Use such as {self.points[0]!r}."
+            )
+        place = self.points.index(value)
+        low, high = self.band(confidence)
+        return float(self.values[place]), float(low[place]), float(high[place])
+
+    def quantile(self, tau: Numeric, confidence: Numeric = 0.95) -> tuple[Any, Any, Any]:
+        """The first point with a share of at least τ: estimate, lowest and highest it may be.
+
+        Any number of levels may be asked: the band holds for all of them at once.
+        """
+        level = float(fraction(tau, name="tau"))
+        if not 0 <= level <= 1:
+            raise SpecError("tau is no level.", fix="Use one from 0 to 1.")
+        low, high = self.band(confidence)
+        last = len(self.points) - 1
+        found = (int(np.searchsorted(each, level)) for each in (self.values, high, low))
+        return tuple(self.points[min(place, last)] for place in found)
+
+    @property
+    def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
+        """What was charged now."""
+        return self.histogram.cost
+
+    @property
+    def free(self) -> bool:
+        """Whether it came from the ledger."""
+        return self.histogram.free
+
+    @property
+    def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
+        """What is promised."""
+        return self.histogram.guarantee
+
+    def to_arrow(self, confidence: Numeric = 0.95) -> "pa.Table":
+        """The points, the function, and the ends of its band."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        low, high = self.band(confidence)
+        axis = self.histogram.axes[0]
+        keys = axis.column() if axis.ends is None else pa.array(list(map(float, self.points)))
+        return pa.table({axis.name: keys, "share": self.values, "low": low, "high": high})
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values."""
+        table = self.to_arrow(confidence)
+        columns = {name: table[name].to_pylist() for name in table.column_names}
+        rows = [list(map(_json, row)) for row in zip(*columns.values(), strict=True)]
+        return {
+            "columns": list(columns),
+            "rows": rows,
+            "confidence": float(fraction(confidence)),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def plot(self, title: str | None = None, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401
+        """Steps with their band, an altair chart."""
+        alt = _altair()
+        axis, (low, high) = self.histogram.axes[0], self.band(confidence)
+        dated = not isinstance(self.points[0], int | float | Fraction)
+        xs = [str(each) if dated else float(each) for each in self.points]
+        rows = [
+            {"x": x, "share": share, "low": a, "high": b}
+            for x, share, a, b in zip(
+                xs, self.values.tolist(), low.tolist(), high.tolist(), strict=True
+            )
+        ]
+        x = alt.X("x:T" if dated else "x:Q", title=axis.name)
+        base = alt.Chart(alt.Data(values=rows)).encode(x=x)
+        scale = alt.Scale(domain=[0, 1])
+        area = base.mark_area(opacity=0.3, interpolate="step-after").encode(
+            y=alt.Y("low:Q", title="share of rows", scale=scale), y2="high:Q"
+        )
+        line = base.mark_line(interpolate="step-after").encode(y=alt.Y("share:Q", scale=scale))
+        words = f"The exact function lies in the band at {float(fraction(confidence)):.0%}"
+        return framed(area + line, self.histogram.answer(0), title=title, notes=[f"{words}."])
+
+    def save(self, file: str | Path) -> None:
+        """Write it in the form of the file's ending."""
+        _save(Path(file), self.to_arrow, self.to_dict, self.plot)
+
+    def __repr__(self) -> str:
+        return f"<CdfRelease of {self.histogram.axes[0].name}: {len(self.points)} steps>"
+
+
+def _save(path: Path, arrow: Any, plain: Any, plot: Any) -> None:  # noqa: ANN401 - makers of each
+    if path.suffix not in _ENDINGS:
+        raise SpecError(f"{path.suffix!r} is no form.", fix=f"Use {', '.join(_ENDINGS)}.")
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+        facts = {"noisegate.release": json.dumps(plain())}
+        pq.write_table(arrow().replace_schema_metadata(facts), path)
+    elif path.suffix == ".csv":
+        import pyarrow.csv as pc  # noqa: PLC0415 - only when asked for
+
+        pc.write_csv(arrow(), path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(plain()), encoding="utf-8")
+    else:
+        plot().save(str(path))
+
+
+def _json(value: Any) -> Any:  # noqa: ANN401 - a key
+    return value if isinstance(value, int | float | str) else str(value)
+
+
+def _altair() -> Any:  # noqa: ANN401 - an extra
+    try:
+        return import_module("altair")
+    except ImportError:
+        raise Unsupported(
+            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
+        ) from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _level(level: Fraction) -> str:
+    """An exact decimal, which is how SQL reads numbers."""
+    digits = 0
+    while (level * 10**digits).denominator != 1:
+        digits += 1
+        if digits > 12:
+            raise SpecError("A level has no short decimal form.", fix="Use one such as 0.05.")
+    whole = str(int(level * 10**digits)).rjust(digits + 1, "0")
+    return whole if not digits else f"{whole[:-digits]}.{whole[-digits:]}"

@@ -1,0 +1,154 @@
+"""Box plots and distribution functions: ranks and bands that hold, asked once."""
+
+from datetime import date, timedelta
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import NoisegateError
+
+FACTS = {
+    "age": {"between": [0, 99]},
+    "cost": {"between": [0, 10]},
+    "ward": {"in": ["north", "south"]},
+    "day": {"between": [date(2024, 1, 1), date(2024, 3, 31)]},
+}
+
+
+def rows(count=2000, seed=1):
+    rng = np.random.default_rng(seed)
+    days = [date(2024, 1, 1) + timedelta(days=int(d)) for d in rng.integers(0, 91, count)]
+    return pa.table({
+        "age": rng.integers(0, 80, count),
+        "cost": rng.random(count) * 10,
+        "ward": rng.choice(["north", "south"], count),
+        "day": pa.array(days, pa.date32()),
+    })  # fmt: skip
+
+
+def gate_of(data=None, **more):
+    data = rows() if data is None else data
+    return noisegate.open(data, epsilon=20, table="visits", columns=FACTS, **more)
+
+
+def test_a_box_plot_is_five_quantiles_of_each_group_within_its_ranks():
+    """At ranks that hold with 1 - 1e-9."""
+    gate, data = gate_of(), rows()
+    found = gate.release("boxplot", columns={"age": None, "ward": None}, epsilon=2)
+    assert [box.group for box in found.boxes] == [("north",), ("south",)]
+    ranks = found.rank_error(1 - Fraction(1, 10**9))
+    for box in found.boxes:
+        ages = np.array(data.filter(pa.compute.equal(data["ward"], box.group[0]))["age"])
+        five = (box.low, box.lower, box.middle, box.upper, box.high)
+        for level, value in zip((0.05, 0.25, 0.5, 0.75, 0.95), five, strict=True):
+            assert np.sum(ages < value) <= level * ages.size + ranks
+            assert np.sum(ages <= value) >= level * ages.size - ranks
+
+
+def test_a_box_plot_is_drawn_once_and_has_a_free_plan(tmp_path):
+    gate, ask = gate_of(), {"columns": {"cost": None}, "epsilon": 1, "whiskers": 0.1}
+    assert gate.release_plan("boxplot", **ask).price.epsilon == 1
+    first = gate.release("boxplot", **ask)
+    again = gate.release("boxplot", **ask)
+    assert again.free
+    assert again.boxes == first.boxes
+    assert gate.spent.epsilon == 1
+    assert again.to_dict()["rank_error"] == again.rank_error()
+    first.save(tmp_path / "b.json")
+    first.save(tmp_path / "b.parquet")
+    assert "boxes" in repr(first)
+
+
+def test_the_picture_of_a_box_plot_has_its_boxes(tmp_path):
+    pytest.importorskip("altair")
+    found = gate_of().release("boxplot", columns={"age": None, "ward": None}, epsilon=1)
+    spec = found.plot("Ages").to_dict()
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["rule", "bar", "tick"]
+
+
+def truth(data, points):
+    ages = np.array(data["age"])
+    return np.array([np.mean(ages <= point) for point in points])
+
+
+def test_the_band_holds_the_exact_function_everywhere_as_often_as_it_says():
+    """Of 40 bands at 90 %, more than 20 miss less than once in 10^9 if each misses at most 1/10."""
+    data, missed = rows(300), 0
+    for _ in range(40):
+        found = gate_of(data).release("cdf", columns={"age": 10}, epsilon=1)
+        low, high = found.band(0.9)
+        exact = truth(data, found.points)
+        missed += bool(np.any((exact < low) | (exact > high)))
+        assert np.all(low <= found.values + 1e-9)
+        assert np.all(found.values <= high + 1e-9)
+    assert missed <= 20
+
+
+def test_a_distribution_function_rises_to_one_and_gives_quantiles_with_ends():
+    data = rows()
+    gate = gate_of(data)
+    found = gate.release("cdf", columns={"age": 5}, epsilon=5)
+    assert gate.release_plan("cdf", columns={"age": 5}, epsilon=5).price.epsilon == 0
+    assert found.points[:2] == (4, 9)
+    assert np.all(np.diff(found.values) >= 0)
+    assert found.values[-1] == 1
+    value, low, high = found.quantile("0.5", 1 - Fraction(1, 10**9))
+    shares = zip(found.points, truth(data, found.points), strict=True)
+    exact = next(point for point, share in shares if share >= 0.5)
+    assert low <= exact <= high
+    assert low <= value <= high
+    share, least, most = found.at(39)
+    assert least <= share <= most
+    assert gate.release("cdf", columns={"age": 5}, epsilon=5).free
+
+
+def test_a_band_narrows_with_what_is_paid_and_no_rows_leave_it_open():
+    gate = gate_of()
+    widths = []
+    for epsilon in (Fraction(1, 10), 10):
+        low, high = gate.release("cdf", columns={"age": 5}, epsilon=epsilon).band()
+        widths.append(np.mean(high - low))
+    assert widths[1] < widths[0] / 5
+    empty = gate_of(rows(0)).release("cdf", columns={"age": 5}, epsilon=1)
+    low, high = empty.band()
+    assert (low[0], high[0]) == (0, 1)
+    assert np.all(np.isfinite(empty.values))
+
+
+def test_dates_have_distribution_functions_and_files(tmp_path):
+    found = gate_of().release("cdf", columns={"day": "month"}, epsilon=5)
+    assert len(found.points) == 3
+    assert found.quantile(1)[0] == found.points[-1]
+    found.save(tmp_path / "c.json")
+    found.save(tmp_path / "c.csv")
+    table = found.to_arrow()
+    assert table.column_names == ["day", "share", "low", "high"]
+    pytest.importorskip("altair")
+    assert len(found.plot().to_dict()["layer"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("boxplot", {"columns": {"ward": None}}),
+        ("boxplot", {"columns": {"weight": None}}),
+        ("boxplot", {"columns": {}}),
+        ("boxplot", {"columns": {"age": None}, "whiskers": 0.3}),
+        ("boxplot", {"columns": {"age": None}, "whiskers": -1}),
+        ("boxplot", {"columns": {"age": None}, "epsilon": -1}),
+        ("boxplot", {"columns": {"age": None}, "table": "nowhere"}),
+        ("boxplot", {"columns": {"age": None}, "points": 3}),
+        ("boxplot", {}),
+        ("cdf", {"columns": {"ward": None}}),
+        ("cdf", {"columns": {"age": 5, "day": "month"}}),
+        ("cdf", {"columns": {"age": 0}}),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_any_charge(name, ask):
+    gate = gate_of()
+    with pytest.raises(NoisegateError):
+        gate.release(name, **({"epsilon": 1} | ask))
+    assert gate.spent.epsilon == 0
