@@ -146,7 +146,7 @@ class Allowance:
     def _note_down(self, part: _Part, measurement: Measurement) -> None:
         events, cells = list(part.events), dict(part.cells)
         query = measurement.query
-        if query.strategy is None:
+        if query.strategy is None or measurement.compares:
             part.events.append(measurement.event())
         else:
             name = json.dumps(Query(query.tally).to_record(), sort_keys=True)

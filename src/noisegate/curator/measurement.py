@@ -8,6 +8,7 @@ import numpy as np
 
 from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Values
 from noisegate.errors import Unsupported
+from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -55,7 +56,9 @@ class Measurement:
         if type(self.mechanisms) is not tuple:
             raise Unsupported("The mechanisms are no tuple.", fix="Give a tuple of mechanisms.")
         kinds = {type(mechanism) for mechanism in self.mechanisms}
-        if kinds & _CHOICES and isinstance(tally, Sums):
+        if AboveThreshold in kinds:
+            self._require_comparison()
+        elif kinds & _CHOICES and isinstance(tally, Sums):
             plain = self.query.strategy is None and len(tally.terms) == 1
             if not plain or len(self.mechanisms) != 1:
                 raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
@@ -73,6 +76,28 @@ class Measurement:
                 fix="Give one for each.",
             )
 
+    @property
+    def compares(self) -> bool:
+        """Whether all that it says is which of many questions reach a threshold."""
+        return any(type(mechanism) is AboveThreshold for mechanism in self.mechanisms)
+
+    def _require_comparison(self) -> None:
+        """One block of questions about the cells of one sum, in the block's order.
+
+        Monotone: no coefficient and no row's number is negative, so a unit that comes lets no
+        answer fall; its rows weigh what they weigh whoever else is there.
+        """
+        query, tally = self.query, self.query.tally
+        (first, *others) = self.mechanisms
+        single = query.strategy is not None and len(query.strategy.blocks) == 1
+        if not isinstance(tally, Sums) or query.strategy is None or not single or others:
+            raise Unsupported(
+                "A threshold is for one block of questions about one sum.", fix="Give a strategy."
+            )
+        rises = query.strategy.is_positive and tally.terms[0].low >= 0
+        if isinstance(first, AboveThreshold) and first.monotone and not rises:
+            raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
+
     def event(self) -> Event:
         """What one use is, for accounting: each mechanism at the query's own sensitivity.
 
@@ -80,9 +105,12 @@ class Measurement:
         Why: the query bounds each term's change over all cells, in both norms; terms compose
             sequentially. Of quantiles and keys, a unit holds at most `per_unit`; over several
             cells, its values are split among independent choices whose losses are proportional to
-            the number of values, so together they are at most that of all values in one.
+            the number of values, so together they are at most that of all values in one. Against
+            a threshold, what counts is how far a unit moves any one answer.
         """
         query, first = self.query, self.mechanisms[0]
+        if self.compares and query.strategy is not None:
+            return first.event(query.moved * query.strategy.reaches[0])
         if isinstance(query.tally, Values | Keys):
             return first.event(query.per_unit)
         pairs = zip(self.mechanisms, query.l1s, query.l2s, strict=True)

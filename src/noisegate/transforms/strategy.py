@@ -165,6 +165,23 @@ class Strategy:
         """
         return tuple(int(block.columns[1].max(initial=0)) for block in self.blocks)
 
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """How far any one answer of each block moves, if the cells move by 1 in L1.
+
+        Claim: |(A v)_i| ≤ reach · ‖v‖₁. Why: it is at most Σ |a_ij| |v_j|. Rounding: none.
+        """
+        return tuple(
+            int(np.abs(block.matrix.data).max(initial=0)) if isinstance(block, Matrix) else 1
+            for block in self.blocks
+        )
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether no answer falls if a cell rises."""
+        matrices = (block.matrix.data for block in self.blocks if isinstance(block, Matrix))
+        return all(data.min(initial=0) >= 0 for data in matrices)
+
     def apply(self, cells: Whole) -> list[Whole]:
         """The exact answers, block by block."""
         return [block.apply(cells) for block in self.blocks]

@@ -1,0 +1,207 @@
+"""Which of many overlapping questions reach a threshold: paid by the few that do, not by all.
+
+The questions are declared before: sums over boxes of cells, in an order. Each is answered yes or
+no, up to a number of yeses; then the run ends. Nothing else leaves: no count, and no more answers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, prod
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+from noisegate.releases.axes import Axis
+from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.releases.making import spec_of, workload_of
+from noisegate.releases.workload import Workload
+from noisegate.transforms.query import Query
+from noisegate.transforms.strategy import Matrix, Strategy
+
+ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboveOrder:
+    """What is asked for, as people say it.
+
+    ``questions`` are ranges by the names of axes, ``[{"age": (20, 39)}, …]``, or "cells",
+    "prefixes", "ranges". ``threshold`` is in the units of the sum. The run ends after ``most``
+    yeses: fewer are cheaper, that is, more precise at a price.
+    """
+
+    questions: Any
+    threshold: Number
+    most: int = 10
+    sql: str | None = None
+    table: str | None = None
+    columns: Mapping[str, Any] | None = None
+    where: str | None = None
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AboveRelease:
+    """A yes or no for each question that came before the run ended.
+
+    Every yes is a sum of at least ``threshold`` - ``margin`` and every no one of less than
+    ``threshold`` + ``margin``, all at once, at the confidence of `margin_at`.
+    """
+
+    sql: str
+    axes: tuple[Axis, ...]
+    questions: Workload
+    answers: NDArray[np.bool_]
+    threshold: Fraction
+    noise: AboveThreshold
+    grain: Fraction
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+
+    @property
+    def complete(self) -> bool:
+        """Whether all questions were answered."""
+        return self.answers.size == self.questions.size
+
+    @property
+    def yes(self) -> list[dict[str, Any]]:
+        """The questions that reach the threshold, as ranges of keys by the names of axes."""
+        return [self.question(place) for place in np.flatnonzero(self.answers).tolist()]
+
+    def question(self, place: int) -> dict[str, Any]:
+        """A question by the names of axes: one key, or the first and the last of several."""
+        found: dict[str, Any] = {}
+        ends = zip(self.axes, self.questions.lows[place], self.questions.highs[place], strict=True)
+        for axis, low, high in ends:
+            if (low, high) != (0, axis.size - 1):
+                labels = axis.labels[low], axis.labels[high]
+                found[axis.name] = labels[0] if low == high else labels
+        return found
+
+    def margin_at(self, confidence: Number = 0.95) -> Fraction:
+        """How far all answers may be off, in the units of the sum. Rounding: up."""
+        return self.noise.accuracy(confidence, questions=self.questions.size) * self.grain
+
+    def __str__(self) -> str:
+        lines = [" · ".join(f"{k}: {v}" for k, v in each.items()) or "all" for each in self.yes]
+        asked = f"{self.answers.size:,} of {self.questions.size:,} questions were answered"
+        end = "" if self.complete else "; the last yes that was paid for ended the run"
+        margin = float(self.margin_at())
+        return "\n".join((
+            *lines,
+            f"{len(lines):,} reach {float(self.threshold):g} ± {margin:g} (95 % for all).",
+            f"{asked}{end}.",
+            str(self.guarantee),
+        ))  # fmt: skip
+
+
+def release_above(
+    curator: Curator, rules: Rules, order: AboveOrder, *, fresh: bool = False
+) -> AboveRelease:
+    """Which questions reach it: from the ledger if this was asked before, else for its price."""
+    grid, asked, measurement, noise = _job(curator, rules, order)
+    request_id = curator.fresh_id() if fresh else None
+    found = curator.measure(measurement, request_id=request_id)
+    loss = curator.loss_of(found.event)
+    tables = grid.query.tables
+    unit = next(table.unit for table in tables if table.unit is not None)
+    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    return AboveRelease(
+        sql=grid.sql,
+        axes=grid.axes,
+        questions=asked,
+        answers=found.values[0].astype(np.bool_),
+        threshold=fraction(order.threshold, name="threshold"),
+        noise=noise,
+        grain=grid.grain,
+        cost=ApproxDP(0) if found.free else loss,
+        remaining=curator.remaining(),
+        guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
+    )
+
+
+def plan_above(
+    curator: Curator, rules: Rules, order: AboveOrder, confidence: Number = 0.95
+) -> tuple[ApproxDP, bool, Fraction]:
+    """Price, whether it fits, and how far all answers may be off: free, reads no row."""
+    grid, asked, measurement, noise = _job(curator, rules, order)
+    price, fits = curator.price(measurement.event())
+    if curator.find(measurement) is not None:
+        price, fits = ApproxDP(0), True
+    return price, fits, noise.accuracy(confidence, questions=asked.size) * grid.grain
+
+
+def boxes_matrix(asked: Workload) -> Matrix:
+    """The questions as rows over the cells."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
+
+    sizes = np.prod(asked.highs - asked.lows + 1, axis=1)
+    if int(sizes.sum()) > ENTRIES_MAX:
+        raise SpecError(
+            f"The questions speak of more than {ENTRIES_MAX:,} cells together.",
+            fix="Ask fewer or smaller ones, or use wider bins.",
+        )
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    cells = np.concatenate([_cells(asked.shape, *box) for box in zip(asked.lows, asked.highs)])  # noqa: B905
+    shape = (asked.size, int(np.prod(asked.shape)))
+    return Matrix(csr_array((np.ones(cells.size, np.int64), cells, starts), shape=shape))
+
+
+def _cells(
+    shape: Sequence[int], lows: NDArray[np.int64], highs: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    places = np.ix_(*(np.arange(low, high + 1) for low, high in zip(lows, highs, strict=True)))
+    return np.ravel_multi_index(np.broadcast_arrays(*places), tuple(shape)).reshape(-1)
+
+
+def _job(
+    curator: Curator, rules: Rules, order: AboveOrder
+) -> tuple[Grid, Workload, Measurement, AboveThreshold]:
+    grid, epsilon = _grid(curator, rules, order)
+    asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
+    if type(order.most) is not int or order.most < 1:
+        raise SpecError(f"most is {order.most!r}.", fix="Use a whole number of at least 1.")
+    query = Query(grid.query.tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
+    noise = AboveThreshold.for_epsilon(
+        epsilon,
+        threshold=ceil(fraction(order.threshold, name="threshold") / grid.grain),
+        sensitivity=query.moved,
+        cutoff=min(order.most, asked.size),
+        monotone=not grid.signed,
+    )
+    return grid, asked, Measurement(query=query, mechanisms=(noise,)), noise
+
+
+def _grid(curator: Curator, rules: Rules, order: AboveOrder) -> tuple[Grid, Fraction]:
+    if (order.sql is None) == (order.columns is None):
+        raise SpecError("Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5}.')
+    sql, edges = order.sql or "", None
+    if order.columns is not None:
+        sql, edges = sql_of(curator.tables, order.table, order.columns, order.where)
+    question = read(sql, curator.tables)
+    if question.terms.within is not None or question.terms.relative is not None:
+        raise Unsupported("A threshold is bought by its price.", fix="Give epsilon.")
+    given = order.epsilon if order.epsilon is not None else question.terms.epsilon or rules.epsilon
+    if given is None:
+        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+    epsilon = positive(given, name="epsilon")
+    Run(curator, rules).require_price(epsilon)
+    terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
+    accountant = curator.ledger.balance(curator.account).accountant
+    return grid_of(question, sql, terms, accountant=accountant, edges=edges), epsilon
