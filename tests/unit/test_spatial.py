@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.boxes import halves, single, whole
+from noisegate.releases.estimate import simplex
 from noisegate.releases.levels import (
     _slopes,
     best_shares,
@@ -20,7 +21,7 @@ from noisegate.releases.levels import (
 )
 from noisegate.releases.recipes.grids import divided
 from noisegate.releases.recipes.kdtree import middles, with_halves
-from noisegate.releases.spatial import Boxes, even_sums, fit, halved
+from noisegate.releases.spatial import Boxes, _shared, even_sums, fit, halved
 from noisegate.releases.workload import all_ranges, cells, ranges
 
 SHAPES = [(1,), (7,), (8, 8), (5, 3), (16, 3), (3, 4, 2)]
@@ -158,12 +159,9 @@ def test_on_complete_trees_it_is_the_published_three_pass_solution(shape, fanout
 def test_parts_kept_at_zero_or_above_are_the_nearest_that_add_up(parts, total):
     centre, spread = (np.array(each) for each in zip(*parts, strict=True))
     size = centre.size
-    lows = np.arange(size)[:, None]
-    boxes = Boxes.of((size,), [(lows, lows, np.zeros(size, np.int64))])
-    variances = np.concatenate([[1e-12], spread])
-    counts = fit(boxes, np.concatenate([[total], centre]), variances, positive=True).counts[1:]
+    counts = _shared(centre, spread, np.zeros(size, np.int64), np.array([total]))
     assert counts.min() >= 0
-    assert counts.sum() == pytest.approx(max(total, 0), abs=1e-6)
+    assert counts.sum() == pytest.approx(total, abs=1e-6)
     best = np.inf
     for zeros in (set(z) for k in range(size) for z in combinations(range(size), k)):
         kept = np.array([i not in zeros for i in range(size)])
@@ -171,16 +169,56 @@ def test_parts_kept_at_zero_or_above_are_the_nearest_that_add_up(parts, total):
         trial = np.where(kept, centre + spread * push, 0)
         if trial.min() >= -1e-9:
             best = min(best, np.sum((trial - centre) ** 2 / spread))
-    assert np.sum((counts - centre) ** 2 / spread) == pytest.approx(best, rel=1e-5, abs=1e-5)
+    assert np.sum((counts - centre) ** 2 / spread) == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
-def test_no_box_is_negative_and_parts_add_up_in_a_whole_tree():
-    boxes = halved((6, 5))
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("grain", [1.0, 0.25])
+def test_mended_cells_are_whole_and_none_is_negative_and_the_total_stays(shape, grain):
+    boxes = halved(shape)
     chance = np.random.default_rng(7)
-    tree = fit(boxes, chance.normal(size=boxes.size) * 9, np.full(boxes.size, 4.0), positive=True)
-    assert tree.counts.min() >= 0
-    sums = np.bincount(boxes.parents[1:], tree.counts[1:], boxes.size)
-    assert np.allclose(sums[boxes.parts > 0], tree.counts[boxes.parts > 0])
+    numbers = chance.normal(size=boxes.size) * 9 + 200 * boxes.volumes / boxes.volumes[0]
+    tree = fit(boxes, numbers, np.full(boxes.size, 4.0))
+    found = tree.mended(grain)
+    assert found.dtype == np.int64
+    assert found.shape == shape
+    assert found.min() >= 0
+    assert abs(found.sum() - max(tree.counts[0], 0) * grain) <= 0.5
+
+
+def test_rounding_moves_no_box_by_one():
+    boxes = uneven()
+    chance = np.random.default_rng(8)
+    exact = chance.uniform(0, 3, boxes.size)
+    leaves = leaves_of(boxes)
+    numbers = rows_of(boxes) @ (rows_of(boxes)[leaves].T @ (exact[leaves] / boxes.volumes[leaves]))
+    tree = fit(boxes, numbers, np.ones(boxes.size))
+    assert np.allclose(tree.counts, numbers)  # nothing to mend but to round
+    held = rows_of(boxes) @ tree.mended().reshape(-1)
+    assert np.abs(held - numbers).max() < 1
+    assert np.abs(held - numbers)[leaves].max() > 0.1
+
+
+def test_mending_a_sparse_map_does_not_shift_its_ranges():
+    """Flat projections do: they take as much from the crowded corner as they leave in empty ones."""
+    boxes = halved((32, 32))
+    chance = np.random.default_rng(9)
+    exact = np.zeros((32, 32))
+    exact[:4, :4] = 1000
+    last = boxes.level(boxes.depth)
+    order = boxes.painted(np.arange(last.start, last.stop))
+    numbers, variances = np.zeros(boxes.size), np.full(boxes.size, np.inf)
+    noisy = exact.reshape(-1) + chance.normal(size=1024) * 20
+    numbers[order], variances[last] = noisy, 400
+    asked = random_rectangles((32, 32))
+    truth = asked.answers(exact)
+
+    def error(table):
+        return np.sqrt(np.mean((asked.answers(table) - truth) ** 2))
+
+    mended = fit(boxes, numbers, variances).mended()
+    flat = simplex(noisy.reshape(32, 32), noisy.sum())
+    assert error(mended) < error(noisy.reshape(32, 32)) < error(flat)
 
 
 def test_pruning_keeps_what_boxes_hold_and_cuts_off_their_parts():

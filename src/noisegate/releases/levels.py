@@ -108,21 +108,21 @@ def _starts(levels: int) -> Floats:
     return found
 
 
-def measured(ask: Ask, boxes: Boxes, shares: Sequence[Fraction], *, positive: bool) -> SpatialTree:
+def measured(ask: Ask, boxes: Boxes, shares: Sequence[Fraction]) -> SpatialTree:
     """All levels that have a share in one round, made consistent."""
     asked = [depth for depth, share in enumerate(shares) if share > 0]
     blocks = [boxes.groups(depth) for depth in asked]
     noisy = ask.sums(blocks, [shares[depth] for depth in asked])
-    return joined(boxes, dict(zip(asked, noisy, strict=True)), positive=positive)
+    return joined(boxes, dict(zip(asked, noisy, strict=True)))
 
 
-def joined(boxes: Boxes, levels: Mapping[int, Noisy], *, positive: bool) -> SpatialTree:
+def joined(boxes: Boxes, levels: Mapping[int, Noisy]) -> SpatialTree:
     """The noisy numbers of some levels, made consistent."""
     numbers, variances = np.zeros(boxes.size), np.full(boxes.size, np.inf)
     for depth, found in levels.items():
         numbers[boxes.level(depth)] = found.values
         variances[boxes.level(depth)] = found.variance
-    return fit(boxes, numbers, variances, positive=positive)
+    return fit(boxes, numbers, variances)
 
 
 def rehearsed(ask: Ask, boxes: Boxes, shares: Sequence[Fraction]) -> SpatialTree:
@@ -145,15 +145,12 @@ def evenly(workload: Workload, most: int) -> tuple[Ints, Ints]:
     return workload.lows[kept], workload.highs[kept]
 
 
-def estimate(tree: SpatialTree, *words: str, positive: bool = False) -> Estimate:
-    """The cells of a tree, and what is known about the noise in a rectangle.
-
-    Numbers that were kept from falling below 0 are no longer the exact ones plus noise.
-    """
+def estimate(tree: SpatialTree, *words: str) -> Estimate:
+    """The cells of a tree, and what is known about the noise in a rectangle."""
     even = "Inside a box without parts, counts are spread evenly."
     if tree.boxes.volumes[tree.leaves].max() > 1:
         words = (*words, even)
-    return Estimate(tree.cells(), None if positive else tree.variance, words, tree)
+    return Estimate(tree.cells(), tree.variance, words, tree, tree.mended)
 
 
 def noise_only(rms: float, depends: str) -> Predicted:

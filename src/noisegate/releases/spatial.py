@@ -130,12 +130,13 @@ class Boxes:
 class SpatialTree:
     """Boxes with consistent counts.
 
-    ``spread`` is the variance of each box's estimate from itself and what is below it alone; from
-    it follows the variance of any rectangle.
+    ``centre`` and ``spread`` are the estimate of each box from itself and what is below it alone,
+    and its variance; from them follow the counts, and the variance of any rectangle.
     """
 
     boxes: Boxes
     counts: Floats
+    centre: Floats
     spread: Floats
 
     @property
@@ -145,7 +146,23 @@ class SpatialTree:
 
     def cells(self) -> Floats:
         """The count of each cell, spread evenly inside boxes without parts."""
-        found: Floats = (self.counts / self.boxes.volumes)[self.boxes.painted(self.leaves)]
+        return self._even(self.counts).reshape(self.boxes.shape)
+
+    def mended(self, grain: float = 1.0) -> Ints:
+        """Whole numbers for all cells, none negative, where a count of 1 is ``grain``.
+
+        The parts of a box are settled when the box is: the nearest that are not negative and add up
+        to it. Numbers are rounded along the tree, so that no box is off by 1 for it.
+        """
+        counts = np.maximum(self.counts, 0)
+        for depth in range(1, self.boxes.depth + 1):
+            at = self.boxes.level(depth)
+            parents = self.boxes.parents[at]
+            counts[at] = _shared(self.centre[at], self.spread[at], parents, counts)
+        order = np.argsort(self._firsts()[self.boxes.painted(self.leaves)], kind="stable")
+        totals = np.rint(np.cumsum(self._even(counts)[order] * grain)).astype(np.int64)
+        found = np.empty_like(totals)
+        found[order] = np.diff(totals, prepend=0)
         return found.reshape(self.boxes.shape)
 
     def query(self, lows: Floats, highs: Floats) -> Floats:
@@ -211,7 +228,23 @@ class SpatialTree:
         lows, highs = self.boxes.lows[kept], self.boxes.highs[kept]
         starts = np.concatenate([[0], np.cumsum(kept)])[self.boxes.starts]
         boxes = replace(self.boxes, lows=lows, highs=highs, parents=parents, starts=starts)
-        return SpatialTree(boxes, self.counts[kept], self.spread[kept])
+        return SpatialTree(boxes, self.counts[kept], self.centre[kept], self.spread[kept])
+
+    def _even(self, counts: Floats) -> Floats:
+        found: Floats = (counts / self.boxes.volumes)[self.boxes.painted(self.leaves)]
+        return found
+
+    def _firsts(self) -> Ints:
+        """Where each box begins if cells are listed box after box, parts inside their boxes."""
+        boxes, found = self.boxes, np.zeros(self.boxes.size, np.int64)
+        volumes = boxes.volumes.astype(np.int64)
+        for depth in range(1, boxes.depth + 1):
+            at = boxes.level(depth)
+            before = np.cumsum(volumes[at]) - volumes[at]
+            parents = boxes.parents[at]
+            eldest = np.searchsorted(parents, parents)
+            found[at] = found[parents] + before - before[eldest]
+        return found
 
 
 def halved(shape: Sequence[int], depth: int | None = None) -> Boxes:
@@ -224,13 +257,13 @@ def halved(shape: Sequence[int], depth: int | None = None) -> Boxes:
     return Boxes.of(shape, levels)
 
 
-def fit(boxes: Boxes, numbers: Floats, variances: Floats, *, positive: bool = False) -> SpatialTree:
+def fit(boxes: Boxes, numbers: Floats, variances: Floats) -> SpatialTree:
     """Counts that add up, nearest to noisy numbers of known variance; infinite where none is known.
 
     Boxes without parts must have a number. Weighted least squares in time linear in the boxes: one
     pass up, which joins each number with the sum below it, and one down, which shares out what is
     over. On complete trees this is the three-pass solution of [CPSSY12]; it also takes trees of any
-    shape. If ``positive``, the pass down keeps the parts of a box at 0 or above.
+    shape.
     """
     variances = np.maximum(variances, _EXACT)
     centre, spread = np.where(np.isfinite(variances), numbers, 0.0), variances.copy()
@@ -242,21 +275,14 @@ def fit(boxes: Boxes, numbers: Floats, variances: Floats, *, positive: bool = Fa
         centre[inner] = weight * centre[inner] + (1 - weight) * sums[inner]
         spread[inner] = (1 - weight) * below[inner]
         if depth:
-            parents = boxes.parents[at]
-            np.add.at(sums, parents, centre[at])
-            np.add.at(below, parents, spread[at])
+            np.add.at(sums, boxes.parents[at], centre[at])
+            np.add.at(below, boxes.parents[at], spread[at])
     counts = centre.copy()
-    if positive:
-        counts[0] = max(counts[0], 0)
     for depth in range(1, boxes.depth + 1):
         at = boxes.level(depth)
         parents = boxes.parents[at]
-        if positive:
-            counts[at] = _shared(centre[at], spread[at], parents, counts)
-        else:
-            over = (counts - sums)[parents]
-            counts[at] = centre[at] + spread[at] / below[parents] * over
-    return SpatialTree(boxes, counts, spread)
+        counts[at] += spread[at] / below[parents] * (counts - sums)[parents]
+    return SpatialTree(boxes, counts, centre, spread)
 
 
 def _shared(centre: Floats, spread: Floats, parents: Ints, totals: Floats) -> Floats:

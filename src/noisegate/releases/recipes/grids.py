@@ -34,7 +34,6 @@ class UniformGrid:
     size: int | None = None
     c: int = 10
     total: Fraction = Fraction(1, 20)
-    positive: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "total", fraction(self.total, name="total"))
@@ -61,9 +60,9 @@ class UniformGrid:
         boxes = Boxes.of(ask.shape, divided(*whole(ask.shape), np.array([[size]])))
         (found,) = ask.sums([boxes.groups(boxes.depth)], [share])
         ask.done(1, f"{found.values.size} boxes")
-        tree = joined(boxes, {0: total, boxes.depth: found}, positive=self.positive)
+        tree = joined(boxes, {0: total, boxes.depth: found})
         words = f"A grid of {found.values.size} boxes."
-        return estimate(tree, words, positive=self.positive)
+        return estimate(tree, words)
 
 
 @final
@@ -81,7 +80,6 @@ class AdaptiveGrid:
     least: int = 10
     first: Fraction = Fraction(1, 2)
     total: Fraction = Fraction(1, 20)
-    positive: bool = False
 
     def __post_init__(self) -> None:
         for name in ("first", "total"):
@@ -113,9 +111,9 @@ class AdaptiveGrid:
         (inner,) = ask.sums([boxes.groups(boxes.depth)], [second])
         ask.done(1, f"{inner.values.size} boxes")
         noisy = {0: count, len(coarse): outer, boxes.depth: inner}
-        tree = joined(boxes, noisy, positive=self.positive)
+        tree = joined(boxes, noisy)
         words = f"{inner.values.size} boxes in a grid of {outer.values.size}."
-        return estimate(tree, words, positive=self.positive)
+        return estimate(tree, words)
 
 
 def sides(ask: Ask, counts: Ints, share: Fraction, constant: int) -> Ints:

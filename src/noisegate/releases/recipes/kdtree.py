@@ -34,13 +34,12 @@ class KdTree:
     """``depth`` levels of cuts at private medians, each along the longest side; by default 12.
 
     ``medians`` is the share of the price for the cuts, alike for each level; the rest is for the
-    counts. ``positive`` and ``prune`` are as for the quadtree.
+    counts. ``prune`` is as for the quadtree.
     """
 
     name: ClassVar[str] = "kdtree"
     depth: int | None = None
     medians: Fraction = Fraction(3, 10)
-    positive: bool = False
     prune: float | None = None
 
     def __post_init__(self) -> None:
@@ -75,7 +74,6 @@ class Hybrid:
     cuts: int = 4
     depth: int | None = None
     medians: Fraction = Fraction(3, 10)
-    positive: bool = False
     prune: float | None = None
 
     def __post_init__(self) -> None:
@@ -179,7 +177,7 @@ def _predict(ask: Ask, workload: Workload, levels: list[Level], medians: Fractio
 def _build(ask: Ask, workload: Workload, levels: list[Level], recipe: KdTree | Hybrid) -> Estimate:
     boxes = Boxes.of(ask.shape, levels)
     shares = level_shares(boxes, workload, 1 - recipe.medians, gaussian=ask.gaussian)
-    tree = measured(ask, boxes, shares, positive=recipe.positive)
+    tree = measured(ask, boxes, shares)
     ask.done(1, f"{boxes.size} boxes")
     tree = tree if recipe.prune is None else tree.pruned(recipe.prune)
-    return estimate(tree, positive=recipe.positive)
+    return estimate(tree)

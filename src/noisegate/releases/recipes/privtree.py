@@ -25,8 +25,7 @@ from noisegate.transforms.strategy import Groups
 class PrivTree:
     """``cuts`` is the share of the price for the tree; the rest is for the counts of its leaves.
 
-    ``threshold``, ``depth`` and ``ratio`` are those of the mechanism; ``positive`` is as for the
-    quadtree.
+    ``threshold``, ``depth`` and ``ratio`` are those of the mechanism.
     """
 
     name: ClassVar[str] = "privtree"
@@ -34,7 +33,6 @@ class PrivTree:
     threshold: int = 0
     depth: int | None = None
     ratio: Fraction | None = None
-    positive: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cuts", fraction(self.cuts, name="cuts"))
@@ -82,8 +80,8 @@ class PrivTree:
         numbers, variances = np.zeros(boxes.size), np.full(boxes.size, np.inf)
         numbers[leaves], variances[leaves] = noisy.values, noisy.variance
         ask.done(1, f"{leaves.size} leaves")
-        tree = fit(boxes, numbers, variances, positive=self.positive)
-        return estimate(tree, f"{leaves.size} boxes by PrivTree.", positive=self.positive)
+        tree = fit(boxes, numbers, variances)
+        return estimate(tree, f"{leaves.size} boxes by PrivTree.")
 
 
 def grown(shape: tuple[int, ...], flags: Ints) -> Boxes:

@@ -24,13 +24,12 @@ from noisegate.releases.workload import Workload
 class Quadtree:
     """A tree with 2^d parts of each box in d dimensions, over cells that are known beforehand.
 
-    ``depth`` levels below the whole, by default down to single cells; ``positive`` keeps numbers at
-    0 or above on the way down; parts of boxes that hold less than ``prune`` are cut off.
+    ``depth`` levels below the whole, by default down to single cells; parts of boxes that
+    hold less than ``prune`` are cut off.
     """
 
     name: ClassVar[str] = "quadtree"
     depth: int | None = None
-    positive: bool = False
     prune: float | None = None
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
@@ -49,10 +48,10 @@ class Quadtree:
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round."""
         boxes = halved(ask.shape, self.depth)
-        tree = measured(ask, boxes, _shares(ask, boxes, workload), positive=self.positive)
+        tree = measured(ask, boxes, _shares(ask, boxes, workload))
         ask.done(1, f"{boxes.size} boxes")
         tree = tree if self.prune is None else tree.pruned(self.prune)
-        return estimate(tree, positive=self.positive)
+        return estimate(tree)
 
 
 def require_depth(depth: int | None, most: int) -> None:
