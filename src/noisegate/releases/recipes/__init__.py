@@ -18,6 +18,7 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "marginals": "marginals:Marginals",
     "privtree": "privtree:PrivTree",
     "quadtree": "quadtree:Quadtree",
+    "totals": "totals:Totals",
     "uniform-grid": "grids:UniformGrid",
     "sensing": "sketch:Sensing",
     "sketch": "sketch:Sketch",
