@@ -16,7 +16,7 @@ from noisegate.cli import app, ledger_app, main, policy_app
 from noisegate.errors import Unsupported
 
 ROOT = SRC.parents[1]
-PAGES = ("README.md", "docs/sql.md", "docs/policy.md", "docs/reference.md")
+PAGES = ("README.md", "docs/sql.md", "docs/policy.md", "docs/releases.md", "docs/reference.md")
 
 
 def page(name):
@@ -113,6 +113,15 @@ def test_the_python_of_the_sql_page_runs(folder):
     exec(block, scope)
     assert scope["answer"].columns == ("ward", "year", "patients", "mean")
     assert scope["plan"].fits
+
+
+def test_the_python_of_the_releases_page_runs(folder, capsys):
+    (block,) = blocks("docs/releases.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["again"].values.tolist() == scope["release"].values.tolist()
+    assert scope["gate"].spent.epsilon == 0.5
+    assert "±" in capsys.readouterr().out
 
 
 def test_every_function_of_rows_is_on_the_sql_page():

@@ -149,7 +149,8 @@ class Axis:
         bins = self.labels[: len(self.present)]
         shown = ", ".join(bins if len(bins) <= 4 else (*bins[:2], "…", bins[-1]))
         return SpecError(
-            f"{asked!r} is inside a bin of {self.name!r}.", fix=f"Use whole bins: {shown}."
+            f"{asked!r} is inside a bin of {self.name!r}.",
+            fix=f"Begin and end with a bin: {shown}.",
         )
 
     def _some(self) -> str:

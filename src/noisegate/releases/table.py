@@ -148,7 +148,8 @@ class TableRelease:
             the exact sum plus noise of the stated variance, a sum of geometric or Gaussian draws;
             a geometric draw's tail is below that of Laplace noise with 1/6 more variance, and a sum
             of several is taken to be between it and a normal law. What mending did is added;
-            numbers that cannot be negative end at 0. Rounding: up.
+            numbers that cannot be negative end at 0, but no ± is below half of the noise's.
+            Rounding: up.
         """
         failure, making = float(failure_of(confidence)), self.making
         estimate = making.estimate(self.shape)
@@ -165,7 +166,7 @@ class TableRelease:
         low, high = raw - spread, raw + spread
         if not making.signed:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
-        half = np.maximum(high - shown, shown - low)
+        half = np.maximum(np.maximum(high - shown, shown - low), spread / 2)
         return [ceil(each - 1e-9) for each in half] if making.whole else half.tolist()
 
     # other forms
