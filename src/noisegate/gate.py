@@ -106,7 +106,8 @@ class Gate:
 
         Args:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
-                result is a `TableRelease`. "sparse" is for tables too large to list.
+                result is a `TableRelease`. "sparse" is for tables too large to list, "cube" for
+                many columns: tables of a few of them each, which agree (``sets=2``: all pairs).
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             table: Or, without SQL: the table, where there are several,

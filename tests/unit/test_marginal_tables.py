@@ -296,3 +296,29 @@ def test_a_domain_far_too_large_for_cells_is_no_problem():
     release = build_tables(ask_of, plan, axes_of(sizes))
     assert release.disagreement == 0
     assert abs(release.total.value - 2000) < 200
+
+
+def test_a_cube_is_asked_of_the_gate_like_any_release(tmp_path):
+    gate = gate_of(epsilon=3)
+    plan = gate.release_plan("cube", columns=COLUMNS, epsilon=1)
+    assert "age × ward" in str(plan)
+    made = gate.release("cube", columns=COLUMNS, epsilon=1, sets=[("age", "ward"), ("sick",)])
+    again = gate.release("cube", columns=COLUMNS, epsilon=1, sets=[("ward", "age"), ("sick",)])
+    other = gate.release(
+        "cube", columns=COLUMNS, epsilon=1, sets=[("age", "ward")], where="age > 9"
+    )
+    fresh = gate.release("cube", columns={"sick": None}, sets=1, epsilon=0.5)
+    once = gate.release("cube", columns={"sick": None}, sets=1, epsilon=0.5, fresh=True)
+    assert Fraction(299, 100) < gate.spent.epsilon <= 3
+    assert made.names == (("sick",), ("age", "ward"))
+    assert all(map(np.array_equal, made.values, again.values))
+    assert other.names == (("age", "ward"),)
+    assert once.names == fresh.names == (("sick",),)
+    made.save(tmp_path / "cube.json")
+    assert "ward" in (tmp_path / "cube.json").read_text()
+    assert "adding or removing" in str(made)
+    for more in ({"method": "tree"}, {"bins": 3}, {"columns": None}):
+        with pytest.raises(SpecError):
+            gate.release("cube", **({"columns": COLUMNS, "epsilon": 1} | more))
+    with pytest.raises(SpecError, match="Parquet"):
+        made.save(tmp_path / "cube.png")

@@ -45,6 +45,10 @@ class MarginalOrder:
     rows_per_unit: int | None = None
     shrink: bool = True
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping) or not self.columns:
+            raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,13 @@ class MarginalPlan:
     fits: bool
     rms: Mapping[tuple[str, ...], float]
     words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{' × '.join(names)}: ± {rms:.1f} (root mean square)"
+            for names, rms in self.rms.items()
+        ]
+        return "\n".join([f"price: {self.price}; fits: {self.fits}", *lines, *self.words])
 
 
 @final
@@ -74,9 +85,9 @@ class MarginalBench:
         sizes = tuple(axis.size for axis in self._axes)
         self._plan = plan_tables(self._told, sizes, self._sets(), shrink=order.shrink)
 
-    def plan(self) -> MarginalPlan:
+    def plan(self, *, fresh: bool = False) -> MarginalPlan:
         """Free: spends nothing, reads no row."""
-        stored = self._found()[1]
+        stored = self._found(fresh=fresh)[1]
         price, fits = (ApproxDP(0), True) if stored else self._curator.price(self._event)
         plan = self._plan
         named = {tuple(self._names[a] for a in axes): plan.rms(axes) for axes in plan.sets}
@@ -89,9 +100,9 @@ class MarginalBench:
             words=(words,),
         )
 
-    def release(self, progress: Progress | None = None) -> MarginalRelease:
+    def release(self, progress: Progress | None = None, *, fresh: bool = False) -> MarginalRelease:
         """The tables: from the ledger if they were released before, else for their price."""
-        request_id, stored = self._found()
+        request_id, stored = self._found(fresh=fresh)
         if stored:
             return MarginalRelease.load(BytesIO(stored))
         with self._curator.allowance(
@@ -183,14 +194,14 @@ class MarginalBench:
         }
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def _found(self) -> tuple[str, bytes | None]:
-        """The next free request and nothing, or a finished one and its bytes."""
+    def _found(self, *, fresh: bool) -> tuple[str, bytes | None]:
+        """The next free request and nothing; or, unless ``fresh``, a finished one and its bytes."""
         question, curator = self._question, self._curator
         for number in range(_ATTEMPTS_MAX):
             request_id = f"marginals {digest(question)} {number}"
             own = f"{curator.account}: recipe {request_id}"
             stored = curator.ledger.find(own, question, curator.account)
-            if stored or stored is None:
+            if stored is None or (stored and not fresh):
                 return request_id, stored
         raise SpecError("This release was interrupted too often.", fix="Change its price.")
 
@@ -200,4 +211,25 @@ class MarginalBench:
         names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
         loss = self._curator.loss_of(self._event)
         promise = Guarantee(loss=loss, unit=unit, scope=f"these tables about {names}")
-        return {"guarantee": str(promise), "question": self._question}
+        facts = {"guarantee": str(promise), "question": self._question}
+        return facts | {"practice": True} if self._rules.practice else facts
+
+
+def cube_of(order: Any) -> MarginalOrder:  # noqa: ANN401 - an Order of the workbench
+    """The order for a release called "cube": columns, and which tables of them."""
+    plain = (order.sql, order.workload, order.groups_per_unit) == (None, None, None)
+    if not plain or order.method != "auto":
+        raise SpecError(
+            "A cube is asked for by columns, and has one method.",
+            fix="Leave out sql, method, workload and groups_per_unit.",
+        )
+    if unknown := set(order.options) - {"sets", "shrink"}:
+        raise SpecError(f"'cube' has no option {min(unknown)!r}.", fix="Its options: sets, shrink.")
+    return MarginalOrder(
+        columns=order.columns,
+        table=order.table,
+        where=order.where,
+        epsilon=order.epsilon,
+        rows_per_unit=order.rows_per_unit,
+        **order.options,
+    )

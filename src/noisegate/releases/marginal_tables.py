@@ -191,15 +191,30 @@ class MarginalRelease:
         """One table, one row for each cell."""
         return self.table(*names).to_arrow(confidence)
 
+    def __str__(self) -> str:
+        promise = self.facts.get("guarantee", "")
+        return "\n".join(filter(None, [repr(self), *self.words, str(promise)]))
+
     def __repr__(self) -> str:
         tables = ", ".join(" × ".join(each) or "total" for each in self.names[:3])
         more = f" and {len(self.sets) - 3} more" if len(self.sets) > 3 else ""
         return f"MarginalRelease({tables}{more})"
 
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """All tables as plain values: keys, numbers and margins."""
+        tables = [self.to_arrow(*names, confidence=confidence).to_pydict() for names in self.names]
+        return {"tables": tables, "words": list(self.words), **self.facts}
+
     # files
 
-    def save(self, file: str | Path | BinaryIO) -> None:
-        """All tables in one Parquet file, and everything else in its metadata."""
+    def save(self, file: str | Path | BinaryIO, confidence: Numeric = 0.95) -> None:
+        """All tables in one Parquet file, and everything else in its metadata; or as JSON."""
+        if isinstance(file, str | Path) and Path(file).suffix == ".json":
+            text = json.dumps(self.to_dict(confidence), ensure_ascii=False, default=str)
+            Path(file).write_text(text, encoding="utf-8")
+            return
+        if isinstance(file, str | Path) and Path(file).suffix != ".parquet":
+            raise SpecError("Tables are kept as Parquet or JSON.", fix="End in .parquet or .json.")
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -220,10 +235,10 @@ class MarginalRelease:
             "words": list(self.words),
             "facts": dict(self.facts),
         }
-        text = json.dumps(record, ensure_ascii=False).encode()
+        head = json.dumps(record, ensure_ascii=False).encode()
         made = pa.table({name: pa.array(column) for name, column in columns.items()})
         where = str(file) if isinstance(file, Path) else file
-        pq.write_table(made.replace_schema_metadata({_KEY: text}), where, compression="zstd")
+        pq.write_table(made.replace_schema_metadata({_KEY: head}), where, compression="zstd")
 
     @classmethod
     def load(cls, file: str | Path | BinaryIO) -> "MarginalRelease":

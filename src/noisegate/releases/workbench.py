@@ -39,6 +39,7 @@ from noisegate.releases.making import (
     spec_of,
     workload_of,
 )
+from noisegate.releases.marginal_bench import MarginalBench, cube_of
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.quantiles import Asked, CdfRelease, boxplot, boxplot_sql
 from noisegate.releases.recipes import RECIPES, Recipe, recipe
@@ -112,6 +113,8 @@ class Workbench:
 
     def plan(self, order: Order, *, fresh: bool = False) -> Any:  # noqa: ANN401 - see `release`
         """Price and predicted error: free, reads no row."""
+        if order.name == "cube":
+            return MarginalBench(self._curator, self._rules, cube_of(order)).plan(fresh=fresh)
         if order.name == "sparse":
             return plan_sparse(self._curator, self._rules, _sparse(order))
         if _is_running(order):
@@ -138,10 +141,13 @@ class Workbench:
             words=tuple(filter(None, (job.predicted.words, *job.grid.caveats))),
         )
 
-    def release(
+    def release(  # noqa: PLR0911 - some names have results of their own
         self, order: Order, *, fresh: bool = False, progress: Progress | None = None
     ) -> Any:  # noqa: ANN401 - a TableRelease; some names have results of their own
         """The table: from the ledger if it was released before, else for its price."""
+        if order.name == "cube":
+            bench = MarginalBench(self._curator, self._rules, cube_of(order))
+            return bench.release(progress, fresh=fresh)
         if order.name == "sparse":
             return release_sparse(self._curator, self._rules, _sparse(order), fresh=fresh)
         if _is_running(order):
@@ -213,7 +219,7 @@ class Workbench:
 
     def _grid(self, order: Order) -> tuple[Grid, Terms]:
         if order.name not in KINDS and order.name not in RECIPES:
-            names = dict.fromkeys((*KINDS, "sparse", *RECIPES))
+            names = dict.fromkeys((*KINDS, "cube", "sparse", *RECIPES))
             raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
         if (order.sql is None) == (order.columns is None):
             raise SpecError(
