@@ -136,7 +136,7 @@ def test_cells_that_hold_rows_are_never_drawn_as_free(monkeypatch):
         draws(FILTER, 1)
     monkeypatch.setattr(
         sparse_geometric.np, "searchsorted",
-        lambda a, v, side: searchsorted(a, v, side="left"),
+        lambda a, v, side="left": searchsorted(a, v, side="left"),
     )  # fmt: skip
     with pytest.raises(AssertionError):  # a cell is shown twice
         draws(SparseGeometric(scale=SCALE, domain=M, threshold=1, tau=1), 200)

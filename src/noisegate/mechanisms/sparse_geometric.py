@@ -131,13 +131,17 @@ class SparseGeometric(Summarised):
         if self.tau > self.threshold:
             places = np.flatnonzero(kept & (sizes < self.tau))
             kept[places] = uniform_below(self.tau, places.size, bits=bits) < sizes[places]
-        shown = np.sign(values[kept]) * np.maximum(sizes[kept], self.tau)
+        shown = values[kept]
+        if self.signed or self.tau > self.threshold:
+            shown = np.sign(shown) * np.maximum(np.abs(shown), self.tau)
         others = free_cells(self.shown_chance, self.domain, cells, bits)
         _, tails = marked_tails(self.scale, self.threshold, self.tau, others.size, bits)
         tails = np.maximum(tails, self.tau)
         if self.signed:
             tails = np.where(bernoulli("1/2", others.size, bits=bits), tails, -tails)
-        return in_order(np.concatenate([cells[kept], others]), np.concatenate([shown, tails]))
+        held = cells[kept]
+        places = np.searchsorted(held, others)  # both rise: nothing tells which of them hold rows
+        return np.insert(held, places, others), np.insert(shown, places, tails)
 
 
 def shown_chance(scale: Fraction, threshold: int, tau: int, *, signed: bool) -> Certified:
@@ -217,9 +221,3 @@ def marked_tails(
         starts[beyond] = marks[beyond]
     tails = np.minimum(starts + geometric(scale, count, bits=bits), INPUT_MAX)
     return marks, tails
-
-
-def in_order(cells: Places, values: Int64Array) -> Summary:
-    """Both by rising cells, so that nothing tells which of them hold rows."""
-    order = np.argsort(cells, kind="stable")
-    return cells[order], values[order]

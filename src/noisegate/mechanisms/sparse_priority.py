@@ -25,7 +25,6 @@ from noisegate.mechanisms.sparse_geometric import (
     Summarised,
     Summary,
     free_cells,
-    in_order,
     marked_tails,
     noisy_counts,
     require_few,
@@ -103,7 +102,8 @@ class SparsePriority(Summarised):
         order = np.lexsort((shown, -ranks))
         bar = int(ranks[order[self.size]]) if order.size > self.size else 0
         order = order[: self.size]
-        return in_order(shown[order], np.maximum(values[order] * GRAINS, bar))
+        order = order[np.argsort(shown[order])]  # nothing tells which of them hold rows
+        return shown[order], np.maximum(values[order] * GRAINS, bar)
 
     def _first_level(self) -> int:
         """The highest level at which cells without rows alone are likely enough."""

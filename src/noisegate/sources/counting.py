@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Numbers: TypeAlias = NDArray[np.uint64]
 Whole: TypeAlias = NDArray[np.int64]
 
-STRETCH: Final = 1 << 24  # numbers that are sorted at once, or as many as there are cells by then
+STRETCH: Final = 1 << 25  # numbers that are sorted at once, or as many as there are cells by then
 
 
 def count_cells(batches: Iterable[Numbers], *, stretch: int = STRETCH) -> tuple[Numbers, Whole]:

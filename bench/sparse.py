@@ -1,0 +1,77 @@
+"""Ten million cells that hold rows, of 2**64: released from a Parquet file into a ledger on disk.
+
+At a small ε the threshold is high and few cells are shown; at a large one nearly all are. Each runs
+in a process of its own, from opening the gate to the stored release, for its time and peak memory.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import duckdb
+
+CELLS = 10_000_000
+EPSILONS = (1, 30)
+TARGET_S, TARGET_GIB = 10, 2
+SIDE = 1 << 32
+
+Row = dict[str, Any]
+
+
+def measure(cells: int = CELLS) -> list[Row]:
+    """A row for each ε."""
+    with tempfile.TemporaryDirectory() as directory:
+        data = Path(directory) / "trips.parquet"
+        write(data, cells)
+        return [_in_a_process(data, epsilon) for epsilon in EPSILONS]
+
+
+def write(data: Path, cells: int) -> None:
+    """Two rows in each cell of a scattered set; both columns are 32 bits wide."""
+    rows = f"SELECT i FROM range({cells}) AS t(i), range(2)"
+    places = ", ".join(f"(hash(i * 2 + {k}) & {SIDE - 1})::BIGINT AS {name}"
+                       for k, name in enumerate(("start", "stop")))  # fmt: skip
+    duckdb.execute(f"COPY (SELECT {places} FROM ({rows})) TO '{data}'")
+
+
+def release(data: Path, epsilon: int) -> Row:
+    """One release, through the gate's own parts."""
+    from noisegate.connect import open as open_gate  # noqa: PLC0415 - counted as well
+    from noisegate.releases.sparse_asking import SparseOrder, release_sparse  # noqa: PLC0415
+
+    wall, cpu = perf_counter(), process_time()
+    columns = {name: {"between": [0, SIDE - 1]} for name in ("start", "stop")}
+    ledger = data.with_name(f"{epsilon}.ledger")
+    gate = open_gate(data, epsilon=100, columns=columns, ledger=ledger)
+    order = SparseOrder(columns=dict.fromkeys(columns), epsilon=epsilon, expected=CELLS)
+    found = release_sparse(gate._curator, gate._rules, order)  # noqa: SLF001
+    return {
+        "way": f"sparse release at ε = {epsilon}",
+        "shown": int(found.cells.size),
+        "threshold": found.noise.threshold,
+        "wall_s": perf_counter() - wall,
+        "cpu_s": process_time() - cpu,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20),
+        "ledger_mb": ledger.stat().st_size / 1e6,
+        "target": f"≤ {TARGET_S} s, {TARGET_GIB} GiB",
+    }
+
+
+def _in_a_process(data: Path, epsilon: int) -> Row:
+    command = [sys.executable, __file__, str(data), str(epsilon)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    row: Row = json.loads(found.stdout)
+    return row | {"met": row["wall_s"] <= TARGET_S and row["peak_gib"] <= TARGET_GIB}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        print(json.dumps(release(Path(sys.argv[1]), int(sys.argv[2]))))
+    else:
+        for each in measure():
+            print(json.dumps(each, ensure_ascii=False))
