@@ -1,5 +1,6 @@
 """A released table as a picture: bars or a line over one axis, a heat map over two."""
 
+import json
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, final
@@ -38,7 +39,7 @@ def picture(
             raise SpecError(
                 f"There are {len(names)} axes.", fix=f"Choose one or two: plot(x={names[0]!r})."
             )
-        x, y = (names[0], None) if len(names) == 1 else (names[1], names[0])
+        x, y = (*names, None)[:2]
     if x is None or y is None or x == y:
         return _bars(release, names.index(x or y or names[0]), confidence, title)
     return _heat(release, names.index(x), names.index(y), title)
@@ -77,13 +78,15 @@ def _heat(release: "TableRelease", x: int, y: int, title: str | None) -> Any:  #
     table = table[: down.size, : across.size]
     for place, side in enumerate((down, across)):
         table = np.add.reduceat(table, side.starts, axis=place)
+    tops, lefts = down.places(), across.places()
     points = [
-        {**down.at(i), **across.at(j), "n": value}
-        for i, line in enumerate(table.tolist())
-        for j, value in enumerate(line)
+        {**top, **left, "n": value}
+        for top, line in zip(tops, table.tolist(), strict=True)
+        for left, value in zip(lefts, line, strict=True)
     ]
     color = alt.Color("n:Q", title=release.value, scale=alt.Scale(scheme="viridis"))
-    chart = alt.Chart(alt.InlineData(values=points)).mark_rect().encode(
+    data = alt.InlineData(values=json.dumps(points), format={"type": "json"})  # text: it is quick
+    chart = alt.Chart(data).mark_rect().encode(
         **across.encoding(alt), **down.encoding(alt), color=color
     )  # fmt: skip
     steps = [side.step for side in (across, down)]
@@ -122,13 +125,17 @@ class _Side:
         """A whole number for each square, so that none is cut."""
         return len(self.starts) * max(1, round(_PIXELS / len(self.starts)))
 
-    def at(self, place: int) -> dict[str, Any]:
-        """Where a square is."""
-        first, last = self.starts[place], min(self.size, (place + 1) * self.step) - 1
-        edges = self.axis.edges
+    def places(self) -> list[dict[str, Any]]:
+        """Where the squares are."""
+        starts, edges = self.starts, self.axis.edges
         if edges is None:
-            return {self.name: self.axis.labels[first]}
-        return {self.name: float(edges[first]), f"{self.name}2": float(edges[last + 1])}
+            labels = self.axis.labels
+            return [{self.name: labels[start]} for start in starts]
+        ends = [*starts[1:], self.size]
+        return [
+            {self.name: float(edges[start]), f"{self.name}2": float(edges[end])}
+            for start, end in zip(starts, ends, strict=True)
+        ]
 
     def encoding(self, alt: Any) -> dict[str, Any]:  # noqa: ANN401
         """Its part of the chart."""

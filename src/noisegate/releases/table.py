@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import ceil, log, sqrt
+from math import ceil, log, prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -285,7 +285,7 @@ class TableRelease:
             )
         shape = tuple(axis.size for axis in axes)
         names = [axis.name for axis in axes]
-        if not table.select(names).equals(_keys(axes), check_metadata=False):
+        if not table.select(names).equals(_keys(axes, prod(shape)), check_metadata=False):
             raise SpecError(
                 "The rows of the release were changed.", fix="Use the file as save() wrote it."
             )
@@ -317,18 +317,19 @@ class TableRelease:
         """The same as an answer has it: a row for each cell, or for the first, to be looked at."""
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
-        keys = _keys(self.axes, labels=rows is not None)
-        table = keys.append_column(self.value, pa.array(self.values.reshape(-1)))
-        shown = table if rows is None else table.slice(0, rows)
+        count = self.values.size if rows is None else min(rows, self.values.size)
+        keys = _keys(self.axes, count, labels=rows is not None)
+        table = keys.append_column(self.value, pa.array(self.values.reshape(-1)[:count]))
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
-            widths = self.widths(cells(self.shape), confidence)
-            return (*[None] * len(self.axes), None if widths is None else tuple(widths[:rows]))
+            each = _first(self.shape, count)
+            widths = self.widths(Workload(self.shape, each, each, "cells"), confidence)
+            return (*[None] * len(self.axes), None if widths is None else tuple(widths))
 
-        left = table.num_rows - shown.num_rows
+        left = self.values.size - count
         return Answer(
             sql=self.sql,
-            table=shown,
+            table=table,
             half_widths=half_widths,
             cost=self.cost,
             remaining=self.remaining,
@@ -384,11 +385,16 @@ class TableRelease:
         return Group(table, Text(self.footer()), Text(self.promise))
 
 
-def _keys(axes: Sequence[Axis], *, labels: bool = False) -> "pa.Table":
-    """The keys of every cell, the last axis varying fastest; or as people read them."""
+def _first(shape: tuple[int, ...], count: int) -> NDArray[np.int64]:
+    """Where the first cells are, the last axis varying fastest."""
+    return np.stack(np.unravel_index(np.arange(count), shape), axis=1).astype(np.int64)
+
+
+def _keys(axes: Sequence[Axis], count: int, *, labels: bool = False) -> "pa.Table":
+    """The keys of the first cells; or as people read them."""
     import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
-    places = np.indices([axis.size for axis in axes]).reshape(len(axes), -1)
+    places = _first(tuple(axis.size for axis in axes), count).T
     columns = [pa.array(axis.labels) if labels else axis.column() for axis in axes]
     arrays = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]
     return pa.table(arrays, names=[axis.name for axis in axes])
