@@ -14,7 +14,9 @@ from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import INPUT_MAX, NoiseMechanism, to_record
 from noisegate.mechanisms.bounds import PrivateBounds
 from noisegate.mechanisms.catalogue import MECHANISMS, from_record
+from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
@@ -49,6 +51,8 @@ EXAMPLES = (
     PrivateBounds(scale=THIRD, threshold=4, digits=20),
     PrivTree(scale=THIRD, decay=2, threshold=0, depth=3, shape=(4, 3)),
     Splits(factor=THIRD, shape=(4, 3), boxes=(0, 0, 3, 1, 0)),
+    DawaPartition(scale=THIRD, penalty=7, sides=(4, 3)),
+    FourierCut(factor=THIRD, cuts=(1, 3), noises=(0, 5), weights=(9, 2)),
     SparseGeometric(scale=THIRD, domain=1 << 64, threshold=20, tau=30),
     SparsePriority(scale=THIRD, domain=1 << 40, threshold=8, size=5),
 )

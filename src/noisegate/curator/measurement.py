@@ -10,6 +10,8 @@ from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Values
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
+from noisegate.mechanisms.dawa_partition import DawaPartition
+from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
@@ -37,7 +39,8 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Keys: {KeySelection, ThresholdedGeometric},
     Cells: {SparseGeometric, SparsePriority},
 }
-_CHOICES: Final[set[type]] = {PrivTree, Splits}  # what may read a sum's cells and choose by them
+# What may read a sum's cells and choose by them.
+_CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
 
 
 @final

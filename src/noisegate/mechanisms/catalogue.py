@@ -16,7 +16,9 @@ from noisegate.exact import fraction, shown
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
@@ -34,7 +36,7 @@ from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, DiscreteGaussian, RoundedGaussian, Exponential,
     PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
-    PrivateBounds, PrivTree, Splits, SparseGeometric, SparsePriority,
+    PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut, SparseGeometric, SparsePriority,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}

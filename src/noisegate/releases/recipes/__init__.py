@@ -12,16 +12,22 @@ from noisegate.releases.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "adaptive-grid": "grids:AdaptiveGrid",
+    "ahp": "ahp:Ahp",
     "cells": "cells:Cells",
+    "convex": "convex:Convex",
+    "dawa": "dawa:Dawa",
+    "fourier": "fourier:Fourier",
+    "haar": "haar:Haar",
     "hybrid": "kdtree:Hybrid",
     "kdtree": "kdtree:KdTree",
     "marginals": "marginals:Marginals",
     "privtree": "privtree:PrivTree",
     "quadtree": "quadtree:Quadtree",
-    "totals": "totals:Totals",
-    "uniform-grid": "grids:UniformGrid",
     "sensing": "sketch:Sensing",
     "sketch": "sketch:Sketch",
+    "totals": "totals:Totals",
+    "tree": "tree:Tree",
+    "uniform-grid": "grids:UniformGrid",
 })  # fmt: skip
 
 

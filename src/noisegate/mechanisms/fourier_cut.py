@@ -1,0 +1,143 @@
+"""How many frequencies of a series to keep: the choice of EFPA, by the exponential mechanism.
+
+A cut keeps the frequencies below it. It costs the weighted length of what it drops, plus a public
+number for the noise of what it keeps. Weights are whole, one for each octave of frequencies:
+1, 2-3, 4-7 and so on; frequency 0 is always kept.
+
+>>> flat = np.full(64, 50)
+>>> cut = FourierCut.for_epsilon(1, cuts=(1, 8), noises=(0, 900), weights=(99,) * 6)
+>>> cut.sample(flat)
+array([1])
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction
+from noisegate.mechanisms.base import Mechanism, clamped, store, store_positive
+from noisegate.mechanisms.scores import FACTOR_MAX, factor_for, price_of
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.choice import Contest, choose
+from noisegate.noise.chunks import Int64Array
+from noisegate.privacy.distance import L1
+from noisegate.privacy.event import ExponentialEvent
+
+CELLS_MAX: Final = 1 << 22
+WEIGHT_MAX: Final = 1 << 20
+_NUMBER_MAX: Final = 1 << 40
+_ERROR_BITS: Final = 43  # a float tail is off by less than 2^-43 of the longest possible one
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FourierCut(Mechanism[L1]):
+    """Chooses cut o with odds e^(-factor · cost(o)) and releases it."""
+
+    name: ClassVar[str] = "fourier-cut/1"
+    factor: Fraction
+    cuts: tuple[Fraction, ...]
+    noises: tuple[Fraction, ...]
+    weights: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        store_positive(self, "factor", most=FACTOR_MAX)
+        for field, least, most in (
+            ("cuts", 1, CELLS_MAX),
+            ("noises", 0, _NUMBER_MAX),
+            ("weights", 0, WEIGHT_MAX),
+        ):
+            store(self, field, _whole(getattr(self, field), field, least, most))
+        rising = all(low < high for low, high in zip(self.cuts, self.cuts[1:], strict=False))
+        if not rising or not self.cuts or len(self.cuts) != len(self.noises):
+            raise SpecError("The cuts do not fit.", fix="Give rising cuts, and a noise for each.")
+        if not any(self.weights):
+            raise SpecError("All weights are 0.", fix="Give one weight for each octave.")
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: Number,
+        *,
+        cuts: tuple[int, ...],
+        noises: tuple[int, ...],
+        weights: tuple[int, ...],
+    ) -> "FourierCut":
+        """The sharpest choice whose event costs exactly ``epsilon`` for cells that move by 1."""
+        exact = [tuple(map(Fraction, each)) for each in (cuts, noises, weights)]
+        factor = factor_for(epsilon, score_sensitivity=reach(exact[2]), monotone=False)
+        return cls(factor=factor, cuts=exact[0], noises=exact[1], weights=exact[2])
+
+    def event(self, sensitivity: L1, /) -> ExponentialEvent:
+        """What one choice is.
+
+        Claim: the log-ratios of neighbours lie in an interval of length ε = 2 · factor · R · s for
+            cells of L1 sensitivity s ≥ 1, with R = `reach`; hence ε-differentially private.
+        Adjacency: that of ``sensitivity``.
+        Why: [MT07, Thm 6], with the score of [ACC12]. What a cut drops has the length
+            f(x) = √(Σ m_j w_j² |X_j|²) over its frequencies j, with m_j ≤ 2. That is a seminorm, so
+            it moves by at most Σ|v_i| f(e_i) if the cells move by v. A cell e_i has |X_j| = 1
+            everywhere, and octave o has at most 2^(o-1) frequencies: f(e_i)² ≤ Σ 2^o w_o².
+        Rounding: the Fourier transform is computed in floats. Its error is below 2^-44 of the
+            length of the transform [Hig02, Thm 24.2], those of squares, sums and root are below
+            2^-45 of f. Cells are clamped first, so that all of it is below ½ [each way], and the
+            length is rounded down to a whole number: 2 more, which R has in it.
+        """
+        steps = max(Fraction(1), sensitivity.value)
+        epsilon = price_of(self.factor, reach(self.weights) * steps, monotone=False)
+        return ExponentialEvent(epsilon=epsilon)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """The chosen cut."""
+        scores = -(self.tails(exact) + np.array([int(n) for n in self.noises], np.int64))
+        (winner,) = choose(Contest(scores, self.factor), bits=bits)
+        return np.array([int(self.cuts[winner])], np.int64)
+
+    def tails(self, exact: Int64Array) -> Int64Array:
+        """The weighted length of what each cut drops, rounded down."""
+        if exact.ndim != 1 or not 2 <= exact.size <= CELLS_MAX:
+            raise SpecError("The cells are no series.", fix=f"Give 2 to {CELLS_MAX} cells.")
+        last = exact.size // 2
+        if last.bit_length() > len(self.weights):
+            raise SpecError("There are octaves without weight.", fix="Give a weight for each.")
+        values = clamped(exact, (1 << (_ERROR_BITS - 1)) // (int(max(self.weights)) * exact.size))
+        waves = np.fft.rfft(values.astype(np.float64))
+        squares = (waves.real**2 + waves.imag**2) * _twice(exact.size)
+        places = np.arange(1, last + 1)
+        octaves = np.frexp(places)[1] - 1  # 1 is in the first, 2 and 3 in the second
+        squares[1:] *= np.array([int(w) for w in self.weights], np.float64)[octaves] ** 2
+        ends = [min(int(cut), last + 1) for cut in self.cuts] + [last + 1]
+        total, found = 0.0, np.zeros(len(self.cuts), np.int64)
+        for place in range(len(self.cuts) - 1, -1, -1):
+            total += float(squares[ends[place] : ends[place + 1]].sum())
+            found[place] = int(np.sqrt(total))
+        return found
+
+
+def reach(weights: tuple[Fraction, ...]) -> Fraction:
+    """How far one step of a cell moves the length of what is dropped, in whole numbers: R."""
+    squared = sum(int(w) ** 2 << octave for octave, w in enumerate(weights, start=1))
+    return Fraction(isqrt(squared) + 1 + 2)
+
+
+def _twice(cells: int) -> NDArray[np.float64]:
+    """Each frequency stands for itself and its mirror image, except the first and the middle."""
+    found = np.full(cells // 2 + 1, 2.0)
+    found[0] = 1.0
+    if cells % 2 == 0:
+        found[-1] = 1.0
+    return found
+
+
+def _whole(values: object, name: str, least: int, most: int) -> tuple[Fraction, ...]:
+    if not isinstance(values, tuple):
+        raise SpecError(f"{name} is no tuple.", fix="Give a tuple of whole numbers.")
+    exact = tuple(fraction(value, name=name) for value in values)
+    if any(value.denominator != 1 or not least <= value <= most for value in exact):
+        raise SpecError(f"{name} is out of range.", fix=f"Use whole numbers, {least} to {most}.")
+    return exact

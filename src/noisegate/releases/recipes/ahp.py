@@ -1,0 +1,83 @@
+"""Cells that look alike, wherever they are, share one sum: best for cells with few values."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log, prod, sqrt
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import fraction
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.shares import Law
+from noisegate.releases.workload import Workload
+from noisegate.transforms.strategy import Groups
+
+CELLS_MAX: Final = 1 << 22
+_SMALL: Final = 0.35  # cells below this, times the largest noise to be expected, count as empty
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahp:
+    """AHP [ZCXMX14]: noisy cells are clustered by size, then the clusters are measured.
+
+    ``look`` is the share of the price for the noisy cells. Any number of axes.
+    """
+
+    name: ClassVar[str] = "ahp"
+    look: Fraction = Fraction(17, 20)
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """Not too many cells."""
+        require_same(shape, workload)
+        if not 0 < fraction(self.look, name="look") < 1:
+            raise SpecError("look is not between 0 and 1.", fix="Use a share such as 17/20.")
+        if prod(shape) > CELLS_MAX:
+            raise SpecError(f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}.")
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
+        """Unknown before."""
+        return Predicted(rms=None, words="depends on how many cells hold about the same number")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
+        """Two rounds: all cells, and the clusters."""
+        look, cells = fraction(self.look, name="look"), prod(ask.shape)
+        ask.done(0.1, "looking at the cells")
+        (first,) = ask.sums([Groups(np.arange(cells, dtype=np.int32), cells)], [look])
+        seen = first.values.astype(np.float64)
+        small = _SMALL * log(max(2, cells)) * sqrt(first.variance / 2)
+        seen[seen <= small] = 0.0
+        ask.done(0.4, "clustering")
+        labels = clusters(seen, 1 / Law.of(ask, 1 - look).weight(1.0))
+        count = int(labels.max()) + 1
+        (sums,) = ask.sums([Groups(labels, count)], [1 - look])
+        means = sums.values / np.bincount(labels, minlength=count)
+        words = (f"{count} clusters of cells that look alike",)
+        return Estimate(means[labels].reshape(ask.shape), None, words)
+
+
+def clusters(seen: Floats, variance: float) -> NDArray[np.int32]:
+    """A label for each value: neighbours by size are merged while that is expected to help.
+
+    A cluster of k values costs its sum of squares around the mean, plus variance / k for the noise
+    of its sum. From the largest value down, the next one joins if that costs less than a new start.
+    """
+    order = np.argsort(-seen, kind="stable")
+    labels = np.empty(seen.size, np.int32)
+    label, count, total, squares = 0, 0, 0.0, 0.0
+    last = int(np.count_nonzero(seen))  # the rest look empty: one cluster
+    for place, value in zip(order[:last].tolist(), seen[order[:last]].tolist(), strict=True):
+        if count:
+            spread = squares - total * total / count
+            joined = squares + value * value - (total + value) ** 2 / (count + 1)
+            if joined + variance / (count + 1) > spread + variance / count + variance:
+                label, count, total, squares = label + 1, 0, 0.0, 0.0
+        count, total, squares = count + 1, total + value, squares + value * value
+        labels[place] = label
+    labels[order[last:]] = label + 1 if last else 0
+    return labels

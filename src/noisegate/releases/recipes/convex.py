@@ -1,0 +1,150 @@
+"""The best questions to ask for a workload under Gaussian noise, found by convex optimisation."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.workload import Workload, ranges
+from noisegate.transforms.strategy import Matrix
+
+CELLS_MAX: Final = 1024
+_COARSE: Final = 64  # beyond this, the multipliers are found on a coarser table
+_ROUNDS: Final = 12
+_BITS: Final = 20  # questions are rounded to whole 2^-20ths of the largest
+_AT_ONCE: Final = 1 << 22
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convex:
+    """Optimal matrix mechanism for Gaussian noise [LMHMR15], by its fixed point [DMRST22].
+
+    Minimise tr(V X⁻¹) over X with diagonal 1, where V = WᵀW for the workload W, and ask the rows
+    of √X. At the optimum X = Λ^(-½) (Λ^½ V Λ^½)^½ Λ^(-½), with multipliers Λ = diag(λ) > 0.
+    """
+
+    name: ClassVar[str] = "convex"
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """Not more cells than a dense matrix can have."""
+        require_same(shape, workload)
+        if prod(shape) > CELLS_MAX:
+            raise SpecError(
+                f"There are {prod(shape)} cells.",
+                fix=f"Use at most {CELLS_MAX} for 'convex', or method 'tree' or 'haar'.",
+            )
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The questions are linear and independent."""
+        _require_gaussian(ask)
+        found = _Solved(ask, workload)
+        variances = found.spread(workload) * ask.variance(found.block, Fraction(1))
+        return Predicted(rms=float(np.sqrt(variances.mean())), words="before clipping at 0")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
+        """One round, one linear system."""
+        _require_gaussian(ask)
+        found = _Solved(ask, workload)
+        ask.done(0.7, "measuring")
+        (noisy,) = ask.sums([found.block], [Fraction(1)])
+        cells = found.inverse @ noisy.values.astype(np.float64)
+
+        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+            return found.spread(ranges(ask.shape, lows, highs)) * noisy.variance
+
+        return Estimate(cells.reshape(ask.shape), variance, ("questions found by optimisation",))
+
+
+@final
+class _Solved:
+    """The questions as whole numbers, and their inverse."""
+
+    def __init__(self, ask: Ask, workload: Workload) -> None:
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
+        ask.done(0.0, "optimising")
+        root = strategy(gram(workload))
+        whole = np.rint(root * ((1 << _BITS) / np.abs(root).max())).astype(np.int64)
+        self.block = Matrix(csr_array(whole))
+        self.inverse = np.linalg.inv(whole.astype(np.float64))
+
+    def spread(self, workload: Workload) -> Floats:
+        """For each question of a workload, its variance where measured numbers have variance 1."""
+        found = np.empty(workload.size)
+        step = max(1, _AT_ONCE // self.inverse.shape[0])
+        for start in range(0, workload.size, step):
+            rows = _boxes(workload, slice(start, start + step)) @ self.inverse
+            found[start : start + step] = np.einsum("ij,ij->i", rows, rows)
+        return found
+
+
+def gram(workload: Workload) -> Floats:
+    """WᵀW."""
+    cells = prod(workload.shape)
+    found = np.zeros((cells, cells))
+    step = max(1, _AT_ONCE // cells)
+    for start in range(0, workload.size, step):
+        rows = _boxes(workload, slice(start, start + step))
+        found += rows.T @ rows
+    return found
+
+
+def strategy(squared: Floats) -> Floats:
+    """The triangular matrix whose rows to ask, for V = WᵀW: all its columns have length 1."""
+    cells = squared.shape[0]
+    # A little of every cell, so that all can be told apart.
+    known = squared + np.eye(cells) * (1e-6 * np.trace(squared) / cells + 1e-12)
+    step = -(-cells // _COARSE)
+    if step > 1:  # λ is smooth in the cells, and √λ needs no more than that: see `_unit`
+        edges = np.arange(0, cells, step)
+        coarse = np.add.reduceat(np.add.reduceat(known, edges, axis=0), edges, axis=1)
+        middles = (edges + np.minimum(edges + step, cells) - 1) / 2
+        multipliers = np.interp(np.arange(cells), middles, _multipliers(coarse))
+    else:
+        multipliers = _multipliers(known)
+    return np.linalg.cholesky(_unit(known, multipliers)[0]).T.astype(np.float64)
+
+
+def _multipliers(squared: Floats) -> Floats:
+    """λ at the fixed point λ = diag((Λ^½ V Λ^½)^½), where all questions move a cell alike."""
+    found = np.sqrt(np.diag(squared))
+    for _ in range(_ROUNDS):
+        diagonal = _unit(squared, found)[1]
+        found = diagonal / diagonal.sum()
+    return found
+
+
+def _unit(squared: Floats, multipliers: Floats) -> tuple[Floats, Floats]:
+    """X for these multipliers, scaled to diagonal 1, and diag((Λ^½ V Λ^½)^½)."""
+    scale = np.sqrt(multipliers)
+    values, vectors = np.linalg.eigh(squared * np.outer(scale, scale))
+    middle = (vectors * np.sqrt(np.maximum(values, values[-1] * 1e-14))) @ vectors.T
+    diagonal = np.diag(middle).copy()
+    flat = 1 / np.sqrt(diagonal)
+    return middle * np.outer(flat, flat), diagonal
+
+
+def _boxes(workload: Workload, part: slice) -> Floats:
+    """Some of the questions as rows of 0 and 1."""
+    lows, highs = workload.lows[part], workload.highs[part]
+    rows = np.ones((lows.shape[0], 1))
+    for axis, n in enumerate(workload.shape):
+        places = np.arange(n)
+        inside = (places >= lows[:, axis : axis + 1]) & (places <= highs[:, axis : axis + 1])
+        rows = (rows[:, :, None] * inside[:, None, :]).reshape(rows.shape[0], -1)
+    return rows
+
+
+def _require_gaussian(ask: Ask) -> None:
+    if not ask.gaussian:
+        raise SpecError(
+            "'convex' is for Gaussian noise.", fix="Use an account in zCDP, or method 'tree'."
+        )

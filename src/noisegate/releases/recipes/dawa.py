@@ -1,0 +1,105 @@
+"""A private partition into nearly even stretches, then a tree over them: best for few rows."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import ceil, prod, sqrt
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import fraction
+from noisegate.mechanisms.dawa_partition import DawaPartition, walk
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.finish import rounded
+from noisegate.releases.nested import Sides, not_negative
+from noisegate.releases.recipes.tree import best_plan, measure, require_same
+from noisegate.releases.shares import Law
+from noisegate.releases.workload import Workload
+
+CELLS_MAX: Final = 1 << 22
+_LOOKED_AT: Final = 128
+_AT_ONCE: Final = 1 << 24
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dawa:
+    """DAWA [LHMW14]. ``partition`` is the share of the price that finds the stretches.
+
+    A table of several axes is walked along a Hilbert curve. ``thrift`` is how much a stretch of its
+    own must save, in units of the noise of one sum and of the partition.
+    """
+
+    name: ClassVar[str] = "dawa"
+    partition: Fraction = Fraction(1, 4)
+    thrift: Fraction = Fraction(11, 5)
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """Not too many cells; shares between 0 and 1."""
+        require_same(shape, workload)
+        if not 0 < fraction(self.partition, name="partition") < 1:
+            raise SpecError("partition is not between 0 and 1.", fix="Use a share such as 1/4.")
+        if not 0 <= fraction(self.thrift, name="thrift") <= 1000:
+            raise SpecError("thrift is out of range.", fix="Use 0 to 1000.")
+        if prod(shape) > CELLS_MAX:
+            raise SpecError(
+                f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}, or method 'tree'."
+            )
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
+        """Unknown before."""
+        return Predicted(rms=None, words="depends on how even the rows are over neighbouring cells")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
+        """Two rounds: the partition, and the sums of its stretches."""
+        first = fraction(self.partition, name="partition")
+        law = Law.of(ask, 1 - first)
+        ask.done(0.0, "looking for even stretches")
+        starts = ask.choose(lambda epsilon: self._mechanism(ask, epsilon, law), first)
+        cells = prod(ask.shape)
+        order = walk(ask.shape) if len(ask.shape) > 1 else np.arange(cells)
+        sizes = np.diff(np.append(starts, cells))
+        labels = np.empty(cells, np.int32)
+        labels[order] = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
+        covered = np.cumsum(coverage(workload, labels, sizes), axis=1)
+
+        def needs(sides: Sides) -> float:
+            ends = np.minimum(np.arange(sides[0], sizes.size + sides[0], sides[0]), sizes.size) - 1
+            sums = np.diff(covered[:, ends], axis=1, prepend=0.0)
+            return float((sums**2).sum(axis=1).mean() / sides[0])
+
+        plan = best_plan((sizes.size,), cache(needs), law)
+        levels, _ = measure(ask, plan, share=1 - first, labels=labels)
+
+        def mend(grain: float) -> NDArray[np.int64]:
+            sums = not_negative(plan.nest, [level * grain for level in levels])
+            table = np.empty(cells, np.int64)
+            table[order] = rounded(np.repeat(sums / sizes, sizes))
+            return table.reshape(ask.shape)
+
+        words = (f"{sizes.size} stretches of cells that look even", plan.words)
+        return Estimate((levels[0] / sizes)[labels].reshape(ask.shape), None, words, mend=mend)
+
+    def _mechanism(self, ask: Ask, epsilon: Fraction, law: Law) -> DawaPartition:
+        """The penalty of a stretch: the noise of its sum, and what its own noise may feign."""
+        noise = sqrt(1 / law.weight(1.0)) + 2 / float(epsilon)
+        penalty = ceil(float(fraction(self.thrift, name="thrift")) * noise)
+        return DawaPartition.for_epsilon(epsilon, penalty=penalty, shape=ask.shape)
+
+
+def coverage(workload: Workload, labels: NDArray[np.int32], sizes: NDArray[np.int64]) -> Floats:
+    """How much of each group some questions of a workload ask for, from 0 to 1."""
+    count = min(_LOOKED_AT, workload.size, max(8, _AT_ONCE // labels.size))
+    chosen = np.linspace(0, workload.size - 1, count).astype(np.int64)
+    table = labels.reshape(workload.shape)
+    found = np.zeros((count, sizes.size))
+    for row, (low, high) in enumerate(
+        zip(workload.lows[chosen], workload.highs[chosen], strict=True)
+    ):
+        box = table[tuple(slice(a, b + 1) for a, b in zip(low, high, strict=True))]
+        found[row] = np.bincount(box.reshape(-1), minlength=sizes.size)
+    return found / sizes

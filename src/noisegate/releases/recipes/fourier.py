@@ -1,0 +1,225 @@
+"""The low frequencies of a series, as many as pay: best for smooth and periodic series."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import fraction
+from noisegate.mechanisms.fourier_cut import WEIGHT_MAX, FourierCut
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.shares import Law, exact_shares, separate
+from noisegate.releases.workload import Workload
+from noisegate.transforms.strategy import Groups, Matrix
+
+CELLS_MAX: Final = 1 << 20
+ENTRIES_MAX: Final = 1 << 23  # of the matrices of all frequencies together
+_BITS: Final = 16  # waves are rounded to whole 2^-16ths
+_STEEP: Final = 1 << 10  # how many whole numbers a step of one cell is in a score
+_LOOKED_AT: Final = 256
+_REFINEMENTS: Final = 3
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fourier:
+    """EFPA [ACC12]: a privately chosen number of frequencies, measured as whole-number waves.
+
+    ``choice`` is the share of the price for that number; ``frequencies`` fixes it instead. Octaves
+    of frequencies have noise of their own, as much as the workload minds.
+    """
+
+    name: ClassVar[str] = "fourier"
+    choice: Fraction = Fraction(1, 5)
+    frequencies: int | None = None
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """A series of not too many cells."""
+        require_same(shape, workload)
+        if len(shape) != 1:
+            raise SpecError(
+                f"There are {len(shape)} axes.", fix="Group by one column, or use method 'haar'."
+            )
+        if not 2 <= shape[0] <= CELLS_MAX:
+            raise SpecError(f"There are {shape[0]} cells.", fix=f"Use 2 to {CELLS_MAX}.")
+        if not 0 < fraction(self.choice, name="choice") < 1:
+            raise SpecError("choice is not between 0 and 1.", fix="Use a share such as 1/5.")
+        most = _most(shape[0])
+        if self.frequencies is not None and not 1 <= self.frequencies <= most:
+            raise SpecError(f"frequencies is {self.frequencies}.", fix=f"Use 1 to {most}.")
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """Unknown before, unless all frequencies are kept."""
+        if self.frequencies == ask.shape[0] // 2 + 1:
+            waves = _Waves(ask.shape[0], workload)
+            blocks, costs, shares = waves.plan(ask, self.frequencies)
+            pairs = zip(blocks, shares, costs, strict=True)
+            squared = sum(ask.variance(b, s) / 4**_BITS * cost for b, s, cost in pairs)
+            return Predicted(rms=sqrt(squared), words="before clipping at 0")
+        return Predicted(rms=None, words="depends on how smooth the series is")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
+        """Two rounds: how many frequencies, and their waves; or one if the number is given."""
+        waves = _Waves(ask.shape[0], workload)
+        kept, rest = self.frequencies, Fraction(1)
+        if kept is None:
+            rest -= fraction(self.choice, name="choice")
+            ask.done(0.1, "choosing how many frequencies to keep")
+            cut = waves.choice(Law.of(ask, rest))
+            (chosen,) = ask.choose(cut, 1 - rest)
+            kept = int(chosen)
+        if kept > waves.most:
+            ask.done(0.5, "measuring every cell")
+            each = Groups(np.arange(waves.cells, dtype=np.int32), waves.cells)
+            (noisy,) = ask.sums([each], [rest])
+            return Estimate(noisy.values.astype(np.float64), None, ("every cell, as is",))
+        blocks, _, shares = waves.plan(ask, kept)
+        ask.done(0.5, "measuring")
+        answers = ask.sums(blocks, [share * rest for share in shares])
+        found = rebuild(blocks, [answer.values for answer in answers], waves.cells)
+        return Estimate(found, None, (f"{kept} of {waves.cells // 2 + 1} frequencies",))
+
+
+@final
+class _Waves:
+    """What a workload minds: the mean square of each question's part at each frequency."""
+
+    def __init__(self, cells: int, workload: Workload) -> None:
+        self.cells, self.most = cells, _most(cells)
+        chosen = np.linspace(0, workload.size - 1, min(_LOOKED_AT, workload.size)).astype(np.int64)
+        lengths = (workload.highs - workload.lows)[chosen, 0] + 1.0
+        self.mean_length = float(lengths.mean())
+        octaves = (cells // 2).bit_length()
+        self.starts = [0, *(1 << octave for octave in range(octaves)), cells // 2 + 1]
+        self.minded = [float((lengths**2).mean())]
+        for low, high in zip(self.starts[1:], self.starts[2:], strict=False):
+            places = np.unique(np.linspace(low, high - 1, 32).astype(np.int64))
+            angles = np.pi * places / cells
+            self.minded.append(
+                float(((np.sin(np.outer(lengths, angles)) / np.sin(angles)) ** 2).mean())
+            )
+
+    def choice(self, law: Law) -> "_Cut":
+        """The candidates, their noise, and the weights of what they drop, in whole numbers."""
+        cuts = [cut for cut in _steps(self.cells // 2 + 1) if cut <= self.most]
+        noises = [self._noise(law, cut) for cut in cuts]
+        direct = self.cells // 2 + 1
+        if cuts[-1] < direct:
+            cuts.append(direct)
+        else:
+            cuts, noises = [*cuts[:-1], direct + 1], noises[:-1]
+        noises.append(sqrt(self.mean_length / law.weight(1.0)))
+        weights = [sqrt(minded) / self.cells for minded in self.minded[1:]]
+        step = sqrt(sum(w * w * 2**octave for octave, w in enumerate(weights, start=1)))
+        grain = _STEEP / step
+        whole = tuple(min(WEIGHT_MAX, round(w * grain)) for w in weights)
+        return _Cut(tuple(cuts), tuple(min(1 << 40, round(n * grain)) for n in noises), whole)
+
+    def plan(self, ask: Ask, kept: int) -> tuple[list[Matrix], list[float], list[Fraction]]:
+        """The waves of each octave, what the noise of their numbers does, and their shares."""
+        blocks, costs = [], []
+        for octave, (low, high) in enumerate(self._octaves(kept)):
+            blocks.append(block(self.cells, low, high))
+            costs.append(self._cost(octave, low, high))
+        norms = [_norm(b, gaussian=ask.gaussian) for b in blocks]
+        needs = [cost * norm for cost, norm in zip(costs, norms, strict=True)]
+        shares = exact_shares(separate(needs, gaussian=ask.gaussian))
+        return blocks, costs, _raised(blocks, shares, gaussian=ask.gaussian)
+
+    def _octaves(self, kept: int) -> list[tuple[int, int]]:
+        pairs = zip(self.starts, self.starts[1:], strict=False)
+        return [(low, min(high, kept)) for low, high in pairs if low < kept]
+
+    def _cost(self, octave: int, low: int, high: int) -> float:
+        """The mean square error of a question, for noise of variance 1 on each wave of an octave.
+
+        A frequency has two waves that count twice, but the first and the middle one have one.
+        """
+        alone = 2 * high - 2 == self.cells
+        times = 1 if octave == 0 else 4 * (high - low) - 3 * alone
+        return self.minded[octave] * times / self.cells**2
+
+    def _noise(self, law: Law, kept: int) -> float:
+        """About the root mean square of the noise: a wave and its shifted one move a cell by 4/π
+        together, on average, and by 1 in squares.
+        """  # noqa: D205
+        power = 1 / 2 if law.gaussian else 1 / 3
+        total = 0.0
+        for octave, (low, high) in enumerate(self._octaves(kept)):
+            count = float(high - low)
+            norm = count if law.gaussian else (4 / np.pi * count) ** 2
+            total += (norm * self._cost(octave, low, high)) ** power
+        return sqrt(total ** (1 / power) / law.weight(1.0))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    cuts: tuple[int, ...]
+    noises: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    def __call__(self, epsilon: Fraction) -> FourierCut:
+        return FourierCut.for_epsilon(
+            epsilon, cuts=self.cuts, noises=self.noises, weights=self.weights
+        )
+
+
+def _raised(blocks: list[Matrix], shares: list[Fraction], *, gaussian: bool) -> list[Fraction]:
+    """As much more as no cell minds: not every cell is the dearest one of all its waves."""
+    asked = np.zeros(blocks[0].cells)
+    for each, share in zip(blocks, shares, strict=True):
+        columns = each.columns[1 if gaussian else 0]
+        asked += float(share) * columns / columns.max()
+    room = Fraction(int((1 - 1e-9) / asked.max() * 10**6), 10**6)
+    return [share * room for share in shares]
+
+
+def _norm(asked: Matrix, *, gaussian: bool) -> float:
+    one, two = asked.columns
+    return float(two.max()) if gaussian else float(one.max()) ** 2
+
+
+def block(cells: int, low: int, high: int) -> Matrix:
+    """Cosine and sine waves of the frequencies from ``low`` to below ``high``, in whole numbers."""
+    from scipy.sparse import csr_array  # noqa: PLC0415
+
+    angles = 2 * np.pi / cells * np.arange(cells)
+    cosine = np.rint(np.cos(angles) * (1 << _BITS)).astype(np.int64)
+    sine = np.rint(np.sin(angles) * (1 << _BITS)).astype(np.int64)
+    places = np.outer(np.arange(low, high), np.arange(cells)) % cells
+    rows = np.stack([cosine[places], sine[places]], axis=1).reshape(-1, cells)
+    return Matrix(csr_array(rows))
+
+
+def rebuild(blocks: list[Matrix], answers: list[NDArray[np.int64]], cells: int) -> Floats:
+    """The smallest series that has these waves. Rounded waves are not quite orthogonal: mended."""
+    found = np.zeros(cells)
+    for _ in range(1 + _REFINEMENTS):
+        lack = [a - b.matrix @ found for a, b in zip(answers, blocks, strict=True)]
+        waves = np.concatenate(lack).reshape(-1, 2) / (1 << _BITS)
+        spectrum = np.zeros(cells // 2 + 1, np.complex128)
+        spectrum[: waves.shape[0]] = waves[:, 0] - 1j * waves[:, 1]
+        found += np.fft.irfft(spectrum, cells)
+    return found
+
+
+def _steps(most: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, … and the last."""
+    found = {most}
+    power = 1
+    while power <= most:
+        found |= {power, power * 3 // 2} if power > 1 else {1}
+        power *= 2
+    return sorted(step for step in found if step <= most)
+
+
+def _most(cells: int) -> int:
+    """So many frequencies fit into matrices."""
+    return max(1, min(cells // 2 + 1, ENTRIES_MAX // (2 * cells)))
