@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from door import ONE, Watched, by, count_query, curator, table
+from door import ONE, WARDS, Watched, by, count_query, curator, table
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums
 from noisegate.curator.cells import CellAccount
@@ -168,3 +168,12 @@ def test_the_answers_are_those_of_the_groups():
         release = recipe.whole.measure(wards((groups(0, 0, 1), "50"), (groups(1, -1, 0), "50")))
     # at ε = 50 an answer is off with probability below 4 e^-50
     assert release.values.tolist() == [[100, 0, 0, 75]]
+
+
+def test_a_part_of_the_table_can_be_asked_with_a_strategy():
+    door = curator(budget=1000)
+    total = asked((groups(0), "50"), tally=count_query().tally)
+    with allow(door, epsilon=60) as recipe:
+        found = [part.measure(total).values.tolist() for part in recipe.whole.cut("ward", WARDS)]
+    assert found == [[[75]], [[25]], [[0]]]
+    assert spent(door) == "ε = 50"

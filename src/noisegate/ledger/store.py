@@ -322,8 +322,10 @@ def _settled(tx: Transaction, after: int) -> Iterator[Settled]:
     for row in tx.rows(after):
         entry = Entry.from_row(row)
         request = tx.request(str(entry.body.get("request"))) if entry.kind == "settle" else None
+        if request is None or request.use != "measurement":
+            continue
         answer = tx.answer(entry.seq)
-        if request is None or answer is None or request.use != "measurement":
+        if answer is None:
             continue
         reserved = Entry.from_row(next(tx.rows(request.reserved - 1)))
         question = str(reserved.body["question"])

@@ -17,7 +17,7 @@ def restrict(query: Query, *, column: str, key: Key) -> Query:
         other step. Requires: a declared key, so that asking says nothing about which keys exist.
     """
     relation = _filtered(query.tally.relation, column, key)
-    return Query(replace(query.tally, relation=relation))
+    return Query(replace(query.tally, relation=relation), query.strategy)
 
 
 def _filtered(relation: Relation, column: str, key: Key) -> Relation:
