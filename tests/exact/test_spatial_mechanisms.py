@@ -324,3 +324,52 @@ def test_stretches_that_do_not_fit_are_refused(scores, starts, counts):
     contest = Contest(np.array(scores), Fraction(1), multiplicity)
     with pytest.raises(SpecError):
         choose_each(contest, np.array(starts, np.int64))
+
+
+# --- what cannot be, and what is very large ------------------------------------------------------
+
+ENDS = np.iinfo(np.int64)
+
+
+@pytest.mark.parametrize("cells", [[ENDS.max] * 8, [ENDS.min] * 8, [ENDS.max, ENDS.min] * 4])
+def test_the_largest_cells_neither_wrap_nor_fail(cells):
+    exact = np.array(cells, np.int64)
+    places = TWO.sample(exact)
+    assert np.all((places >= 1) & (places <= [3, 2]))
+    flags = DEEP.sample(exact)
+    assert set(flags.tolist()) <= {0, 1}
+    if min(cells) > 0:
+        assert flags.all()
+        assert places[0] == 2  # in the middle
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Splits.for_epsilon(0, shape=(4,), boxes=((0, 3, 0),)),
+        lambda: Splits.for_epsilon(1, shape=(4,), boxes=()),
+        lambda: Splits.for_epsilon(1, shape=(4,), boxes=((0, 3),)),
+        lambda: Splits.for_epsilon(1, shape=(4,), boxes=((0, 4, 0),)),
+        lambda: Splits.for_epsilon(1, shape=(4,), boxes=((-1, 3, 0),)),
+        lambda: Splits.for_epsilon(1, shape=(4,), boxes=((2, 2, 0),)),
+        lambda: Splits.for_epsilon(1, shape=(4,), boxes=((0, 3, 1),)),
+        lambda: Splits.for_epsilon(1, shape=(0,), boxes=((0, 3, 0),)),
+        lambda: Splits(factor=Fraction(1), shape=(4,), boxes=(0, Fraction(5, 2), 0)),
+        lambda: TWO.sample(np.zeros(7, np.int64)),
+        lambda: TWO.event(L1(0)),
+        lambda: PrivTree.for_epsilon(0, shape=(4,)),
+        lambda: PrivTree.for_epsilon(1, shape=()),
+        lambda: PrivTree.for_epsilon(1, shape=(1 << 27,)),
+        lambda: PrivTree.for_epsilon(1, shape=(4,), ratio=0),
+        lambda: replace(LINE, decay=0),
+        lambda: replace(LINE, depth=0),
+        lambda: replace(LINE, threshold=Fraction(1, 2)),
+        lambda: replace(LINE, scale=Fraction(0)),
+        lambda: LINE.sample(np.zeros(5, np.int64)),
+        lambda: LINE.sample(np.zeros(4)),
+    ],
+)
+def test_what_has_no_meaning_is_refused_with_a_fix(make):
+    with pytest.raises(SpecError) as refusal:
+        make()
+    assert refusal.value.fix
