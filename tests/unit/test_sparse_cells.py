@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 
 from door import ONE, by, curator, table
 from noisegate.algebra.expression import Call, Field, Literal
-from noisegate.algebra.relation import Filter, Table
+from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Table
 from noisegate.algebra.tally import Axis, Cells, Sums
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import LedgerError, Unsupported
+from noisegate.errors import LedgerError, SourceError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.privacy.release import Release
+from noisegate.sources import duckdb as engine
 from noisegate.sources.counting import count_cells
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query
@@ -93,6 +94,28 @@ def test_a_filter_is_kept():
     some = Filter(Table(ROWS), Call("gt", (Field("y"), Literal(0))))
     tally = Cells(relation=some, by=(X,))
     assert held(tally, [(1, 2, 1, "red"), (1, 2, 0, "red"), (1, 2, None, "red")]) == {5: 1}
+
+
+def test_a_relation_that_bounds_the_rows_of_an_owner_needs_no_cap():
+    one = Folded(name="x", fold=Fold.MAX, expression=Field("x"))
+    tally = Cells(relation=PerUnit(of=Table(OWNED), keys=(), folded=(one,)), by=(X,))
+    assert Query(tally).l1s == (L1(1),)
+    listed = [(1, 2, 0, "red"), (1, 4, 0, "red"), (2, 4, 0, "red"), (3, None, 0, "red")]
+    assert held(tally, listed, OWNED) == {7: 2}
+
+
+def test_an_error_on_the_way_says_nothing_of_rows(monkeypatch):
+    class Broken:
+        def to_arrow_reader(self, _):
+            yield pa.record_batch({"c": pa.array([1], pa.uint64())})
+            raise pa.ArrowInvalid("Could not convert 'Alice' to INT64")
+
+    stream = engine._stream
+    monkeypatch.setattr(engine, "_stream", lambda _: stream(Broken()))
+    with pytest.raises(SourceError) as caught:
+        held(Cells(relation=Table(ROWS), by=(X,)), [(1, 2, 3, "red")])
+    assert "Alice" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def capped(cap):

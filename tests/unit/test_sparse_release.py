@@ -131,6 +131,14 @@ def test_a_query_adds_up_what_is_shown_and_bounds_what_is_missing():
         release.query(y=3)
 
 
+def test_frequent_items_are_those_with_a_share_of_all_rows():
+    release = ask(gate(), columns={"x": None})
+    assert set(rows(release.frequent("0.5"))) == {(7_000_000,)}
+    assert set(rows(release.frequent("0.3"))) == {(7_000_000,), (9_000_000,)}
+    with pytest.raises(SpecError):
+        release.frequent(0)
+
+
 def sure_of(noise):
     """How likely a cell of so many rows is shown, exactly."""
     alpha = np.exp(-1 / float(noise.scale))

@@ -201,6 +201,19 @@ class SparseRelease:
             size *= sum(high - low + 1 for low, high in runs)
         return inside, size
 
+    def frequent(self, share: Numeric, confidence: Numeric = 0.95) -> "SparseRelease":
+        """The frequent items: cells of at least this share of the estimated total.
+
+        The noise that a count may have, for all such cells at once at the confidence, is forgiven.
+        """
+        least = fraction(share, name="share")
+        if not 0 < least <= 1:
+            raise SpecError(f"share is {share}.", fix="Use a share such as 0.01.")
+        many = max(1, int(1 / least))  # no more cells can hold the share
+        off = geometric_error(self.noise.scale, confidence=1 - failure_of(confidence) / many)
+        kept = self.values * float(self.grain) >= float(least) * self.total.value - off
+        return replace(self, cells=self.cells[kept], values=self.values[kept])
+
     def top(self, count: int = 10) -> "SparseRelease":
         """The cells with the largest numbers, in the order of cells."""
         order = np.argsort(-self.values, kind="stable")[:count]

@@ -198,7 +198,7 @@ class DuckDBSource(Source):
         return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
 
     def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
-        text = query.sql(dialect="duckdb")
+        text = query.sql(dialect="duckdb", copy=False)
         found = self._run(lambda connection: connection.sql(text).to_arrow_table(), by)
         shown = [name for name in found.column_names if name != OWNER]
         return {name: numbers(found.column(name)) for name in shown}
@@ -368,10 +368,18 @@ def _remove(folder: str, process: int) -> None:
 
 
 def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
-    """The one column of a relation, which has no NULL, a batch at a time."""
-    for batch in rows.to_arrow_reader(_BATCH):
-        held = batch.column(0)
-        yield np.frombuffer(held.buffers()[1], np.uint64, len(held), 8 * held.offset)
+    """The one column of a relation, which has no NULL, a batch at a time.
+
+    An error on the way is the engine's, as any other: Arrow only passes on its words.
+    """
+    from pyarrow import ArrowException  # noqa: PLC0415 - slow to load
+
+    try:
+        for batch in rows.to_arrow_reader(_BATCH):
+            held = batch.column(0)
+            yield np.frombuffer(held.buffers()[1], np.uint64, len(held), 8 * held.offset)
+    except (ArrowException, OSError):
+        raise duckdb.Error from None
 
 
 def _filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:
