@@ -176,12 +176,6 @@ class Query:
         return Fraction(self.per_unit * reach)
 
     @property
-    def moved(self) -> Fraction:
-        """How far one unit moves the cells of the first sum, in L1."""
-        reach = self.tally.terms[0].reach if isinstance(self.tally, Sums) else 1
-        return Fraction(self.per_unit * reach)
-
-    @property
     def l1s(self) -> tuple[L1, ...]:
         """For each term (or block of the strategy), the largest sum of absolute changes.
 
