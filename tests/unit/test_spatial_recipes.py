@@ -21,6 +21,7 @@ from noisegate.releases.recipes.kdtree import cut_at_medians, middles
 from noisegate.releases.recipes.privtree import grown
 from noisegate.releases.spatial import Boxes
 from noisegate.releases.workload import all_ranges, cells, ranges
+from noisegate.transforms.strategy import Groups
 
 NAMES = ("quadtree", "kdtree", "hybrid", "privtree", "uniform-grid", "adaptive-grid")
 SHAPES = [(16, 16), (9, 5), (13,), (4, 3, 5)]
@@ -155,11 +156,22 @@ def test_a_grid_follows_the_total_and_a_given_size_costs_no_total():
 
 def test_an_adaptive_grid_is_finer_where_more_lies():
     exact = np.zeros((100, 100), np.int64)
-    exact[:10, :10] = 1000
+    exact[:10, :10] = 500
     tree = recipe("adaptive-grid").build(CellsAsk(exact, Fraction(1)), cells((100, 100))).tree
     volumes = tree.boxes.volumes[tree.boxes.painted(tree.leaves)].reshape(100, 100)
     assert volumes[:10, :10].max() == 1
-    assert np.median(volumes[20:, 20:]) == 16  # the boxes of the coarse grid
+    assert np.median(volumes[20:, 20:]) == 25  # the boxes of the coarse grid
+
+
+@pytest.mark.parametrize("asked", [cells((16, 16)), all_ranges((16, 16), most=50)])
+def test_an_adaptive_grid_with_nothing_to_adapt_measures_every_cell(asked):
+    exact = np.full((16, 16), 1000)
+    ask = CellsAsk(exact, Fraction(1))
+    found = recipe("adaptive-grid").build(ask, asked)
+    assert ask.spent.max() == pytest.approx(1, abs=1e-4)
+    assert found.tree.boxes.volumes[found.tree.leaves].max() == 1
+    everything = found.variance(np.array([[0, 0]]), np.array([[15, 15]]))[0]
+    assert everything < ask.variance(Groups(np.zeros(256, np.int32), 1), Fraction(1, 20))
 
 
 @pytest.mark.parametrize(

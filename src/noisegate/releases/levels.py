@@ -108,12 +108,15 @@ def _starts(levels: int) -> Floats:
     return found
 
 
-def measured(ask: Ask, boxes: Boxes, shares: Sequence[Fraction]) -> SpatialTree:
-    """All levels that have a share in one round, made consistent."""
+def measured(
+    ask: Ask, boxes: Boxes, shares: Sequence[Fraction], *, total: Noisy | None = None
+) -> SpatialTree:
+    """All levels that have a share in one round, made consistent; the top may be known before."""
     asked = [depth for depth, share in enumerate(shares) if share > 0]
     blocks = [boxes.groups(depth) for depth in asked]
     noisy = ask.sums(blocks, [shares[depth] for depth in asked])
-    return joined(boxes, dict(zip(asked, noisy, strict=True)))
+    known = {} if total is None else {0: total}
+    return joined(boxes, known | dict(zip(asked, noisy, strict=True)))
 
 
 def joined(boxes: Boxes, levels: Mapping[int, Noisy]) -> SpatialTree:

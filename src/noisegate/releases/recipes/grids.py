@@ -15,9 +15,9 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.boxes import halves, single, whole
 from noisegate.releases.asking import Ask, Noisy
 from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.levels import estimate, joined, noise_only
+from noisegate.releases.levels import estimate, joined, level_shares, measured, noise_only
 from noisegate.releases.recipes.quadtree import require_parts
-from noisegate.releases.spatial import Boxes, Ints, Level
+from noisegate.releases.spatial import Boxes, Ints, Level, halved
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
 
@@ -71,7 +71,9 @@ class AdaptiveGrid:
     """A coarse grid, and in each of its boxes a grid as fine as its noisy count deserves.
 
     ``first`` is the share of the rest of the price, after ``total``, for the coarse grid; ``c`` and
-    ``c_second`` are the constants of both sizes, ``least`` the smallest coarse one.
+    ``c_second`` are the constants of both sizes, ``least`` the smallest coarse one. Where the total
+    is so large that single cells are no finer than it deserves, there is nothing to adapt: then all
+    cells are measured, in the levels that suit the workload.
     """
 
     name: ClassVar[str] = "adaptive-grid"
@@ -96,12 +98,14 @@ class AdaptiveGrid:
         rms = sqrt(ask.variance(_everything(ask.shape), share))
         return noise_only(rms, "the counts of the coarse grid and how evenly rows lie")
 
-    def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Rounds for the total, the coarse grid and the fine ones."""
         rest = 1 - self.total
         first, second = rest * self.first, rest * (1 - self.first)
         (count,) = ask.sums([_everything(ask.shape)], [self.total])
         wanted = sides(ask, count.values, rest, self.c)
+        if wanted[0] >= max(ask.shape):
+            return _every_cell(ask, workload, rest, count)
         coarse = divided(*whole(ask.shape), np.maximum(-(-wanted // 4), self.least)[:, None])
         lows, highs, _ = coarse[-1]
         (outer,) = ask.sums([Boxes.of(ask.shape, coarse).groups(len(coarse))], [first])
@@ -114,6 +118,17 @@ class AdaptiveGrid:
         tree = joined(boxes, noisy)
         words = f"{inner.values.size} boxes in a grid of {outer.values.size}."
         return estimate(tree, words)
+
+
+def _every_cell(ask: Ask, workload: Workload, rest: Fraction, total: Noisy) -> Estimate:
+    boxes = halved(ask.shape)
+    shares = [Fraction(0)] * boxes.depth + [rest]
+    if boxes.depth and not np.array_equal(workload.lows, workload.highs):
+        shares = level_shares(boxes, workload, rest, gaussian=ask.gaussian)
+        shares[-1], shares[0] = shares[-1] + shares[0], Fraction(0)  # the total is known
+    tree = measured(ask, boxes, shares, total=total)
+    ask.done(1, "all cells")
+    return estimate(tree, "Every cell.")
 
 
 def sides(ask: Ask, counts: Ints, share: Fraction, constant: int) -> Ints:
