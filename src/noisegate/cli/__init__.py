@@ -3,11 +3,13 @@
 Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
 """
 
-from noisegate.cli import ledgers, lessons, questions, releases, stewards
-from noisegate.cli.app import app, ledger_app, main, policy_app
+from noisegate.cli import labs, ledgers, lessons, questions, releases, stewards
+from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
     "app",
+    "lab_app",
+    "labs",
     "ledger_app",
     "ledgers",
     "lessons",

@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(help="Look into a ledger, check it, copy it.", no_args_is_help=True)
 policy_app = typer.Typer(help="Look at a policy, or at how one is written.", no_args_is_help=True)
+lab_app = typer.Typer(help="Trials on made-up rows.", no_args_is_help=True)
+app.add_typer(lab_app, name="lab")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
 
