@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format audit bench bench-peers lock clean
+.PHONY: help demo test check format audit bench bench-accuracy bench-peers lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -9,7 +9,7 @@ RUN := .venv/bin/
 STAMP := .venv/.installed
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "noisegate needs Python 3.11 or newer on the path."; exit 1; }
@@ -43,6 +43,9 @@ bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queri
 
 bench-peers: $(STAMP)  ## the same beside OpenDP, PyDP, diffprivlib, Tumult, in environments of their own
 	@$(RUN)python bench/run.py --peers
+
+bench-accuracy: $(STAMP)  ## error of releases on the data in ../shared/data, beside published algorithms
+	@$(RUN)python bench/accuracy.py
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)python -m pip install --quiet uv

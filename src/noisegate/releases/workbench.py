@@ -195,6 +195,8 @@ class Workbench:
         asked = workload_of(spec, grid.shape)
         method = _method(order)
         options = plain_options(order.options)
+        if method == "auto" and grid.signed:  # the others keep numbers from falling below 0
+            method, options = "tree", {**options, "non_negative": False}
         ask = Told(price, shape=grid.shape, moved=grid.moved)
         name, made, predicted = _chosen(method, options, ask, asked)
         making = Making(

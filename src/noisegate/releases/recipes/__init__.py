@@ -11,8 +11,10 @@ from noisegate.releases.estimate import Estimate, Predicted
 from noisegate.releases.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({
+    "adaptive": "adaptive:Adaptive",
     "adaptive-grid": "grids:AdaptiveGrid",
     "ahp": "ahp:Ahp",
+    "auto": "auto:Auto",
     "cells": "cells:Cells",
     "convex": "convex:Convex",
     "dawa": "dawa:Dawa",
@@ -21,6 +23,7 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "hybrid": "kdtree:Hybrid",
     "kdtree": "kdtree:KdTree",
     "marginals": "marginals:Marginals",
+    "planned": "planned:Planned",
     "privtree": "privtree:PrivTree",
     "quadtree": "quadtree:Quadtree",
     "sensing": "sketch:Sensing",

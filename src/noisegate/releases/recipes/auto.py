@@ -2,8 +2,8 @@
 
 1. Where single cells with noise of their own answer the workload to half a row, they are released
    as they are: "cells".
-2. Up to 16 cells: "cells" or "tree", whichever predicts the smaller error. There is nothing to
-   refine, and a look beforehand would only cost.
+2. Small tables, up to 16 cells along one axis or 256 over more: "cells" or "tree", whichever
+   predicts the smaller error. There is little to refine, and both know their error.
 3. One axis: "planned". It looks, and then measures finely where the rows are.
 4. More axes: "adaptive", the same idea on a tree over all axes.
 
@@ -22,7 +22,7 @@ from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.workload import Workload
 
 _RIGHT: Final = 0.5  # an error that rounding takes away
-_FEW: Final = 16
+_FEW: Final = (16, 256)  # cells of one axis, and of more
 
 
 @final
@@ -55,7 +55,7 @@ def choice(ask: Ask, workload: Workload) -> tuple[str, Recipe]:
     plain = Cells().predict(ask, workload).rms
     if plain is not None and plain <= _RIGHT:
         return "cells", Cells()
-    if prod(ask.shape) <= _FEW:
+    if prod(ask.shape) <= _FEW[len(ask.shape) > 1]:
         tree = recipe("tree")
         nested = tree.predict(ask, workload).rms
         better = plain is not None and nested is not None and nested < plain

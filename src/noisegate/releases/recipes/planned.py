@@ -20,7 +20,7 @@ from noisegate.releases.workload import Workload
 
 _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account can add up exactly
 _LOOK: Final = 4  # the first round asks for 16 equal bins
-_LOOK_SHARE: Final = Fraction(1, 4)
+_LOOK_SHARE: Final = Fraction(3, 20)
 _LOOK_SINGLES: Final = Fraction(1, 10)  # a tenth, where single cells are asked for
 _ROUNDS: Final = 4
 
