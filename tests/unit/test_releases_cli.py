@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 def release(folder, *words, sql=SQL, epsilon="0.5", code=0):
     named = () if sql is None else (sql,)
-    terms = ("--epsilon", epsilon, "--budget", "1", *AGE)
+    terms = ("--epsilon", epsilon, "--budget", "1", "--method", "cells", *AGE)
     return run("release", "histogram", "people.csv", *named, *terms, *words, code=code, cwd=folder)
 
 
@@ -59,10 +59,7 @@ def test_refusals_end_as_those_of_questions_do(folder):
                                *AGE, code=2, cwd=folder).stderr  # fmt: skip
     assert "not understood" in release(folder, "--columns", "=5", sql=None, code=2).stderr
     assert "not understood" in release(folder, "--option", "depth", code=2).stderr
-    assert (
-        "no such option"
-        in release(folder, "--method", "cells", "--option", "depth=3", code=2).stderr
-    )
+    assert "no such option" in release(folder, "--option", "depth=3", code=2).stderr
     assert "ending" in release(folder, "--save", "out.xyz", code=2).stderr
     error = json.loads(release(folder, "--method", "magic", "--json", code=2).stdout)["error"]
     assert error["code"] == "bad-parameter"

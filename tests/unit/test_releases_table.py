@@ -44,7 +44,7 @@ def gate():
 @pytest.fixture(scope="module")
 def release(gate):
     sql = "SELECT COUNT(*) AS n FROM visits GROUP BY BIN(age, 10), ward, DATE_TRUNC('month', day)"
-    return gate.release("table", sql, epsilon=2)
+    return gate.release("table", sql, epsilon=2, method="cells")
 
 
 def test_sums_are_asked_by_the_names_of_axes(release):
@@ -75,6 +75,19 @@ def test_without_a_known_variance_there_is_no_margin_and_it_says_so(release):
     assert blind.query(ward="west").margin is None
     assert "No ± is known for n." in blind.footer()
     assert str(blind.query()).endswith("± ?")
+
+
+def test_some_margins_may_be_known_and_others_not(release):
+    def variance(lows, highs):
+        return np.where(lows[:, 0] == 0, 4.0, np.nan)
+
+    kept = {"estimate": Estimate(release.values.astype(float), variance)}
+    partly = replace(release, making=replace(release.making, _kept=kept))
+    margins = partly.margins()
+    assert np.isfinite(margins[0]).all()
+    assert np.isnan(margins[1:]).all()
+    assert partly.query(age=(10, 19)).margin is None
+    assert partly.to_arrow(0.9)["n_margin"].null_count == release.values.size * 4 // 5
 
 
 def test_frames_have_a_row_for_each_cell_the_last_axis_fastest(release):
@@ -140,7 +153,7 @@ def test_files_that_are_no_release_or_were_changed_are_refused(release, tmp_path
 
 
 def test_every_ending_is_written(gate, tmp_path):
-    made = gate.release("histogram", columns={"ward": None}, epsilon=1)
+    made = gate.release("histogram", columns={"ward": None}, epsilon=1, method="cells")
     for ending in ("csv", "json", "md", "svg", "html", "png"):
         made.save(tmp_path / f"r.{ending}")
         assert (tmp_path / f"r.{ending}").stat().st_size > 50
@@ -161,13 +174,21 @@ def test_a_map_is_saved_for_atlases(gate, tmp_path):
 
 
 def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
-    bars = gate.release("histogram", columns={"age": 10}, epsilon=1).plot().to_dict()
+    bars = (
+        gate.release("histogram", columns={"age": 10}, epsilon=1, method="cells").plot().to_dict()
+    )
     assert {each["x"] for each in points(bars)} == {
         "0–9", "10–19", "20–29", "30–39", "(none)",
     }  # fmt: skip
-    series = gate.release("series", columns={"day": "month"}, epsilon=1).plot().to_dict()
+    series = (
+        gate.release("series", columns={"day": "month"}, epsilon=1, method="cells").plot().to_dict()
+    )
     assert len(points(series)) == 3
-    square = gate.release("map", columns={"age": 1, "cost": 0.5}, epsilon=1).plot().to_dict()
+    square = (
+        gate.release("map", columns={"age": 1, "cost": 0.5}, epsilon=1, method="cells")
+        .plot()
+        .to_dict()
+    )
     assert len(points(square)) == 40 * 11
     point = points(square)[0]
     assert (point["x"], point["x2"], point["y"], point["y2"]) == (0, 1, 0, 0.5)
@@ -182,7 +203,7 @@ def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
 
 def test_large_maps_are_drawn_in_larger_squares(gate, monkeypatch):
     monkeypatch.setattr(picture, "_SQUARES_MAX", 10)
-    made = gate.release("map", columns={"age": 2, "cost": 0.25}, epsilon=1)
+    made = gate.release("map", columns={"age": 2, "cost": 0.25}, epsilon=1, method="cells")
     drawn = made.plot().to_dict()
     assert made.shape == (20, 21)
     assert len(points(drawn)) == 10 * 7

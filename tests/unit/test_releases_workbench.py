@@ -36,9 +36,9 @@ def gate_of(ledger=":memory:", epsilon=5, **more):
 
 def test_a_release_is_paid_once_and_is_the_same_ever_after():
     gate = gate_of()
-    first = gate.release("histogram", SQL, epsilon=0.5)
-    again = gate.release("histogram", SQL, epsilon=0.5)
-    other = gate.release("table", columns={"age": 10, "ward": None}, epsilon="0.5")
+    first = gate.release("histogram", SQL, epsilon=0.5, method="cells")
+    again = gate.release("histogram", SQL, epsilon=0.5, method="cells")
+    other = gate.release("table", columns={"age": 10, "ward": None}, epsilon="0.5", method="cells")
     assert (first.free, again.free, other.free) == (False, True, True)
     assert first.values.tolist() == again.values.tolist() == other.values.tolist()
     assert gate.spent.epsilon == Fraction(1, 2)
@@ -51,12 +51,12 @@ def test_it_is_the_same_in_another_process_and_for_another_analyst(tmp_path):
     rows.write_text("age\n" + "".join(f"{age}\n" for age in AGES))
     terms = {"epsilon": 5, "ledger": str(book), "columns": {"age": {"between": [0, 99]}}}
     made = noisegate.open(rows, analyst="ann", **terms).release(
-        "histogram", columns={"age": 10}, epsilon=0.5
+        "cells", columns={"age": 10}, epsilon=0.5
     )
     code = f"""
 import noisegate
 gate = noisegate.open({str(rows)!r}, analyst="bob", **{terms!r})
-made = gate.release("histogram", columns={{"age": 10}}, epsilon=0.5)
+made = gate.release("cells", columns={{"age": 10}}, epsilon=0.5)
 print(made.free, made.values.tolist(), made.margins().tolist(), gate.ledger.balance("people").spent)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -82,7 +82,7 @@ def test_other_terms_are_another_release():
 
 def test_a_plan_is_free_and_says_what_a_release_then_costs_and_errs():
     gate = gate_of()
-    plan = gate.release_plan("histogram", SQL, epsilon=0.5, method="cells")
+    plan = gate.release_plan("cells", SQL, epsilon=0.5)
     assert (plan.price.epsilon, plan.fits, plan.method, plan.shape) == (0.5, True, "cells", (10, 2))
     ratio = -np.expm1(-0.5)
     assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
@@ -91,8 +91,8 @@ def test_a_plan_is_free_and_says_what_a_release_then_costs_and_errs():
     assert "about ± 5.93 at 95% confidence" in str(plan)
     assert plan.to_dict()["questions"] == 20
     assert "<table>" in plan._repr_html_()
-    gate.release("histogram", SQL, epsilon=0.5, method="cells")
-    again = gate.release_plan("histogram", SQL, epsilon=0.5, method="cells")
+    gate.release("cells", SQL, epsilon=0.5)
+    again = gate.release_plan("cells", SQL, epsilon=0.5)
     assert (again.price.epsilon, again.fits) == (0, True)
     assert not gate.release_plan("cells", SQL, epsilon=6).fits
 
@@ -132,10 +132,10 @@ def test_margins_cover_the_exact_numbers():
 
 def test_in_an_account_of_zcdp_the_price_is_half_the_square():
     gate = gate_of(delta="1e-6", accountant="zcdp", epsilon=10)
-    made = gate.release("histogram", SQL, epsilon=1)
+    made = gate.release("cells", SQL, epsilon=1)
     assert made.making.price.gaussian
     assert made.making.price.amount == Fraction(1, 2)
-    assert gate.release("histogram", SQL, epsilon=1).values.tolist() == made.values.tolist()
+    assert gate.release("cells", SQL, epsilon=1).values.tolist() == made.values.tolist()
     asked = gate_of(delta="1e-6", accountant="zcdp", epsilon=10)
     asked.sql(SQL, epsilon=1)
     assert gate.spent == asked.spent
@@ -144,19 +144,19 @@ def test_in_an_account_of_zcdp_the_price_is_half_the_square():
 def test_the_policys_price_and_limit_hold():
     gate = gate_of()
     with pytest.raises(SpecError, match="price"):
-        gate.release("histogram", SQL)
+        gate.release("cells", SQL)
     gate._rules = noisegate.gate.Rules(epsilon=Fraction(1, 4), epsilon_max=Fraction(1, 2))
-    assert gate.release_plan("histogram", SQL).price.epsilon == Fraction(1, 4)
+    assert gate.release_plan("cells", SQL).price.epsilon == Fraction(1, 4)
     hinted = SQL.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.125)")
     assert gate.release_plan("histogram", hinted).price.epsilon == Fraction(1, 8)
     with pytest.raises(SpecError, match="at most"):
-        gate.release("histogram", SQL, epsilon=1)
+        gate.release("cells", SQL, epsilon=1)
 
 
 def test_over_budget_is_refused_before_anything_is_drawn():
     gate = gate_of(epsilon=1)
     with pytest.raises(OverBudget, match="Nothing was spent"):
-        gate.release("histogram", SQL, epsilon=2)
+        gate.release("cells", SQL, epsilon=2)
     assert gate.spent.epsilon == 0
 
 
@@ -208,16 +208,16 @@ def test_an_interrupt_charges_what_was_drawn_and_leaves_a_clean_ledger(monkeypat
 
     at = 0.0
     with pytest.raises(KeyboardInterrupt):
-        gate.release("histogram", SQL, epsilon=0.5, progress=interrupt)
+        gate.release("cells", SQL, epsilon=0.5, progress=interrupt)
     assert gate.spent.epsilon == 0  # nothing was drawn yet
     at = 0.99
     with pytest.raises(KeyboardInterrupt):
-        gate.release("histogram", SQL, epsilon=0.5, progress=interrupt)
+        gate.release("cells", SQL, epsilon=0.5, progress=interrupt)
     assert gate.spent.epsilon == Fraction(1, 2)
     assert gate.ledger.verify().ok
-    made = gate.release("histogram", SQL, epsilon=0.5)
+    made = gate.release("cells", SQL, epsilon=0.5)
     assert gate.spent.epsilon == 1
-    assert gate.release("histogram", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
+    assert gate.release("cells", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
     assert gate.spent.epsilon == 1
 
 
@@ -225,18 +225,18 @@ def test_a_release_that_was_killed_stays_spent_and_can_be_made_anew(monkeypatch)
     gate = gate_of()
     with monkeypatch.context() as patch:
         patch.setattr(Allowance, "close", lambda self: None)  # as if the process had died
-        gate.release("histogram", SQL, epsilon=0.5)
+        gate.release("cells", SQL, epsilon=0.5)
     with pytest.raises(RequestConflict, match="fresh=True"):
-        gate.release("histogram", SQL, epsilon=0.5)
+        gate.release("cells", SQL, epsilon=0.5)
     assert gate.spent.epsilon == Fraction(1, 2)
-    made = gate.release("histogram", SQL, epsilon=0.5, fresh=True)
-    assert gate.release("histogram", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
+    made = gate.release("cells", SQL, epsilon=0.5, fresh=True)
+    assert gate.release("cells", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
     assert gate.spent.epsilon == 1
 
 
 def test_progress_is_told_from_0_to_1():
     told = []
-    gate_of().release("histogram", SQL, epsilon=1, progress=lambda part, words: told.append(part))
+    gate_of().release("cells", SQL, epsilon=1, progress=lambda part, words: told.append(part))
     assert told == sorted(told)
     assert (told[0], told[-1]) == (0.0, 1.0)
 
@@ -275,7 +275,7 @@ def test_tables_too_large_to_list_are_asked_for_by_the_same_word():
 
 def test_the_card_is_confirmed_by_the_ledger():
     gate = gate_of()
-    made = gate.release("histogram", SQL, epsilon=0.5)
+    made = gate.release("cells", SQL, epsilon=0.5)
     assert verify(made.card(), gate.ledger) == []
     assert [line["kind"] for line in made.card().record["ledger"]] == ["reserve", "close"]
     assert "ε = 0.5 for adding or removing one row" in made.card().to_markdown()
@@ -283,7 +283,7 @@ def test_the_card_is_confirmed_by_the_ledger():
 
 def test_practice_is_free_and_says_so():
     gate = gate_of(practice=True)
-    made = gate.release("histogram", SQL, epsilon=0.5)
+    made = gate.release("cells", SQL, epsilon=0.5)
     assert made.practice
     assert "PRACTICE" in made.footer()
     with pytest.raises(SpecError, match="made up"):
@@ -296,7 +296,7 @@ def test_several_rows_of_a_person_are_capped_and_numbers_are_whole():
         rows, epsilon=1000, unit="pid", rows_per_unit=12, table="people",
         columns={"age": {"between": [0, 99], "nullable": False}},
     )  # fmt: skip
-    made = gate.release("histogram", columns={"age": 10}, epsilon=500)
+    made = gate.release("cells", columns={"age": 10}, epsilon=500)
     assert made.values.dtype == np.int64
     assert np.abs(made.values - EXACT.sum(axis=1)).max() <= 1
     assert gate.spent.epsilon == 500

@@ -135,14 +135,20 @@ class TableRelease:
         )
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any] | None:
-        """The ± of every cell, each by itself; None where it depends on the rows."""
+        """The ± of every cell, each by itself; not a number where it depends on the rows.
+
+        None where it does so everywhere.
+        """
         widths = self.widths(cells(self.shape), confidence)
-        return None if widths is None else np.array(widths).reshape(self.shape)
+        if widths is None:
+            return None
+        kind = np.float64 if None in widths or not self.making.whole else np.int64
+        return np.array(widths, kind).reshape(self.shape)
 
     def widths(
         self, asked: Workload, confidence: Numeric, *, together: bool = False
     ) -> list[Any] | None:
-        """Half-widths around the released sums, of each box or of all together.
+        """Half-widths around the released sums, of each box or of all together; None: not known.
 
         Claim: the exact sum lies within, with the confidence. Why: the estimate before mending is
             the exact sum plus noise of the stated variance, a sum of geometric or Gaussian draws;
@@ -156,8 +162,6 @@ class TableRelease:
         if estimate.variance is None:
             return None
         variance = np.asarray(estimate.variance(asked.lows, asked.highs), np.float64)
-        if not np.all(np.isfinite(variance)):
-            return None
         factor = tail_factor(failure, gaussian=making.price.gaussian)
         spread = factor * np.sqrt(variance + 1 / 6) * float(making.grain)
         raw, shown = asked.answers(estimate.cells) * float(making.grain), asked.answers(self.values)
@@ -167,7 +171,10 @@ class TableRelease:
         if not making.signed:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         half = np.maximum(np.maximum(high - shown, shown - low), spread / 2)
-        return [ceil(each - 1e-9) for each in half] if making.whole else half.tolist()
+        known = [each if np.isfinite(each) else None for each in half.tolist()]
+        if not making.whole:
+            return known
+        return [None if each is None else ceil(each - 1e-9) for each in known]
 
     # other forms
 
