@@ -26,6 +26,7 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "planned": "planned:Planned",
     "privtree": "privtree:PrivTree",
     "quadtree": "quadtree:Quadtree",
+    "seasonal": "seasonal:Seasonal",
     "sensing": "sketch:Sensing",
     "sketch": "sketch:Sketch",
     "totals": "totals:Totals",

@@ -1,0 +1,141 @@
+"""Seasonal profiles, such as weekday × hour: every margin, and how margins play together, smoothly.
+
+The cells of a season are a circle: hour 23 is next to hour 0. What is measured are the sums along
+each axis, exactly as many as it has keys, and for each pair of axes the low frequencies of both.
+Everything is then fitted at once by least squares; what finer waves would add is left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import prod
+from typing import ClassVar, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.workload import Workload
+from noisegate.transforms.strategy import Block, Groups, Matrix
+
+CELLS_MAX: Final = 1 << 13
+QUESTIONS_MAX: Final = 1 << 11
+_UNIT: Final = 1 << 8  # what 1 is in a wave
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seasonal:
+    """Margins of all axes, and the first ``harmonics`` waves of each pair of them.
+
+    With one axis these are the waves of that axis. [RN10] releases waves of a series so; here a
+    public number of them, which is what a season is thought to have.
+    """
+
+    name: ClassVar[str] = "seasonal"
+    harmonics: int = 2
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """One to three axes of a season."""
+        if workload.shape != shape:
+            raise SpecError("The workload is about another table.", fix=f"Its shape is {shape}.")
+        if type(self.harmonics) is not int or self.harmonics < 1:
+            raise SpecError("harmonics is not above 0.", fix="Use a whole number such as 2.")
+        if not 1 <= len(shape) <= 3 or not 2 <= prod(shape) <= CELLS_MAX:
+            raise SpecError(
+                f"A season of {prod(shape):,} cells in {len(shape)} axes is too much.",
+                fix=f"Use one to three axes and up to {CELLS_MAX:,} cells.",
+            )
+        if self._questions(shape) > QUESTIONS_MAX:
+            raise SpecError("There are too many waves.", fix="Use fewer harmonics.")
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise is known; what is left out depends on the rows."""
+        rms = float(np.sqrt(np.mean(self._variances(ask, workload))))
+        words = (
+            f"noise of ± {rms:.3g} (one standard deviation) in a usual question, and whatever "
+            f"{self.harmonics} harmonics leave out"
+        )
+        return Predicted(rms=None, words=words)
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002 - one profile for all
+        """One round, one fit."""
+        blocks = self.blocks(ask.shape)
+        noisy = ask.sums(blocks, _shares(blocks))
+        back, spreads = _fitted(blocks, [each.variance for each in noisy])
+        numbers = np.concatenate([each.values for each in noisy]) / spreads
+        cells: Floats = (back @ numbers).reshape(ask.shape)
+        words = f"waves beyond {self.harmonics} harmonics are left out"
+        return Estimate(cells, None, (words,))
+
+    def blocks(self, shape: tuple[int, ...]) -> list[Block]:
+        """The margins, then the waves."""
+        if len(shape) == 1:
+            return [_matrix(list(_waves(shape[0], self.harmonics)))]
+        places = np.indices(shape).reshape(len(shape), -1)
+        found: list[Block] = [
+            Groups(places[axis].astype(np.int32), size) for axis, size in enumerate(shape)
+        ]
+        for one, other in combinations(range(len(shape)), 2):
+            pairs = [
+                first[places[one]] * second[places[other]]
+                for first in list(_waves(shape[one], self.harmonics))[1:]
+                for second in list(_waves(shape[other], self.harmonics))[1:]
+            ]
+            if pairs:
+                found.append(_matrix(pairs))
+        return found
+
+    def _questions(self, shape: tuple[int, ...]) -> int:
+        """How many numbers all blocks have."""
+        waves = [min(2 * self.harmonics, size - 1) for size in shape]
+        return sum(shape) + sum(one * other for one, other in combinations(waves, 2))
+
+    def _variances(self, ask: Ask, workload: Workload) -> Floats:
+        blocks = self.blocks(ask.shape)
+        pairs = zip(blocks, _shares(blocks), strict=True)
+        back, _ = _fitted(blocks, [ask.variance(block, share) for block, share in pairs])
+        answers = [workload.answers(column.reshape(ask.shape)) for column in back.T]
+        found: Floats = np.sum(np.square(answers), axis=0)
+        return found
+
+
+def _waves(size: int, harmonics: int) -> Iterator[Floats]:
+    """1, then a cosine and a sine of each frequency that the axis can tell apart."""
+    angles = 2 * np.pi * np.arange(size) / size
+    yield np.ones(size)
+    for frequency in range(1, min(harmonics, size // 2) + 1):
+        yield np.cos(frequency * angles)
+        if 2 * frequency < size:
+            yield np.sin(frequency * angles)
+
+
+def _matrix(rows: list[Floats]) -> Matrix:
+    from scipy.sparse import csr_array  # noqa: PLC0415
+
+    return Matrix(csr_array(np.rint(np.array(rows) * _UNIT).astype(np.int64)))
+
+
+def _shares(blocks: list[Block]) -> list[Fraction]:
+    return [Fraction(1, len(blocks))] * len(blocks)
+
+
+def _fitted(blocks: list[Block], variances: list[float]) -> tuple[Floats, Floats]:
+    """The cells from the numbers, each divided by its spread; and these spreads."""
+    rows, spreads, least = [], [], max(1e-8 * max(variances), 1e-30)  # so that the fit is stable
+    for block, variance in zip(blocks, variances, strict=True):
+        spread = max(variance, least) ** 0.5
+        rows.append(_dense(block) / spread)
+        spreads.append(np.full(block.size, spread))
+    return np.asarray(np.linalg.pinv(np.vstack(rows)), np.float64), np.concatenate(spreads)
+
+
+def _dense(block: Block) -> Floats:
+    if isinstance(block, Matrix):
+        found: Floats = block.matrix.toarray().astype(np.float64)
+        return found
+    dense: Floats = np.zeros((block.size, block.cells))
+    dense[block.labels, np.arange(block.cells)] = 1
+    return dense

@@ -1,0 +1,108 @@
+"""Seasonal profiles: exact for what its waves can hold, and as noisy as it says."""
+
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cells_ask import CellsAsk
+
+import noisegate
+from noisegate.errors import NoisegateError, SpecError
+from noisegate.releases.recipes.seasonal import Seasonal
+from noisegate.releases.workload import cells, marginals
+
+WEEK = (7, 24)
+
+
+def week():
+    """Weekday and hour with a margin of their own each, and a slow wave of both."""
+    days, hours = np.indices(WEEK)
+    wave = 200 * np.cos(2 * np.pi * days / 7) * np.sin(2 * np.pi * hours / 24)
+    return np.rint(2000 + 37 * (days**2) + 11 * ((hours * 5) % 24) + wave).astype(np.int64)
+
+
+def test_margins_and_slow_waves_come_back():
+    recipe, truth = Seasonal(), week()
+    recipe.require(WEEK, cells(WEEK))
+    found = recipe.build(CellsAsk(truth, Fraction(900)), cells(WEEK)).cells
+    assert np.abs(found - truth).max() < 3  # rounding of the truth to whole rows, and of waves
+    for axis in (0, 1):
+        assert found.sum(axis=axis) == pytest.approx(truth.sum(axis=axis), abs=1)
+
+
+def test_what_the_waves_cannot_hold_is_left_out():
+    truth = week()
+    truth[3, 12] += 5000
+    found = Seasonal().build(CellsAsk(truth, Fraction(900)), cells(WEEK)).cells
+    assert found[3, 12] < truth[3, 12] - 1000
+
+
+@pytest.mark.parametrize(("shape", "trials"), [((24,), 200), (WEEK, 40), ((3, 4, 5), 40)])
+def test_the_noise_is_as_predicted(shape, trials):
+    """A build has 5 independent numbers or more (31 with two axes), of fourth moment 6 σ⁴ at most.
+
+    So its mean square varies by √(5/5) (√(5/31)), and the mean of all by 0.071 at most: 0.5 is 7 of
+    those, once in 10^11.
+    """
+    truth, recipe = np.full(shape, 100), Seasonal()
+    smooth = recipe.build(CellsAsk(truth, Fraction(900)), cells(shape)).cells
+    predicted = recipe._variances(CellsAsk(truth, Fraction(1)), cells(shape)).mean()
+    errors = [
+        np.mean((recipe.build(CellsAsk(truth, Fraction(1)), cells(shape)).cells - smooth) ** 2)
+        for _ in range(trials)
+    ]
+    assert abs(np.mean(errors) / predicted - 1) < 0.5
+    told = recipe.predict(CellsAsk(truth, Fraction(1)), cells(shape))
+    assert told.rms is None
+    assert "harmonics" in told.words
+
+
+def test_a_profile_errs_less_than_cells_where_it_is_smooth_and_dear():
+    truth = week() // 10
+    epsilon, trials = Fraction(1, 50), 10
+    profile = [
+        Seasonal(harmonics=1).build(CellsAsk(truth, epsilon), cells(WEEK)).cells
+        for _ in range(trials)
+    ]
+    mean = np.mean([np.mean((each - truth) ** 2) for each in profile])
+    assert mean < 2 / float(epsilon) ** 2 / 2  # the variance of single cells, halved
+
+
+def test_seasons_that_make_no_sense_are_refused():
+    for shape, recipe in [
+        ((2, 2, 2, 2), Seasonal()),
+        ((200, 200), Seasonal()),
+        (WEEK, Seasonal(harmonics=0)),
+        ((90, 90), Seasonal(harmonics=40)),
+    ]:
+        with pytest.raises(SpecError):
+            recipe.require(shape, cells(shape))
+    with pytest.raises(SpecError):
+        Seasonal().require(WEEK, cells((7, 23)))
+    Seasonal().require(WEEK, marginals(WEEK, [(0,), (1,)]))
+
+
+def test_a_gate_releases_the_profile_of_a_week():
+    start, end = (datetime(2024, month, 1) for month in (1, 12))  # noqa: DTZ001 - no zone
+    at = [start + timedelta(hours=int(h)) for h in np.repeat(np.arange(24 * 28), 3)]
+    facts = {"at": {"between": [start, end], "nullable": False}}
+    gate = noisegate.open(pa.table({"at": at}), epsilon=900, table="visits", columns=facts)
+    sql = (
+        "SELECT EXTRACT(dayofweek FROM at) AS day, EXTRACT(hour FROM at) AS hour, COUNT(*) AS n "
+        "FROM visits WHERE at IS NOT NULL GROUP BY 1, 2"
+    )
+    found = gate.release("histogram", sql, method="seasonal", epsilon=900)
+    assert found.shape == WEEK
+    assert set(found.values.reshape(-1).tolist()) == {12}
+    assert found.margins() is None
+    with pytest.raises(NoisegateError):
+        gate.release("histogram", sql, method="seasonal", epsilon=1, harmonics=-1)
+
+
+@pytest.mark.parametrize("shape", [WEEK, (2, 5), (3, 4, 5), (6, 2)])
+@pytest.mark.parametrize("harmonics", [1, 2, 9])
+def test_waves_are_counted_without_making_them(shape, harmonics):
+    recipe = Seasonal(harmonics=harmonics)
+    assert recipe._questions(shape) == sum(block.size for block in recipe.blocks(shape))
