@@ -109,7 +109,9 @@ def test_with_many_rows_every_cell_is_measured_as_it_is():
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_the_predicted_error_of_all_frequencies_is_the_measured_one(gaussian):
-    """The mean of 256 squared cell errors has a deviation below 0.14 of itself; 6 of them are 0.9."""
+    """False alarms: less than one in 10⁶. At least half of the noise is in 128 waves of one law, so
+    the mean square of 6 runs has a deviation of at most √(5 / 768) = 0.08.
+    """
     truth, workload = CHANCE.integers(0, 9, 256), cells((256,))
     made = Fourier(frequencies=129)
     ask = CellsAsk(truth, Fraction(1), gaussian=gaussian)
@@ -118,7 +120,7 @@ def test_the_predicted_error_of_all_frequencies_is_the_measured_one(gaussian):
         np.mean((made.build(CellsAsk(truth, Fraction(1), gaussian=gaussian), workload).cells - truth) ** 2)
         for _ in range(6)
     ]  # fmt: skip
-    assert abs(np.mean(squares) / predicted**2 - 1) < 0.4  # 6 runs: a factor of two cannot hide
+    assert abs(np.mean(squares) / predicted**2 - 1) < 0.49  # a factor of two cannot hide
 
 
 def test_what_a_workload_minds_of_a_frequency_is_its_mean_square_there():

@@ -181,7 +181,7 @@ def box_variance(nest: Nest, weights: Sequence[float], workload: Workload) -> Fl
         variance of q is Σ (‖P_l q‖² - ‖P_(l+1) q‖²) / E_l. Beyond the ends of the table this takes
         noisy zeros where `fit` knows that they are zeros; to know more never hurts.
     """
-    if len(nest.shape) == 1 and not divides(nest):
+    if len(nest.shape) == 1 and not _divides(nest):
         return _line_variance(nest, weights, workload)
     found, below = np.zeros(workload.size), 0.0
     energies = [energy(workload, sides) for sides in nest.sides] + [np.zeros(workload.size)]
@@ -191,7 +191,12 @@ def box_variance(nest: Nest, weights: Sequence[float], workload: Workload) -> Fl
     return found
 
 
-def divides(nest: Nest) -> bool:
+def is_exact(nest: Nest) -> bool:
+    """Whether `box_variance` is exact."""
+    return len(nest.shape) == 1 or _divides(nest)
+
+
+def _divides(nest: Nest) -> bool:
     """Whether no box is cut at the ends of the table."""
     return all(n % side == 0 for n, side in zip(nest.shape, nest.sides[-1], strict=True))
 

@@ -1,10 +1,10 @@
 """Sums of boxes within boxes, fitted by least squares: best for ranges over many rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf, prod
 from typing import ClassVar, Final, final
 
@@ -20,9 +20,9 @@ from noisegate.releases.nested import (
     Sides,
     box_variance,
     chains,
-    divides,
     energy,
     fit,
+    is_exact,
     not_negative,
 )
 from noisegate.releases.shares import NOISELESS, Law, exact_shares, nested
@@ -30,6 +30,9 @@ from noisegate.releases.workload import Workload, ranges
 from noisegate.transforms.strategy import Groups
 
 _LOOKED_AT: Final = 2_000  # questions of a workload that the choice of levels looks at
+_STEPS: Final = (-4, -2, -1, 1, 2, 4)  # how ratios are varied, along as many axes at most:
+_AXES: Final = 3
+_UNSURE: Final = 1.01  # a variance that is known exactly is worth this much
 
 
 @final
@@ -55,8 +58,7 @@ class Tree:
         """Least squares has a closed form on nested boxes."""
         plan = self._plan(ask, workload)
         variances = box_variance(plan.nest, plan.weights, workload)
-        exact = len(ask.shape) == 1 or divides(plan.nest)
-        at_most = "" if exact else "at most this, as boxes at the ends are cut; "
+        at_most = "" if is_exact(plan.nest) else "at most this, as boxes at the ends are cut; "
         return Predicted(
             rms=float(np.sqrt(variances.mean())), words=f"{at_most}before clipping at 0"
         )
@@ -131,7 +133,7 @@ def best_plan(
         needed = [needs(sides) for sides in chain] + [0.0]
         gains = [here - above for here, above in pairwise(needed)]
         shares, variance = nested(gains, [float(prod(sides)) for sides in chain], law)
-        return variance, shares
+        return variance * (1 if is_exact(Nest(shape, chain)) else _UNSURE), shares
 
     tried = [c for c in chains(shape) if branching in (None, _branching(c))] or [chains(shape)[-1]]
     found = min(((*cost(chain), chain) for chain in tried), key=lambda each: each[0])
@@ -154,24 +156,27 @@ def _plan(shape: tuple[int, ...], chain: tuple[Sides, ...], shares: list[float],
 
 
 def _near(chain: tuple[Sides, ...], shape: tuple[int, ...]) -> Iterator[tuple[Sides, ...]]:
-    """Chains without a level, and in one dimension with one side a little different."""
+    """Chains without a level, and with one ratio a little different."""
     for level in range(1, len(chain)):
         yield (*chain[:level], *chain[level + 1 :])
-    if len(shape) > 1:
-        return
-    ratios = [up[0] // low[0] for low, up in pairwise(chain)]
-    for place, ratio in enumerate(ratios):
-        for other in {ratio - 4, ratio - 2, ratio - 1, ratio + 1, ratio + 2, ratio + 4} - {0}:
-            if other > 1:
-                yield _capped([*ratios[:place], other, *ratios[place + 1 :]], shape[0])
+    ratios = [tuple(up // low for low, up in zip(*pair, strict=True)) for pair in pairwise(chain)]
+    for place, axis in product(range(len(ratios)), range(min(len(shape), _AXES))):
+        step = ratios[place]
+        for other in (step[axis] + by for by in _STEPS):
+            if other >= 1:
+                changed = (*step[:axis], other, *step[axis + 1 :])
+                yield _capped([*ratios[:place], changed, *ratios[place + 1 :]], shape)
 
 
-def _capped(ratios: list[int], cells: int) -> tuple[Sides, ...]:
-    sides = [1]
+def _capped(ratios: Sequence[Sides], shape: tuple[int, ...]) -> tuple[Sides, ...]:
+    """Sides from ratios, none reaching further beyond the table than it must; empty steps go."""
+    sides = [(1,) * len(shape)]
     for ratio in ratios:
-        if sides[-1] < cells:
-            sides.append(sides[-1] * min(ratio, -(-cells // sides[-1])))
-    return tuple((side,) for side in sides)
+        held = zip(sides[-1], ratio, shape, strict=True)
+        step = tuple(side * min(times, -(-n // side)) for side, times, n in held)
+        if step != sides[-1]:
+            sides.append(step)
+    return tuple(sides)
 
 
 def _branching(chain: tuple[Sides, ...]) -> int:
