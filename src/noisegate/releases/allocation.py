@@ -14,11 +14,14 @@ from math import prod
 from typing import Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Question, Sizes, closure
 
 ENTRIES_MAX: Final = 1 << 22  # of a matrix that is measured
+_ALL_MAX: Final = 1 << 24  # of all matrices over the cells of one table
+_PARTS_MAX: Final = 600
 TABLE_MAX: Final = 1 << 22  # cells of a table that is measured
 _ROUNDS: Final = 400
 _GRAIN: Final = 1 << 40
@@ -51,13 +54,27 @@ def design(
     wanted = _wanted(sizes, sets, weights)
     found = []
     for words, questions in _candidates(sizes, sets, weights, cells, gaussian=gaussian):
-        gains = np.array([[q.gain(sizes, part) for q in questions] for part in wanted])
+        gains = _gains(sizes, list(wanted), questions)
         if np.all(gains.sum(axis=1) > 0):
             shares, error = _shares(gains, np.array(list(wanted.values())), 1 if gaussian else 2)
             found.append((error, words, questions, shares))
     _, words, questions, shares = min(found, key=lambda each: each[0])
     kept = [i for i, share in enumerate(shares) if share > 0]
     return Design(tuple(questions[i] for i in kept), _fractions([shares[i] for i in kept]), words)
+
+
+def _gains(sizes: Sizes, parts: Sequence[Axes], questions: Sequence[Question]) -> Floats:
+    """`Question.gain` of every question for every part."""
+
+    def held(sets: Sequence[Axes]) -> NDArray[np.bool_]:
+        return np.array([[a in axes for a in range(len(sizes))] for axes in sets], bool)
+
+    kept, bare = held([q.kept for q in questions]), held([q.bare for q in questions])
+    part, logs = held(parts), np.log(np.array(sizes, np.float64))
+    freed = np.log([1.0 if size < 2 else size / (size - 1) for size in sizes])
+    covers = ((part @ ~kept.T) | (~part @ bare.T)) == 0
+    gain = np.exp((bare @ freed - kept @ logs)[None, :] + (part @ logs)[:, None])
+    return np.where(covers, gain, 0.0)
 
 
 def _wanted(sizes: Sizes, sets: Sequence[Axes], weights: Sequence[float]) -> dict[Axes, float]:
@@ -81,10 +98,13 @@ def _candidates(
     gaussian: bool,
 ) -> list[tuple[str, list[Question]]]:
     parts = closure(sets)
-    bare = [_bare(sizes, part, cells, gaussian=gaussian) for part in parts]
-    found = [("residuals", bare)]
     plain = [Question(part) for part in dict.fromkeys(sets)]
-    found.append(("marginals", plain))
+    found = [("marginals", plain)]
+    bare: list[Question] = []
+    if len(parts) <= _PARTS_MAX:
+        most = ENTRIES_MAX if cells is None else min(ENTRIES_MAX, _ALL_MAX // len(parts))
+        bare = [_bare(sizes, part, cells, most, gaussian=gaussian) for part in parts]
+        found.append(("residuals", bare))
     every = tuple(sorted({a for axes in sets for a in axes}))
     if not gaussian:
         merged = _merged(sizes, sets, weights)
@@ -97,12 +117,12 @@ def _candidates(
     return found
 
 
-def _bare(sizes: Sizes, kept: Axes, cells: Axes | None, *, gaussian: bool) -> Question:
+def _bare(sizes: Sizes, kept: Axes, cells: Axes | None, most: int, *, gaussian: bool) -> Question:
     """A set's own part alone, as far as its matrix stays small."""
     taken: Axes = ()
     for axis in sorted(kept, key=lambda a: sizes[a]):
         longer = Question(kept, tuple(sorted((*taken, axis))))
-        small = longer.entries(sizes, kept if cells is None else cells) <= ENTRIES_MAX
+        small = longer.entries(sizes, kept if cells is None else cells) <= most
         if 2 <= sizes[axis] <= (64 if gaussian else 2) and small:
             taken = longer.bare
     return Question(kept, taken)

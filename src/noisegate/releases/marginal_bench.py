@@ -20,7 +20,7 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Ask, DoorAsk, Price
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.marginal_fit import plan_tables
+from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
 from noisegate.releases.marginal_tables import FORMAT, MarginalRelease, build_tables
 from noisegate.releases.residuals import Axes
 from noisegate.releases.transcript import Told
@@ -82,14 +82,14 @@ class MarginalBench:
         self._price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
         singles = [self._grid((place,)) for place in range(len(self._names))]
         self._axes = tuple(grid.axes[0] for grid in singles)
-        sizes = tuple(axis.size for axis in self._axes)
-        self._plan = plan_tables(self._told, sizes, self._sets(), shrink=order.shrink)
+        self._sizes = tuple(axis.size for axis in self._axes)
+        self._sets = require_sets(self._sizes, self._asked())
 
     def plan(self, *, fresh: bool = False) -> MarginalPlan:
         """Free: spends nothing, reads no row."""
         stored = self._found(fresh=fresh)[1]
         price, fits = (ApproxDP(0), True) if stored else self._curator.price(self._event)
-        plan = self._plan
+        plan = self._plan()
         named = {tuple(self._names[a] for a in axes): plan.rms(axes) for axes in plan.sets}
         grain = float(self._grain)
         words = f"measured as {plan.design.words}, before mending, which lowers the error"
@@ -105,12 +105,13 @@ class MarginalBench:
         request_id, stored = self._found(fresh=fresh)
         if stored:
             return MarginalRelease.load(BytesIO(stored))
+        plan = self._plan()
         with self._curator.allowance(
             self._event, question=self._question, request_id=request_id
         ) as allowed:
             found = build_tables(
                 lambda axes: self._door(allowed.whole, axes),
-                self._plan,
+                plan,
                 self._axes,
                 shrink=self._order.shrink,
                 grain=float(self._grain),
@@ -133,7 +134,10 @@ class MarginalBench:
         Run(self._curator, self._rules).require_price(epsilon)
         return epsilon
 
-    def _sets(self) -> list[Axes]:
+    def _plan(self) -> TablesPlan:
+        return plan_tables(self._told, self._sizes, self._sets, shrink=self._order.shrink)
+
+    def _asked(self) -> list[Axes]:
         asked, names = self._order.sets, self._names
         if isinstance(asked, int):
             if not 1 <= asked <= len(names):
@@ -186,9 +190,9 @@ class MarginalBench:
             "release": FORMAT,
             "queries": [
                 digest(json.dumps(self._grid(axes).query.to_record(), sort_keys=True))
-                for axes in self._plan.sets
+                for axes in self._sets
             ],
-            "tables": [[self._names[a] for a in axes] for axes in self._plan.sets],
+            "tables": [[self._names[a] for a in axes] for axes in self._sets],
             "shrink": self._order.shrink,
             "rho" if self._price.gaussian else "epsilon": str(self._price.amount),
         }
@@ -206,7 +210,7 @@ class MarginalBench:
         raise SpecError("This release was interrupted too often.", fix="Change its price.")
 
     def _facts(self) -> dict[str, Any]:
-        query = self._grid(self._plan.sets[0]).query
+        query = self._grid(self._sets[0]).query
         unit = next(table.unit for table in query.tables if table.unit is not None)
         names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
         loss = self._curator.loss_of(self._event)

@@ -24,6 +24,7 @@ CELLS_MAX: Final = 1 << 22
 _LABELS_MAX: Final = 1 << 28
 _WORK: Final = 1 << 31  # cells touched while fitting
 _ROUNDS: Final = 300
+_MOVES: Final = 30_000
 
 
 @final
@@ -132,26 +133,27 @@ def fitted(parts: Parts, sets: Sequence[Axes], weights: Sequence[float]) -> Floa
 
 
 def whole_table(table: Floats, sets: Sequence[Axes]) -> NDArray[np.int64]:
-    """Whole numbers with the same total, whose marginals stay near: running totals are rounded,
-    then single units move between cells as long as this brings the marginals nearer.
-    """  # noqa: D205
-    flat = np.concatenate([[0.0], np.cumsum(table.ravel())])
-    flat[-1] = round(flat[-1])
-    found = np.diff(np.floor(flat + 0.5)).astype(np.int64).reshape(table.shape)
-    dims = table.ndim
-    slope = np.zeros(table.shape)
-    for axes in sets:
-        slope += _spread(_marginal(found - table, axes), axes, dims)
-    for _ in range(min(2000, (1 << 27) // table.size)):
-        source = np.unravel_index(int(np.where(found > 0, slope, -np.inf).argmax()), table.shape)
-        target = np.unravel_index(int(slope.argmin()), table.shape)
-        apart = sum(any(source[a] != target[a] for a in axes) for axes in sets)
-        if found[source] == 0 or slope[target] - slope[source] + apart >= -1e-9:
+    """Whole numbers with the same total, whose marginals stay near.
+
+    Running totals are rounded. Then units move, from a cell of the marginal that has most too many
+    to one of that which lacks most, as long as this brings all marginals together nearer.
+    """
+    totals = np.concatenate([[0.0], np.cumsum(table.ravel())])
+    totals[-1] = round(totals[-1])
+    found = np.diff(np.floor(totals + 0.5)).astype(np.int64).reshape(table.shape)
+    over = {axes: _marginal(found - table, axes) for axes in sets}
+    for _ in range(min(_MOVES, (1 << 28) // (1 + sum(each.size for each in over.values())))):
+        most = max(over, key=lambda axes: float(over[axes].max()))
+        least = min(over, key=lambda axes: float(over[axes].min()))
+        source, loss = _best(over, most, int(over[most].argmax()), found)
+        target, gain = _best(over, least, int(over[least].argmin()), found, sign=-1)
+        apart = sum(any(source[a] != target[a] for a in axes) for axes in over)
+        if loss + gain - apart <= 1e-9:
             break
         for place, step in ((source, -1), (target, 1)):
             found[place] += step
-            for axes in sets:
-                slope[tuple(place[a] if a in axes else slice(None) for a in range(dims))] += step
+            for axes, each in over.items():
+                each[tuple(place[a] for a in axes)] += step
     return found
 
 
@@ -159,6 +161,27 @@ def _plan(ask: Ask, workload: Workload) -> Design:
     sets, weights = marginals_of(workload)
     every = tuple(range(len(ask.shape)))
     return design(ask.shape, sets, weights, gaussian=ask.gaussian, cells=every)
+
+
+def _best(
+    over: dict[Axes, Floats], axes: Axes, cell: int, found: NDArray[np.int64], sign: int = 1
+) -> tuple[tuple[int, ...], float]:
+    """The cell of the table, inside one of a marginal, whose marginals have most too many.
+
+    With ``sign`` -1: that lack most. A cell that shall lose a unit must have one.
+    """
+    fixed = dict(zip(axes, np.unravel_index(cell, over[axes].shape), strict=True))
+    line = tuple(fixed.get(a, slice(None)) for a in range(found.ndim))
+    free = [a for a in range(found.ndim) if a not in fixed]
+    worth = np.zeros([found.shape[a] for a in free])
+    for others, each in over.items():
+        part = each[tuple(fixed.get(a, slice(None)) for a in others)]
+        worth += sign * part.reshape([found.shape[a] if a in others else 1 for a in free])
+    if sign > 0:
+        worth = np.where(found[line] > 0, worth, -np.inf)
+    place = np.unravel_index(int(worth.argmax()), worth.shape) if free else ()
+    where = {**fixed, **dict(zip(free, place, strict=True))}
+    return tuple(int(where[a]) for a in range(found.ndim)), float(worth[place])
 
 
 def _marginal(table: Floats, axes: Axes) -> Floats:
