@@ -1,5 +1,6 @@
 """Running totals of a table that grows: paid once, each question drawn once, unbiased."""
 
+import json
 from datetime import date, timedelta
 from fractions import Fraction
 from itertools import product
@@ -7,12 +8,15 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow.csv import write_csv
+from typer.testing import CliRunner
 
 import noisegate
 from door import table
 from noisegate.algebra.expression import Field, Literal
 from noisegate.algebra.relation import Filter, Table, Union
 from noisegate.algebra.tally import Term
+from noisegate.cli import app
 from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_UNIT, Counter, Series, capped, questions, root_factor
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
@@ -292,12 +296,12 @@ def test_the_root_factor_is_a_square_root_and_errs_as_its_theorem_says():
 
 @pytest.mark.parametrize("more", [{}, {"gaussian": True}, {"gaussian": True, "factor": "root"}])
 def test_totals_err_as_predicted(more):
-    """Of 4,000 series, the mean square of the last error over its variance.
+    """Of 2,000 series, the mean square of the last error over its variance.
 
-    A draw's fourth moment is at most 6 σ⁴, so the mean is off by 6 √(5 / 4,000) less than once in
-    10^8, and so is the mean error by 6 / √4,000.
+    A draw's fourth moment is at most 6 σ⁴, so the mean is off by 6 √(5 / 2,000) less than once in
+    10^8, and so is the mean error by 6 / √2,000.
     """
-    made, trials = counter(horizon=21, **more), 4000
+    made, trials = counter(horizon=21, **more), 2000
     truth = np.arange(21)
     exact = [
         [int(weights @ truth[first : first + len(weights)]) for first, weights in asked]
@@ -381,3 +385,16 @@ def test_filters_belong_to_the_series():
         relation=condition, period=Field("t"), periods=tuple(range(100)), term=ONE,
         rows_per_unit=None, amount=Fraction(1), gaussian=False, horizon=15,
     ).record()  # fmt: skip
+
+
+def test_a_series_is_released_and_continued_at_the_command_line(tmp_path):
+    write_csv(frame(10), tmp_path / "visits.csv")
+    asked = [
+        "release", "series", str(tmp_path / "visits.csv"), "--columns", "day=day",
+        "--budget", "2", "--epsilon", "1", "--between", "day=2024-01-01,2024-04-01",
+        "--option", "horizon=31", "--json",
+    ]  # fmt: skip
+    first = json.loads(CliRunner().invoke(app, [*asked, "--option", "until=2024-01-04"]).stdout)
+    more = json.loads(CliRunner().invoke(app, [*asked, "--option", "until=2024-01-10"]).stdout)
+    assert more["rows"][:4] == first["rows"]
+    assert len(more["rows"]) == 10

@@ -7,9 +7,10 @@ about a population they might be drawn from.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -22,7 +23,7 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.query.answer import Answer
+from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.plot import framed
 from noisegate.query.question import Terms
 from noisegate.query.run import Run
@@ -59,10 +60,14 @@ class Box:
 class BoxplotRelease:
     """Boxes by group, as an answer holds them. Reading it again never draws again."""
 
-    answer: Answer
+    held: Answer
     column: str
     by: tuple[str, ...]
     whiskers: Fraction
+
+    def answer(self) -> Answer:
+        """The same as an answer has it: a row for each group."""
+        return self.held
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -70,7 +75,7 @@ class BoxplotRelease:
         at = len(self.by)
         return tuple(
             Box(group=tuple(row[:at]), **dict(zip(_NAMES, row[at:], strict=True)))
-            for row in self.answer.rows
+            for row in self.held.rows
         )
 
     def rank_error(self, confidence: Numeric = 0.95) -> int:
@@ -83,7 +88,7 @@ class BoxplotRelease:
 
         found = [
             from_record(record)
-            for question in self.answer.questions
+            for question in self.held.questions
             for record in json.loads(question)["mechanisms"]
         ]
         return max(each.rank_error(confidence) for each in found if isinstance(each, Quantiles))
@@ -91,26 +96,26 @@ class BoxplotRelease:
     @property
     def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
         """What was charged now."""
-        return self.answer.cost
+        return self.held.cost
 
     @property
     def free(self) -> bool:
         """Whether it came from the ledger."""
-        return self.answer.free
+        return self.held.free
 
     @property
     def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
         """What is promised."""
-        return self.answer.guarantee
+        return self.held.guarantee
 
     def to_arrow(self) -> "pa.Table":
         """A row for each group."""
-        return self.answer.to_arrow()
+        return self.held.to_arrow()
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values."""
         ranks = self.rank_error(confidence)
-        return self.answer.to_dict(confidence) | {"column": self.column, "rank_error": ranks}
+        return self.held.to_dict(confidence) | {"column": self.column, "rank_error": ranks}
 
     def plot(self, title: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
         """Boxes with whiskers, an altair chart."""
@@ -128,20 +133,20 @@ class BoxplotRelease:
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
         words = f"{ends}; ± {self.rank_error():,} rows each at 95 %"
-        return framed(whisker + body + middle, self.answer, title=title, notes=[f"{words}."])
+        return framed(whisker + body + middle, self.held, title=title, notes=[f"{words}."])
 
-    def save(self, file: str | Path) -> None:
+    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
         """Write it in the form of the file's ending."""
-        _save(Path(file), self.to_arrow, self.to_dict, self.plot)
+        _save(Path(file), self.to_arrow(), self.to_dict(confidence), self.plot)
 
     def __str__(self) -> str:
-        return str(self.answer)
+        return str(self.held)
 
     def __repr__(self) -> str:
         return f"<BoxplotRelease of {self.column}: {len(self.boxes)} boxes>"
 
     def _repr_html_(self) -> str:
-        return self.answer._repr_html_()
+        return self.held._repr_html_()
 
 
 @final
@@ -202,7 +207,7 @@ def boxplot(
     """Ask, and hold what was answered."""
     sql, column, by = boxplot_sql(tables, asked)
     return BoxplotRelease(
-        answer=run.ask(sql, terms, fresh=fresh), column=column, by=by,
+        held=run.ask(sql, terms, fresh=fresh), column=column, by=by,
         whiskers=fraction(asked.whiskers),
     )  # fmt: skip
 
@@ -320,8 +325,13 @@ class CdfRelease:
 
         low, high = self.band(confidence)
         axis = self.histogram.axes[0]
-        keys = axis.column() if axis.ends is None else pa.array(list(map(float, self.points)))
-        return pa.table({axis.name: keys, "share": self.values, "low": low, "high": high})
+        return pa.table({axis.name: self._keys(), "share": self.values, "low": low, "high": high})
+
+    def _keys(self) -> "pa.Array":
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        axis = self.histogram.axes[0]
+        return axis.column() if axis.ends is None else pa.array(list(map(float, self.points)))
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values."""
@@ -357,28 +367,54 @@ class CdfRelease:
         words = f"The exact function lies in the band at {float(fraction(confidence)):.0%}"
         return framed(area + line, self.histogram.answer(0), title=title, notes=[f"{words}."])
 
-    def save(self, file: str | Path) -> None:
+    def answer(self) -> Answer:
+        """The shares as an answer has them; their margins hold everywhere at once."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        kept = self.histogram.answer(0)
+        axis = self.histogram.axes[0].name
+
+        def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
+            low, high = self.band(confidence)
+            return None, tuple(np.maximum(self.values - low, high - self.values).tolist())
+
+        keys = self._keys()
+        return replace(
+            kept,
+            table=pa.table({axis: keys, "share": self.values}),
+            half_widths=half_widths,
+            caveats=self.histogram.words,
+        )
+
+    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
         """Write it in the form of the file's ending."""
-        _save(Path(file), self.to_arrow, self.to_dict, self.plot)
+        plot = partial(self.plot, confidence=confidence)
+        _save(Path(file), self.to_arrow(confidence), self.to_dict(confidence), plot)
+
+    def __str__(self) -> str:
+        return str(self.answer())
+
+    def _repr_html_(self) -> str:
+        return self.answer()._repr_html_()
 
     def __repr__(self) -> str:
         return f"<CdfRelease of {self.histogram.axes[0].name}: {len(self.points)} steps>"
 
 
-def _save(path: Path, arrow: Any, plain: Any, plot: Any) -> None:  # noqa: ANN401 - makers of each
+def _save(path: Path, table: "pa.Table", record: dict[str, Any], plot: Callable[[], Any]) -> None:
     if path.suffix not in _ENDINGS:
         raise SpecError(f"{path.suffix!r} is no form.", fix=f"Use {', '.join(_ENDINGS)}.")
+    text = json.dumps(record, ensure_ascii=False)
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
 
-        facts = {"noisegate.release": json.dumps(plain())}
-        pq.write_table(arrow().replace_schema_metadata(facts), path)
+        pq.write_table(table.replace_schema_metadata({"noisegate.release": text}), path)
     elif path.suffix == ".csv":
         import pyarrow.csv as pc  # noqa: PLC0415 - only when asked for
 
-        pc.write_csv(arrow(), path)
+        pc.write_csv(table, path)
     elif path.suffix == ".json":
-        path.write_text(json.dumps(plain()), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     else:
         plot().save(str(path))
 

@@ -13,6 +13,7 @@ promised and why.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
@@ -192,9 +193,14 @@ def running_of(  # noqa: PLR0913 - each is said by the order
 
 def periods_until(axis: Axis, until: Any) -> int:  # noqa: ANN401 - a key of the axis
     """How many periods have ended with ``until``, a key of the axis or any value in its order."""
+    first = axis.present[0]
     try:
+        if isinstance(until, str):  # at a command line
+            until = type(first).fromisoformat(until)
+        if isinstance(first, datetime) and type(until) is date:
+            until = datetime(until.year, until.month, until.day)  # noqa: DTZ001 - as in tables
         count = sum(1 for key in axis.present if key <= until)
-    except TypeError:
+    except (TypeError, ValueError, AttributeError):
         raise SpecError(
             f"{until!r} is no {axis.name}.", fix=f"Use such as until={axis.present[0]!r}."
         ) from None
@@ -244,7 +250,7 @@ class Running:
         """The totals so far: new periods are measured, old ones come from the ledger."""
         counter, curator, series = self.counter, self.curator, self._series
         opened = series.is_open
-        answers = series.advance(self.until)
+        answers = series.advance(self.until)[: self.until]
         found = totals_of(counter, answers)
         loss = curator.loss_of(counter.event)
         unit = next(table.unit for table in self.grid.query.tables if table.unit is not None)
