@@ -4,7 +4,7 @@ Every level is measured, for the share that is best for the workload; least squa
 two passes, make one table of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -51,7 +51,12 @@ class Totals:
         self.require(ask.shape, workload)
         tree, shares = self._plan(ask, workload)
         spread = self._variance(ask, tree, shares)(workload.lows, workload.highs)
-        return Predicted(rms=float(np.sqrt(spread.mean())), words="before clipping at 0")
+        noise = self._noise(ask, tree, shares)
+        each = [tree.node_variance(level, noise) ** 0.5 for level in range(len(shares))]
+        words = "before clipping at 0; from single keys to all: ± " + ", ".join(
+            f"{rms:.1f}" for rms in each
+        )
+        return Predicted(rms=float(np.sqrt(spread.mean())), words=words)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round."""
@@ -108,18 +113,29 @@ class Totals:
         return variance
 
     def _plan(self, ask: Ask, workload: Workload) -> "tuple[Tree, list[Fraction]]":
-        """Shares of the levels: steps up and down, one level at a time, while the error falls."""
+        """Shares of the levels: steps up and down, one level at a time, while the error falls.
+
+        The error is that of the workload, and of the nodes of every level, each counting alike.
+        """
         tree = levels(self.parents, ask.shape[self.axis])
         pairs = np.stack([workload.lows[:, self.axis], workload.highs[:, self.axis]], axis=1)
         beside = np.delete(workload.highs - workload.lows + 1, self.axis, axis=1).prod(axis=1)
         each, place = np.unique(pairs, axis=0, return_inverse=True)
-        weight = np.bincount(place.ravel(), beside)
+        weight = np.bincount(place.ravel(), beside)  # of other cells, each with its own noise
         some = np.unique(np.linspace(0, len(each) - 1, min(_SAMPLE, len(each))).astype(int))
         power = 1 if ask.gaussian else 2
+        keys = np.arange(tree.size)[:, None]
+        members = [(keys >= each[some, 0]) & (keys <= each[some, 1])]
+        counts = [weight[some] / weight[some].sum()]
+        for level in range(len(tree.sizes)):
+            nodes = tree.some_nodes(level)
+            members.append(nodes)
+            counts.append(np.full(nodes.shape[1], 1 / nodes.shape[1]))
+        asked, count = np.hstack(members), np.concatenate(counts)
 
         def error(shares: Floats) -> float:
             noise = [share**-power if share > 0 else np.inf for share in shares]
-            return float(tree.variance(each[some], noise) @ weight[some])
+            return float(tree.spread_of(asked, noise) @ count)
 
         best = np.full(len(tree.sizes), 1 / len(tree.sizes))
         least = error(best)
@@ -204,26 +220,42 @@ class Tree:
         return found
 
     def variance(self, intervals: Whole, noise: Sequence[float]) -> Floats:
-        """Of sums over keys from … to, both inside, after least squares.
+        """Of sums over keys from … to, both inside, after least squares."""
+        keys = np.arange(self.size)[:, None]
+        found = [
+            self.spread_of((keys >= some[:, 0]) & (keys <= some[:, 1]), noise)
+            for some in np.array_split(intervals, max(1, len(intervals) * self.size // _CHUNK))
+        ]
+        return np.concatenate(found)
+
+    def node_variance(self, level: int, noise: Sequence[float]) -> float:
+        """The mean variance of the nodes of a level, or of an even choice of them."""
+        return float(self.spread_of(self.some_nodes(level), noise).mean())
+
+    def some_nodes(self, level: int) -> NDArray[np.bool_]:
+        """The keys of the nodes of a level, or of an even choice of them."""
+        nodes = np.unique(np.linspace(0, self.sizes[level] - 1, _SAMPLE // 4).astype(int))
+        members: NDArray[np.bool_] = self.above(level)[:, None] == nodes
+        return members
+
+    def spread_of(self, members: NDArray[np.bool_], noise: Sequence[float]) -> Floats:
+        """The variance of sums over the keys in each column, after least squares.
 
         A node's estimate is its part w of its parent's plus what does not depend on that; so the
         sum over keys below a node is a multiple of the node's estimate plus an independent rest,
         whose variance adds up from the keys to the top.
         """
         spread, sums = self._spread(noise)
-        found = []
-        for some in np.array_split(intervals, max(1, len(intervals) * self.size // _CHUNK)):
-            keys = np.arange(self.size)[:, None]
-            multiple = ((keys >= some[:, 0]) & (keys <= some[:, 1])).astype(np.float64)
-            rest = np.zeros_like(multiple)
-            for level, labels in enumerate(self.parents):
-                above, own = self.sizes[level + 1], spread[level][:, None]
-                total = _gather(multiple * own, labels, above)
-                rest = _gather(rest + multiple**2 * own, labels, above)
-                rest -= total**2 / sums[level][:, None]
-                multiple = total / sums[level][:, None]
-            found.append((multiple**2 * spread[-1][:, None] + rest).sum(axis=0))
-        return np.concatenate(found)
+        multiple = members.astype(np.float64)
+        rest = np.zeros_like(multiple)
+        for level, labels in enumerate(self.parents):
+            above, own = self.sizes[level + 1], spread[level][:, None]
+            total = _gather(multiple * own, labels, above)
+            rest = _gather(rest + multiple**2 * own, labels, above)
+            rest -= total**2 / sums[level][:, None]
+            multiple = total / sums[level][:, None]
+        found: Floats = (multiple**2 * spread[-1][:, None] + rest).sum(axis=0)
+        return found
 
     def mended(self, nodes: Sequence[Floats]) -> Whole:
         """Whole keys, none negative: from the top down, children are fitted to their parent."""
@@ -249,6 +281,23 @@ class Tree:
             sums.append(below)
             spread.append(1 / (1 / below + 1 / max(noise[level + 1], _NOISE_MIN)))
         return spread, sums
+
+
+def parents_of(keys: Sequence[Any], *above: Mapping[Any, Any]) -> tuple[tuple[int, ...], ...]:
+    """The option ``parents`` from names: of each key its parent, of each parent its own.
+
+    >>> parents_of(("Graz", "Linz", "Wels"), {"Graz": "Styria", "Linz": "Upper", "Wels": "Upper"})
+    ((0, 1, 1),)
+    """
+    found, below = [], list(keys)
+    for level in above:
+        missing = [key for key in below if key not in level]
+        if missing:
+            raise SpecError(f"{missing[0]!r} has no parent.", fix="Name one for each key.")
+        names = list(dict.fromkeys(level[key] for key in below))
+        found.append(tuple(names.index(level[key]) for key in below))
+        below = names
+    return tuple(found)
 
 
 def _gather(values: Floats, labels: Whole, size: int) -> Floats:
