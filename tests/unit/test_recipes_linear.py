@@ -156,13 +156,13 @@ def test_nested_shares_are_the_best_that_a_general_solver_finds(gaussian):
         gains = np.subtract(needed, [*needed[1:], 0.0])
         return _cost(gains, sizes, law, np.abs(shares) / np.abs(shares).sum())
 
-    for _ in range(4):
+    for _ in range(2):
         needed = np.cumsum(CHANCE.uniform(0.1, 5, 4))[::-1]
         found = []
         for kept in [(0, *rest) for k in range(4) for rest in combinations((1, 2, 3), k)]:
             gains = np.subtract(needed[list(kept)], [*needed[list(kept[1:])], 0.0])
             found.append(nested(gains.tolist(), [sizes[j] for j in kept], law)[1])
-        starts = CHANCE.dirichlet(np.ones(4), 6)
+        starts = CHANCE.dirichlet(np.ones(4), 4)
         others = [minimize(partial(error, needed), start).fun for start in starts]
         assert min(found) <= min(others) * (1 + 1e-3)
         if gaussian:  # convex: all levels at once are the best
@@ -185,7 +185,12 @@ def kinds(made):
     return [False, True] if not isinstance(made, Convex) else [True]
 
 
-CASES = [(made, g, shape) for made in LINEAR for g in kinds(made) for shape in SHAPES]
+CASES = [
+    (made, g, shape)
+    for made in LINEAR
+    for g in kinds(made)
+    for shape in (SHAPES if not isinstance(made, Convex) else ((1,), (13,), (5, 6)))
+]
 
 
 def allowed(made, shape, workload):
