@@ -54,6 +54,7 @@ ERRORS: tuple[Column, ...] = (
     ("ratio", "ratio", ".2f"),
     ("met", "met", "met"),
     ("DAWA's", "dawa_published", ".3g"),
+    ("HB+NN's", "nn", ".3g"),
     *((f"our {name}", name, ".3g") for name in dict.fromkeys((*BESIDE[1], *BESIDE[2]))),
 )
 MAPS: tuple[Column, ...] = (
@@ -87,15 +88,16 @@ def main() -> None:
                       "next to the repository, as its README describes.")  # fmt: skip
         sys.exit(1)
     trials = options.trials or (3 if options.quick else 10)
+    beside = trials if options.beside is None else options.beside
     found: dict[str, Any] = {"machine": machine(), "trials": trials}
     console.print(f"[bold]{found['machine']}, {trials} trials")
     say = lambda text: console.print(f"[dim]{text}", highlight=False)  # noqa: E731
     if "1d" in options.only:
-        found["1d"] = one_d(trials, quick=options.quick, beside=options.beside, say=say)
+        found["1d"] = one_d(trials, quick=options.quick, beside=beside, say=say)
         _show(console, "One dimension, 4096 cells, ε = 0.1", ERRORS, found["1d"])
         _show(console, "Against the best peer of each", SUMMARY, summary(found["1d"]))
     if "2d" in options.only:
-        found["2d"] = two_d(trials, quick=options.quick, beside=options.beside, say=say)
+        found["2d"] = two_d(trials, quick=options.quick, beside=beside, say=say)
         _show(console, "Two dimensions, 128 × 128 cells, ε = 0.1", ERRORS, found["2d"])
         _show(console, "Against the best peer of each", SUMMARY, summary(found["2d"]))
     if "map" in options.only:
@@ -162,6 +164,7 @@ def compared(
         "peer": f"{peer.name} (own run)" if peer.own else peer.name,
         "peer_error": peer.error * scale,
         "dawa_published": None if peer.dawa is None else peer.dawa * scale,
+        "nn": peer.other * scale if peer.other is not None and len(asked.shape) == 1 else None,
         "ratio": ratio,
         "met": ratio <= NEAR,
     }
@@ -324,7 +327,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=("1d", "2d", "map"), action="append")
     parser.add_argument("--quick", action="store_true", help="3 trials of few tables")
     parser.add_argument("--trials", type=int, help="trials of auto; 10 unless told")
-    parser.add_argument("--beside", type=int, default=3, help="trials of our other recipes")
+    parser.add_argument("--beside", type=int, help="trials of our other recipes; as many")
     options = parser.parse_args()
     options.only = options.only or ["1d", "2d", "map"]
     return options

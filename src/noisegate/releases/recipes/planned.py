@@ -23,6 +23,7 @@ _LOOK: Final = 4  # the first round asks for 16 equal bins
 _LOOK_SHARE: Final = Fraction(3, 20)
 _LOOK_SINGLES: Final = Fraction(1, 10)  # a tenth, where single cells are asked for
 _ROUNDS: Final = 4
+_CAUTION: Final = 1.5  # the fit does not know how far its own classes are off
 
 
 @final
@@ -110,7 +111,7 @@ def _next(
 
 def _estimate(tree: Halves, fitted: Fitted, sizes: list[int]) -> Estimate:
     def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
-        return box_variances(fitted, tree, lows, highs)
+        return _CAUTION * box_variances(fitted, tree, lows, highs)
 
     words = f"measured in {', '.join(map(str, sizes))} bins, then fitted"
     return Estimate(fitted.sums[-1][: tree.cells], variance, (words,))
