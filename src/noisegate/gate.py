@@ -125,7 +125,8 @@ class Gate:
             progress: Called with a part from 0 to 1 and words, now and then.
             options: Those of the method.
         """
-        from noisegate.releases.workbench import Order, Workbench  # noqa: PLC0415 - when asked for
+        from noisegate.releases.order import Order  # noqa: PLC0415 - when asked for
+        from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
         order = Order(
             name=name, sql=sql, table=table, columns=columns, where=where, method=method,
@@ -144,7 +145,8 @@ class Gate:
         **terms: Any,  # noqa: ANN401 - as for release
     ) -> Any:  # noqa: ANN401 - a ReleasePlan; some names have plans of their own
         """Price, method and predicted error of a release. Free: spends nothing, reads no row."""
-        from noisegate.releases.workbench import Order, Workbench  # noqa: PLC0415 - when asked for
+        from noisegate.releases.order import Order  # noqa: PLC0415 - when asked for
+        from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
         known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
         said = {term: value for term, value in terms.items() if term in known}

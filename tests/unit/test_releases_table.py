@@ -168,6 +168,8 @@ def points(drawn):
 def test_a_map_is_saved_for_atlases(gate, tmp_path):
     made = gate.release("map", columns={"age": 20, "cost": 2.5}, epsilon=1, method="cells")
     made.save(tmp_path / "r.geojson")
+    made.save(tmp_path / "r.geoparquet")
+    assert b"geo" in pq.read_schema(tmp_path / "r.geoparquet").metadata
     found = json.loads((tmp_path / "r.geojson").read_text())
     assert found["type"] == "FeatureCollection"
     assert len(found["features"]) == 6
@@ -236,6 +238,13 @@ def test_a_transcript_is_read_as_it_was_written():
     ]
     with pytest.raises(LedgerError, match="cannot be read"):
         unpack(b"\x03\0\0\0\0\0\0\0{}")
+
+
+def test_numbers_of_a_recipe_that_has_changed_stay_and_their_margins_are_not_known(release):
+    other = replace(release.making, method="haar", _kept={})
+    changed = replace(release, making=replace(other, rounds=other.rounds * 0))
+    assert changed.query().value == release.query().value
+    assert changed.query().margin is None
 
 
 def test_a_recipe_cannot_ask_a_transcript_for_more():

@@ -273,6 +273,16 @@ def test_tables_too_large_to_list_are_asked_for_by_the_same_word():
             gate.release("sparse", sql, epsilon=1, **terms)
 
 
+def test_which_of_many_sums_are_large_is_asked_for_by_the_same_word():
+    gate = gate_of()
+    sql, asked = "SELECT COUNT(*) FROM people GROUP BY ward", [{"ward": "north"}, {"ward": "south"}]
+    terms = {"epsilon": 2, "questions": asked, "threshold": 100}
+    assert gate.release_plan("above", sql, **terms)[1]
+    assert gate.release("above", sql, **terms).answers.tolist() == [True, True]
+    with pytest.raises(SpecError, match="'threshold'"):
+        gate.release("above", sql, epsilon=1, questions=asked)
+
+
 def test_the_card_is_confirmed_by_the_ledger():
     gate = gate_of()
     made = gate.release("cells", SQL, epsilon=0.5)

@@ -1,8 +1,9 @@
 """The last, free step of a release: no negative numbers, whole ones, and the total kept.
 
-Both steps move towards tables that could be. For single cells that is the nearest table in squares.
-For ranges it must not shift sums of many cells, so numbers are mended inside halves of halves, and
-rounded along the table: a run of cells is never off by 1 for it.
+Both steps move towards tables that could be. Numbers are mended inside halves of halves, which does
+not shift sums of many cells: whole empty regions become 0. For single cells, those that are left
+are moved to the nearest such table in squares; for ranges they stay, and are rounded along the
+table: a run of cells is never off by 1 for it.
 """
 
 from typing import Final
@@ -26,10 +27,19 @@ def finish(
         total = max(0.0, float(table.sum()))
         if is_whole:
             total = float(round(total))
-        table = simplex(table, total) if single else halved(table, total)
+        mended = halved(table, total)
+        table = _nearest_of(table, mended > 0, total) if single else mended
     if not is_whole:
         return table
     return nearest(table) if single and not signed else rounded(table)
+
+
+def _nearest_of(cells: Floats, kept: NDArray[np.bool_], total: float) -> Floats:
+    """The nearest table in squares without negative numbers, where only some cells hold any."""
+    found = np.zeros_like(cells)
+    if kept.any():
+        found[kept] = simplex(cells[kept], total)
+    return found
 
 
 def halved(cells: Floats, total: float) -> Floats:

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT: Final = "noisegate-release/1"
-ENDINGS: Final = (".parquet", ".csv", ".json", ".png", ".svg", ".html", ".geojson", ".md")
+ENDINGS: Final = (
+    ".parquet",
+    ".csv",
+    ".json",
+    ".png",
+    ".svg",
+    ".html",
+    ".geojson",
+    ".geoparquet",
+    ".md",
+)
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of a transcript in a file
 
@@ -235,6 +245,7 @@ class TableRelease:
             ".csv": lambda: self.to_csv(path, confidence),
             ".json": lambda: self.to_json(path, confidence),
             ".geojson": lambda: map_of(self, confidence).to_geojson(path),
+            ".geoparquet": lambda: map_of(self, confidence).to_geoparquet(path),
             ".md": lambda: path.write_text(self.card(confidence).to_markdown(), encoding="utf-8"),
             **dict.fromkeys(
                 (".png", ".svg", ".html"), lambda: self.plot(confidence).save(str(path))

@@ -75,7 +75,7 @@ class Told:
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102
         noises = self._price.noise(self._query(blocks), require_shares(shares))  # type: ignore[arg-type]
-        values = self._next(len(blocks))
+        values = self._next([block.size for block in blocks])
         return [Noisy(v, variance_of(noise)) for v, noise in zip(values, noises, strict=True)]
 
     def choose(  # noqa: D102 - see Ask
@@ -83,7 +83,7 @@ class Told:
         mechanism_of: Callable[[Fraction], Mechanism[L1]],  # noqa: ARG002 - it was chosen
         share: Fraction,  # noqa: ARG002
     ) -> NDArray[np.int64]:
-        (found,) = self._next(1)
+        (found,) = self._next([None])
         return found
 
     def variance(self, block: Block, share: Fraction) -> float:  # noqa: D102 - see Ask
@@ -100,11 +100,16 @@ class Told:
             tuple(L2(squared=self._moved**2 * norm) for norm in strategy.l2s_squared),
         )
 
-    def _next(self, count: int) -> tuple[NDArray[np.int64], ...]:
-        if self._at >= len(self._rounds) or len(self._rounds[self._at]) != count:
+    def _next(self, sizes: Sequence[int | None]) -> tuple[NDArray[np.int64], ...]:
+        found = self._rounds[self._at] if self._at < len(self._rounds) else ()
+        told = [
+            wanted if wanted is None else each.size
+            for wanted, each in zip(sizes, found, strict=False)
+        ]
+        if told != list(sizes):
             raise Bug("The recipe asks what it did not ask before.", fix="Report the recipe.")
         self._at += 1
-        return self._rounds[self._at - 1]
+        return found
 
 
 def pack(record: dict[str, Any], arrays: Sequence[NDArray[Any]], rounds: Rounds) -> bytes:

@@ -11,7 +11,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
 
@@ -20,7 +20,7 @@ import numpy as np
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import NoisegateError, RequestConflict, SpecError
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
@@ -40,15 +40,16 @@ from noisegate.releases.making import (
     workload_of,
 )
 from noisegate.releases.marginal_bench import MarginalBench, cube_of
+from noisegate.releases.order import Order, agreed, boxes, is_running, own, steps
 from noisegate.releases.plan import ReleasePlan
-from noisegate.releases.quantiles import Asked, CdfRelease, boxplot, boxplot_sql
+from noisegate.releases.quantiles import CdfRelease, boxplot, boxplot_sql
 from noisegate.releases.recipes import RECIPES, Recipe, recipe
+from noisegate.releases.recipes.above import AboveOrder, plan_above, release_above
 from noisegate.releases.running import Running, running_of
 from noisegate.releases.sparse_asking import SparseOrder, plan_sparse, release_sparse
 from noisegate.releases.table import FORMAT, TableRelease
 from noisegate.releases.transcript import Listening, Told, pack, unpack
 from noisegate.releases.workload import Workload
-from noisegate.transforms.query import CAP_MAX
 
 Progress = Callable[[float, str], None]
 
@@ -60,27 +61,10 @@ KINDS: Final[Mapping[str, str]] = {
     "series": "prefixes",
     "marginals": "marginals",
 }
+_OTHERS: Final = ("cube", "sparse", "above", "boxplot", "cdf")  # with results of their own
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _GAP: Final = 4  # numbers of attempts without one, after which there are no more
 _WITHOUT_MISSING: Final = ("map", "series")
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is asked for, as people say it; see `Gate.release`."""
-
-    name: str
-    sql: str | None = None
-    table: str | None = None
-    columns: Mapping[str, Any] | None = None
-    where: str | None = None
-    method: str = "auto"
-    workload: Any = None
-    epsilon: Number | None = None
-    rows_per_unit: int | None = None
-    groups_per_unit: int | None = None
-    options: Mapping[str, Any]
 
 
 @final
@@ -105,6 +89,15 @@ class _Job:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """How a name with a result of its own is planned and released."""
+
+    plan: Callable[[bool], Any]
+    release: Callable[[bool, Progress | None], Any]
+
+
+@final
 class Workbench:
     """Releases tables through a curator, by the rules of a policy."""
 
@@ -113,17 +106,9 @@ class Workbench:
 
     def plan(self, order: Order, *, fresh: bool = False) -> Any:  # noqa: ANN401 - see `release`
         """Price and predicted error: free, reads no row."""
-        if order.name == "cube":
-            return MarginalBench(self._curator, self._rules, cube_of(order)).plan(fresh=fresh)
-        if order.name == "sparse":
-            return plan_sparse(self._curator, self._rules, _sparse(order))
-        if _is_running(order):
-            return self._running(order).plan()
-        if order.name == "boxplot":
-            sql, _, _ = boxplot_sql(self._curator.tables, _boxes(order))
-            return self._run.plan(sql, _agreed(Terms(), order), fresh=fresh)
-        if order.name == "cdf":
-            return self.plan(_steps(order), fresh=fresh)
+        other = self._other(order)
+        if other is not None:
+            return other.plan(fresh)
         job = self._job(order)
         stored = None if fresh else self._find(job)
         price, fits = (ApproxDP(0), True) if stored else self._curator.price(job.event)
@@ -141,28 +126,61 @@ class Workbench:
             words=tuple(filter(None, (job.predicted.words, *job.grid.caveats))),
         )
 
-    def release(  # noqa: PLR0911 - some names have results of their own
+    def release(
         self, order: Order, *, fresh: bool = False, progress: Progress | None = None
     ) -> Any:  # noqa: ANN401 - a TableRelease; some names have results of their own
         """The table: from the ledger if it was released before, else for its price."""
-        if order.name == "cube":
-            bench = MarginalBench(self._curator, self._rules, cube_of(order))
-            return bench.release(progress, fresh=fresh)
-        if order.name == "sparse":
-            return release_sparse(self._curator, self._rules, _sparse(order), fresh=fresh)
-        if _is_running(order):
-            return self._running(order).release()
-        if order.name == "boxplot":
-            terms, tables = _agreed(Terms(), order), self._curator.tables
-            return boxplot(self._run, tables, _boxes(order), terms, fresh=fresh)
-        if order.name == "cdf":
-            steps = self.release(_steps(order), fresh=fresh, progress=progress)
-            return CdfRelease(histogram=steps)
+        other = self._other(order)
+        if other is not None:
+            return other.release(fresh, progress)
         job = self._job(order)
         stored = None if fresh else self._find(job)
         if stored:
             return self._table(job, stored, free=True)
         return self._table(job, self._built(job, progress, fresh=fresh), free=False)
+
+    def _other(self, order: Order) -> "_Other | None":
+        """Names that have results of their own."""
+        door = self._curator, self._rules
+        if order.name == "cube":
+            bench = MarginalBench(*door, cube_of(order))
+            return _Other(
+                lambda fresh: bench.plan(fresh=fresh),
+                lambda fresh, progress: bench.release(progress, fresh=fresh),
+            )
+        if order.name == "sparse":
+            cells = own(SparseOrder, order)
+            return _Other(
+                lambda _: plan_sparse(*door, cells),
+                lambda fresh, _: release_sparse(*door, cells, fresh=fresh),
+            )
+        if order.name == "above":
+            asked = own(AboveOrder, order)
+            return _Other(
+                lambda _: plan_above(*door, asked),
+                lambda fresh, _: release_above(*door, asked, fresh=fresh),
+            )
+        if is_running(order):
+            running = self._running(order)
+            return _Other(lambda _: running.plan(), lambda *_: running.release())
+        return self._distribution(order)
+
+    def _distribution(self, order: Order) -> "_Other | None":
+        if order.name == "boxplot":
+            terms, tables, asked = agreed(Terms(), order), self._curator.tables, boxes(order)
+            return _Other(
+                lambda fresh: self._run.plan(boxplot_sql(tables, asked)[0], terms, fresh=fresh),
+                lambda fresh, _: boxplot(self._run, tables, asked, terms, fresh=fresh),
+            )
+        if order.name == "cdf":
+            series = steps(order)
+            return _Other(
+                lambda fresh: self.plan(series, fresh=fresh),
+                lambda fresh, progress: CdfRelease(
+                    histogram=self.release(series, fresh=fresh, progress=progress)
+                ),
+            )
+        return None
 
     # before paying
 
@@ -195,8 +213,8 @@ class Workbench:
         asked = workload_of(spec, grid.shape)
         method = _method(order)
         options = plain_options(order.options)
-        if method == "auto" and grid.signed:  # the others keep numbers from falling below 0
-            method, options = "tree", {**options, "non_negative": False}
+        if method == "auto" and grid.signed:  # the rule of auto is for numbers from 0 on
+            method = "tree"
         ask = Told(price, shape=grid.shape, moved=grid.moved)
         name, made, predicted = _chosen(method, options, ask, asked)
         making = Making(
@@ -221,7 +239,7 @@ class Workbench:
 
     def _grid(self, order: Order) -> tuple[Grid, Terms]:
         if order.name not in KINDS and order.name not in RECIPES:
-            names = dict.fromkeys((*KINDS, "cube", "sparse", *RECIPES))
+            names = dict.fromkeys((*KINDS, *_OTHERS, *RECIPES))
             raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
         if (order.sql is None) == (order.columns is None):
             raise SpecError(
@@ -234,7 +252,7 @@ class Workbench:
         elif order.table is not None or order.where is not None:
             raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
         question = read(sql, self._curator.tables)
-        terms = _agreed(question.terms, order)
+        terms = agreed(question.terms, order)
         accountant = self._curator.ledger.balance(self._curator.account).accountant
         missing = order.name not in _WITHOUT_MISSING
         grid = grid_of(question, sql, terms, accountant=accountant, missing=missing, edges=edges)
@@ -362,58 +380,8 @@ class Workbench:
         )
 
 
-def _sparse(order: Order) -> SparseOrder:
-    """Of a table too large to list; it has one method."""
-    if order.method != "auto" or order.workload is not None or order.groups_per_unit is not None:
-        raise SpecError(
-            "A sparse release has one method.", fix="Leave out method, workload, groups_per_unit."
-        )
-    known = {each.name for each in fields(SparseOrder)}
-    shared = {name: getattr(order, name) for name in known & {f.name for f in fields(Order)}}
-    if unknown := order.options.keys() - (known - shared.keys()):
-        raise SpecError(
-            f"'sparse' has no option {min(unknown)!r}.",
-            fix=f"Its options: {', '.join(sorted(known - shared.keys()))}.",
-        )
-    return SparseOrder(**shared, **order.options)
-
-
-def _boxes(order: Order) -> Asked:
-    if order.columns is None or set(order.options) - {"whiskers"}:
-        raise SpecError(
-            "A box plot has columns: a number, then groups.",
-            fix='Use columns={"cost": None, "ward": None}, and whiskers=0.05 if you like.',
-        )
-    return Asked(table=order.table, columns=order.columns, where=order.where, **order.options)
-
-
-def _steps(order: Order) -> Order:
-    """A distribution function is a series of numbers, by a method whose error is known."""
-    return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
-
-
-def _is_running(order: Order) -> bool:
-    """A series that grows says until when its periods are complete."""
-    return order.name == "series" and "until" in order.options
-
-
 def _attempt(job: _Job, number: int) -> str:
     return f"release {digest(job.question)} {number}"
-
-
-def _agreed(inner: Terms, order: Order) -> Terms:
-    """What the caller says goes before what the SQL says."""
-    for cap in (order.rows_per_unit, order.groups_per_unit):
-        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
-    said = order.epsilon is not None
-    return Terms(
-        epsilon=fraction(order.epsilon, name="epsilon") if said else inner.epsilon,  # type: ignore[arg-type]
-        within=None if said else inner.within,
-        relative=None if said else inner.relative,
-        rows_per_unit=order.rows_per_unit or inner.rows_per_unit,
-        groups_per_unit=order.groups_per_unit or inner.groups_per_unit,
-    )
 
 
 def _require_kind(name: str, grid: Grid) -> None:

@@ -1,0 +1,83 @@
+"""What is asked of the workbench, as people say it, and as the names with own results read it."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, TypeVar, final
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction
+from noisegate.query.question import Terms
+from noisegate.releases.quantiles import Asked
+from noisegate.transforms.query import CAP_MAX
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked for, as people say it; see `Gate.release`."""
+
+    name: str
+    sql: str | None = None
+    table: str | None = None
+    columns: Mapping[str, Any] | None = None
+    where: str | None = None
+    method: str = "auto"
+    workload: Any = None
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+    options: Mapping[str, Any]
+
+
+def agreed(inner: Terms, order: Order) -> Terms:
+    """What the caller says goes before what the SQL says."""
+    for cap in (order.rows_per_unit, order.groups_per_unit):
+        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+    said = order.epsilon is not None
+    return Terms(
+        epsilon=fraction(order.epsilon, name="epsilon") if said else inner.epsilon,  # type: ignore[arg-type]
+        within=None if said else inner.within,
+        relative=None if said else inner.relative,
+        rows_per_unit=order.rows_per_unit or inner.rows_per_unit,
+        groups_per_unit=order.groups_per_unit or inner.groups_per_unit,
+    )
+
+
+def own(kind: type[T], order: Order) -> T:
+    """The order of a name with a result of its own, which has one method."""
+    if order.method != "auto" or order.workload is not None or order.groups_per_unit is not None:
+        raise SpecError(
+            f"{order.name!r} has one method.", fix="Leave out method, workload, groups_per_unit."
+        )
+    known = {each.name: each.default is MISSING for each in fields(kind)}  # type: ignore[arg-type]
+    shared = {f.name: getattr(order, f.name) for f in fields(Order) if f.name in known}
+    options = sorted(known.keys() - shared.keys())
+    unknown = [name for name in order.options if name not in options]
+    missing = [name for name in options if known[name] and name not in order.options]
+    if unknown or missing:
+        said = f"no option {unknown[0]!r}" if unknown else f"to be told {missing[0]!r}"
+        raise SpecError(f"{order.name!r} has {said}.", fix=f"Its options: {', '.join(options)}.")
+    return kind(**shared, **order.options)
+
+
+def boxes(order: Order) -> Asked:
+    """The columns of a box plot."""
+    if order.columns is None or set(order.options) - {"whiskers"}:
+        raise SpecError(
+            "A box plot has columns: a number, then groups.",
+            fix='Use columns={"cost": None, "ward": None}, and whiskers=0.05 if you like.',
+        )
+    return Asked(table=order.table, columns=order.columns, where=order.where, **order.options)
+
+
+def steps(order: Order) -> Order:
+    """A distribution function is a series of numbers, by a method whose error is known."""
+    return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
+
+
+def is_running(order: Order) -> bool:
+    """A series that grows says until when its periods are complete."""
+    return order.name == "series" and "until" in order.options
