@@ -130,6 +130,8 @@ def test_an_owner_goes_on_with_no_fewer_owners_than_agreed():
         owners[0].share({n: roster[n] for n in (0, 1, 2)})
     with pytest.raises(Unsupported):
         owners[1].share({**roster, 1: roster[2]})
+    with pytest.raises(Unsupported):
+        owners[2].share({**roster, 5: roster[1]})
     session = Session(agreed)
     with pytest.raises(Unsupported):
         session.owners[0].contribute({1: session.pieces[1][0]})

@@ -356,6 +356,22 @@ def test_a_gate_opens_a_series_once_and_adds_to_it_for_nothing(tmp_path):
     assert "20 periods" in repr(second)
 
 
+def test_gaussian_noise_goes_into_the_root_factor_and_a_step_costs_nothing(tmp_path):
+    """Within margins that hold with 1 - 1e-9 each."""
+    more = {"accountant": "zcdp", "delta": "1e-6", "epsilon": 8}
+    ask = {"columns": {"day": "day"}, "epsilon": 1, "horizon": 50}
+    first = gate_of(tmp_path, 10, "1", **more).release("series", **ask, until=DAYS[9])
+    gate = gate_of(tmp_path, 40, "2", **more)
+    before = gate.spent
+    found = gate.release("series", **ask, until=DAYS[39])
+    assert (found.factor, gate.spent) == ("root", before)
+    assert found.values[:10].tolist() == first.values.tolist()
+    exact = 5 * np.arange(1, 41)
+    assert np.all(np.abs(found.values - exact) <= found.margins(1 - Fraction(1, 10**9)))
+    tree = gate.release("series", **ask, until=DAYS[39], method="tree")
+    assert tree.totals.variances.mean() > 1.5 * found.totals.variances.mean()
+
+
 def test_a_gate_counts_the_first_rows_of_each_person(tmp_path):
     gate = gate_of(tmp_path, 20, "1", unit="pid", rows_per_unit=3, epsilon=SURE)
     found = gate.release("series", columns={"day": "day"}, epsilon=SURE, until=DAYS[19])

@@ -175,6 +175,7 @@ class Owner:
                 "The series has another length than agreed.",
                 fix=f"Give {agreed.block.cells} int64s.",
             )
+        self.series = series.copy()
 
     @property
     def event(self) -> GeometricEvent:
@@ -276,7 +277,8 @@ class Owner:
         self._step += 1
 
     def _require_enough(self, heard: Mapping[int, object] | set[int], *, mine: bool) -> None:
-        if len(heard) < self.agreement.threshold or not mine:
+        known = set(heard) <= set(range(self.agreement.owners))
+        if len(heard) < self.agreement.threshold or not (mine and known):
             raise Unsupported(
                 "Too few owners are left, or not those who began.",
                 fix="Begin a new session with all of them.",
