@@ -80,6 +80,18 @@ def test_tables_agree_and_are_whole_and_never_cost_more_than_was_said(gaussian, 
     assert np.array_equal(*singles)
 
 
+def test_tables_of_three_columns_that_all_overlap_agree_where_one_table_can_be_held():
+    columns = records(300)
+    sets = list(combinations(range(4), 3))
+    for price in (Fraction(1, 4), Fraction(20)):
+        ask_of, _ = asks(columns, price, gaussian=True)
+        plan = plan_tables(ask_of, SIZES, sets, shrink=True)
+        release = build_tables(ask_of, plan, axes_of())
+        assert release.disagreement == 0
+    for axes, table in zip(release.sets, release.values, strict=True):
+        assert np.mean((table - exact(columns, axes)) ** 2) < 4 * (plan.rms(axes) ** 2 + 1)
+
+
 @given(st.data())
 @settings(deadline=None, max_examples=40)
 def test_tables_that_share_marginals_are_rounded_so_that_they_agree(data):

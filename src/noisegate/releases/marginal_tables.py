@@ -30,6 +30,7 @@ from noisegate.releases.marginal_fit import (
     shrunk,
     whole_tables,
 )
+from noisegate.releases.recipes.marginals import CELLS_MAX, fitted, marginal, whole_table
 from noisegate.releases.residuals import Axes, box_variance
 from noisegate.releases.table import Number, tail_factor
 
@@ -286,12 +287,18 @@ def build_tables(
 ) -> MarginalRelease:
     """Measure what the plan says, and make tables that agree, whole and without negative numbers.
 
+    Where tables of three or more columns overlap so that rounding cannot keep them in agreement,
+    they are made from one table, unless that would be too large.
+
     With ``shrink`` the tables have far less error where noise is larger than what columns say about
     each other, and a bias; margins hold with and without.
     """
     parts = measure(ask_of, plan, grain=grain, done=done)
     mild = shrunk(parts, plan.sets) if shrink else parts
     found = whole_tables(plan.sizes, mended(mild, plan.sets))
+    if disagreement(found) > 0 and prod(plan.sizes) <= CELLS_MAX:
+        table = whole_table(fitted(mild, plan.sets, [1.0] * len(plan.sets)), plan.sets)
+        found = {axes: marginal(table, axes) for axes in plan.sets}
     words = [f"measured as {plan.design.words}, {len(plan.design.questions)} in all"]
     if shrink:
         words.append("what columns say about each other was shrunk towards independence")

@@ -8,7 +8,7 @@ them, or the cells.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,7 @@ def fitted(parts: Parts, sets: Sequence[Axes], weights: Sequence[float]) -> Floa
     for _ in range(max(20, min(_ROUNDS, _WORK // (cells * (len(sets) + 8))))):
         slope = np.zeros(sizes)
         for axes, weight in zip(sets, weights, strict=True):
-            slope += weight * _spread(_marginal(ahead, axes) - wanted[axes], axes, len(sizes))
+            slope += weight * _spread(marginal(ahead, axes) - wanted[axes], axes, len(sizes))
         following = simplex(ahead - slope / steep, total)
         faster = (1 + np.sqrt(1 + 4 * pace**2)) / 2
         moved = following - table
@@ -141,7 +141,7 @@ def whole_table(table: Floats, sets: Sequence[Axes]) -> NDArray[np.int64]:
     totals = np.concatenate([[0.0], np.cumsum(table.ravel())])
     totals[-1] = round(totals[-1])
     found = np.diff(np.floor(totals + 0.5)).astype(np.int64).reshape(table.shape)
-    over = {axes: _marginal(found - table, axes) for axes in sets}
+    over = {axes: marginal(found - table, axes) for axes in sets}
     for _ in range(min(_MOVES, (1 << 28) // (1 + sum(each.size for each in over.values())))):
         most = max(over, key=lambda axes: float(over[axes].max()))
         least = min(over, key=lambda axes: float(over[axes].min()))
@@ -184,8 +184,9 @@ def _best(
     return tuple(int(where[a]) for a in range(found.ndim)), float(worth[place])
 
 
-def _marginal(table: Floats, axes: Axes) -> Floats:
-    found: Floats = table.sum(axis=tuple(a for a in range(table.ndim) if a not in axes))
+def marginal(table: NDArray[Any], axes: Axes) -> NDArray[Any]:
+    """The sums over all other axes."""
+    found: NDArray[Any] = table.sum(axis=tuple(a for a in range(table.ndim) if a not in axes))
     return found
 
 
@@ -198,7 +199,7 @@ def _product(sizes: tuple[int, ...], wanted: dict[Axes, Floats], total: float) -
     table: Floats = np.full(sizes, total / prod(sizes))
     for _ in range(5 if total > 0 else 0):
         for axes, values in wanted.items():
-            held = _marginal(table, axes)
+            held = marginal(table, axes)
             aim = simplex(values, total)
             ratio = np.divide(aim, held, out=np.zeros_like(aim), where=held > 0)
             table = table * _spread(ratio, axes, len(sizes))
