@@ -24,7 +24,7 @@ from noisegate.ledger.open import open_ledger
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.running import predicted, totals_of
+from noisegate.releases.running import SeriesRelease, predicted, totals_of
 from noisegate.sources.duckdb import DuckDBSource
 
 DAYS = tuple(date(2024, 1, 1) + timedelta(days=i) for i in range(100))
@@ -352,6 +352,14 @@ def test_a_gate_opens_a_series_once_and_adds_to_it_for_nothing(tmp_path):
     assert second.to_arrow(0.95).num_rows == 20
     assert np.all(np.diff(second.rising()) >= 0)
     second.save(tmp_path / "s.parquet")
+    again = SeriesRelease.load(tmp_path / "s.parquet")
+    assert again.values.tolist() == second.values.tolist()
+    assert again.total(DAYS[19]) == second.total(DAYS[19])
+    assert (str(again.guarantee), again.card()) == (str(second.guarantee), second.card())
+    with pytest.raises(ValueError, match="read-only"):
+        again.totals.values[0] = 1
+    with pytest.raises(SpecError, match="no series"):
+        SeriesRelease.load(tmp_path / "s.csv")
     second.save(tmp_path / "s.csv")
     assert "20 periods" in repr(second)
 

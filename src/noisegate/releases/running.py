@@ -33,6 +33,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Key
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
@@ -48,6 +49,11 @@ from noisegate.releases.table import Number, tail_factor
 if TYPE_CHECKING:
     import pyarrow as pa
 
+FORMAT: Final = "noisegate-series/1"
+_KEPT: Final = (
+    "sql", "value", "factor", "gaussian", "signed", "whole", "words", "question", "request_id",
+    "practice",
+)  # fmt: skip
 METHODS: Final = ("auto", "tree", "root")
 _ENDINGS: Final = (".parquet", ".csv", ".json", ".md", ".png", ".svg", ".html")
 
@@ -59,6 +65,10 @@ class Totals:
 
     values: Floats
     variances: Floats
+
+    def __post_init__(self) -> None:
+        for each in (self.values, self.variances):
+            each.flags.writeable = False
 
 
 def totals_of(counter: Counter, answers: Sequence[NDArray[np.int64]]) -> Totals:
@@ -312,6 +322,7 @@ class SeriesRelease:
     request_id: str
     practice: bool = False
     log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
 
     @property
     def periods(self) -> tuple[Any, ...]:
@@ -396,7 +407,7 @@ class SeriesRelease:
 
     def card(self, confidence: Numeric = 0.95) -> Card:
         """The release card."""
-        return card_of(self.answer(), confidence)
+        return self.stated or card_of(self.answer(), confidence)
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""
@@ -410,10 +421,7 @@ class SeriesRelease:
         if path.suffix not in _ENDINGS:
             raise SpecError(f"{path.suffix!r} is no form.", fix=f"Use {', '.join(_ENDINGS)}.")
         if path.suffix == ".parquet":
-            import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
-
-            facts = {} if self.practice else {"noisegate.card": self.card(confidence).to_json()}
-            pq.write_table(self.to_arrow(confidence).replace_schema_metadata(facts), path)
+            self._save(path, confidence)
         elif path.suffix == ".csv":
             self.answer().to_csv(path, confidence)
         elif path.suffix == ".json":
@@ -422,6 +430,59 @@ class SeriesRelease:
             path.write_text(self.card(confidence).to_markdown(), encoding="utf-8")
         else:
             self.plot(confidence).save(str(path))
+
+    def _save(self, path: Path, confidence: Numeric) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+        loss = self.guarantee.loss
+        record = {
+            "format": FORMAT,
+            "axis": self.axis.to_record(),
+            "totals": [self.totals.values.tolist(), self.totals.variances.tolist()],
+            "loss": [str(loss.epsilon), str(loss.delta)],  # type: ignore[union-attr]
+            "unit": [self.guarantee.unit.column, self.guarantee.unit.noun],
+            "scope": self.guarantee.scope,
+            "grain": str(self.grain),
+            **{name: getattr(self, name) for name in _KEPT},
+        }
+        facts = {"noisegate.series": json.dumps(record, ensure_ascii=False)}
+        if not self.practice:
+            facts["noisegate.card"] = self.card(confidence).to_json()
+        pq.write_table(self.to_arrow(confidence).replace_schema_metadata(facts), path)
+
+    @classmethod
+    def load(cls, file: str | Path) -> "SeriesRelease":
+        """The series that `save` wrote to a Parquet file. Needs no gate."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        try:
+            facts = pq.read_schema(str(file)).metadata or {}
+            record = json.loads(facts[b"noisegate.series"])
+            known = record["format"] == FORMAT
+        except (OSError, KeyError, ValueError, pa.ArrowInvalid):
+            known = False
+        if not known:
+            raise SpecError(
+                f"{Path(file).name!r} is no series.", fix="Give a Parquet file that save() wrote."
+            )
+        column, noun = record["unit"]
+        card = facts.get(b"noisegate.card")
+        kept = {name: record[name] for name in _KEPT} | {"words": tuple(record["words"])}
+        return cls(
+            axis=Axis.from_record(record["axis"]),
+            totals=Totals(*(np.array(each, np.float64) for each in record["totals"])),
+            grain=Fraction(record["grain"]),
+            cost=ApproxDP(0),
+            remaining=None,
+            guarantee=Guarantee(
+                loss=ApproxDP(*record["loss"]),
+                unit=PrivacyUnit(column=column, noun=noun),
+                scope=record["scope"],
+            ),
+            stated=None if card is None else Card.from_json(card.decode()),
+            **kept,
+        )
 
     def __str__(self) -> str:
         return str(self.answer())
