@@ -13,7 +13,7 @@ from noisegate.releases.halves import Halves, added_up
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.auto import choice
 from noisegate.releases.shares import Law
-from noisegate.releases.tree_prior import UNKNOWN, Evidence, fit
+from noisegate.releases.tree_prior import Evidence, fit
 from noisegate.releases.tree_risk import Boxes, Risk, Singles, box_variances
 from noisegate.releases.workload import Workload, cells, prefixes, ranges
 from noisegate.transforms.strategy import Groups
@@ -83,6 +83,15 @@ def test_without_noise_the_cells_come_back(exact, gaussian):
     assert np.abs(found.cells - exact).max() < 0.1
 
 
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_sums_may_be_large(gaussian):
+    """Noise of a standard deviation of about 200 at most in a cell; 20 of these are the limit."""
+    exact = rng.integers(0, 10**14, 100)
+    ask = CellsAsk(exact, Fraction(1, 10), gaussian=gaussian)
+    found = recipe("planned").build(ask, prefixes(100))
+    assert np.abs(found.cells - exact).max() < 4000
+
+
 def test_one_cell_gets_the_whole_price():
     ask = Watched(np.array([50]), Fraction(1))
     recipe("planned").build(ask, prefixes(1))
@@ -148,7 +157,7 @@ def test_nothing_is_put_beyond_the_end():
 def dense(tree, shares, spreads, noisy_levels):
     """Prior and posterior of the leaves by plain matrices."""
     leaves = 1 << tree.depth
-    covariance = np.array([[UNKNOWN * 1e-6]])
+    covariance = np.array([[1e9]])
     for share, spread in zip(shares, spreads, strict=True):
         size = share.size
         split = np.zeros((2 * size, size))

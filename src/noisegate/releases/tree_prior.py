@@ -21,7 +21,7 @@ from noisegate.releases.estimate import Floats
 from noisegate.releases.halves import Bins, Halves, Levels, joined, pairs
 from noisegate.releases.shares import NOISELESS
 
-UNKNOWN: Final = 1e15  # the variance of what was never measured
+UNKNOWN: Final = 1e30  # the variance of what was never measured: far above any squared sum
 EMPTY: Final = 1e-12  # the variance of what is known to be empty: cells beyond the end
 # Classes of a split: five degrees of roughness (relative deviation), all left, all right.
 _ROUGHNESS: Final = np.array([0.0, 0.03, 0.1, 0.3, 1.0, 0.02, 0.02])[:, None]

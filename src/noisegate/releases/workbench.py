@@ -272,7 +272,8 @@ class Workbench:
     def _find(self, job: _Job) -> bytes | None:
         """The stored release, whoever made it; one that was interrupted left nothing."""
         ledger, dataset = self._curator.ledger, self._curator.dataset
-        others = [name for name in ledger.accounts() if name.partition("/")[0] == dataset]
+        known = ledger.accounts()
+        others = [name for name in known if name == dataset or name.startswith(f"{dataset}/")]
         for account in dict.fromkeys((self._curator.account, *others)):
             for number in reversed(range(self._attempts(job, account))):
                 if found := self._answer(job, account, number):
