@@ -106,15 +106,15 @@ class Gate:
 
         Args:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
-                result is a `TableRelease`. "sparse" is for tables too large to list, "cube" for
-                many columns: tables of a few of them each, which agree (``sets=2``: all pairs).
+                result is a `TableRelease`. "sparse", "cube", "above", "boxplot", "cdf", and a
+                series that grows, have results of their own: see docs/releases.md.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             table: Or, without SQL: the table, where there are several,
             columns: and its columns: a bin width, a list of edges, a unit of time such as "month",
                 or None for declared keys,
             where: and a condition.
-            method: How to measure; by default the one with the least predicted error.
+            method: How to measure; by default chosen by a public rule.
             workload: What the public will ask: "cells", "ranges", "prefixes", "marginals", or
                 ranges such as ``[{"age": (20, 39)}, {"ward": "north"}]``.
             epsilon: The price of all of it; by default what the policy says. In an account that
