@@ -126,14 +126,20 @@ class BoxplotRelease:
             for box in self.boxes
         ]
         base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("group:N", title=", ".join(self.by) or None, sort=None)
+            x=alt.X(
+                "group:N",
+                title=", ".join(self.by) or None,
+                sort=None,
+                axis=alt.Axis(labelAngle=0),
+            )
         )
         whisker = base.mark_rule().encode(y=alt.Y("low:Q", title=self.column), y2="high:Q")
         body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
         words = f"{ends}; ± {self.rank_error():,} rows each at 95 %"
-        return framed(whisker + body + middle, self.held, title=title, notes=[f"{words}."])
+        boxes = (whisker + body + middle).properties(width=alt.Step(64))
+        return framed(boxes, self.held, title=title, notes=[f"{words}."])
 
     def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
         """Write it in the form of the file's ending."""

@@ -282,7 +282,7 @@ class Running:
                 loss=loss,
                 unit=unit,
                 scope=f"all states of {names} over {life:,} periods, as long as rows are only "
-                "added and keep their period",
+                f"added and keep their period{'' if counter.is_row_level else ' and owner'}",
             ),
             words=_words(counter),
             question=series.question,
