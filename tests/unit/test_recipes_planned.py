@@ -303,19 +303,21 @@ def test_it_is_better_than_the_tree_where_rows_are_few(shape):
 
 
 @pytest.mark.parametrize(
-    ("shape", "price", "name"),
+    ("workload", "price", "name"),
     [
-        ((4096,), Fraction(1, 10), "planned"),
-        ((4096,), Fraction(20), "cells"),
-        ((64, 64), Fraction(1, 10), "adaptive"),
-        ((5, 3, 3), Fraction(2), "cells"),
-        ((10,), Fraction(1, 10), "cells"),
-        ((1,), Fraction(1, 10), "cells"),
+        (prefixes(4096), Fraction(1, 10), "planned"),
+        (prefixes(17), Fraction(1, 10), "planned"),
+        (prefixes(16), Fraction(1, 10), "tree"),
+        (cells((4096,)), Fraction(20), "cells"),
+        (cells((4096,)), Fraction(1, 10), "adaptive"),
+        (cells((256,)), Fraction(1, 10), "cells"),
+        (cells((64, 64)), Fraction(1, 10), "adaptive"),
+        (cells((5, 3, 3)), Fraction(2), "cells"),
+        (cells((1,)), Fraction(1, 10), "cells"),
     ],
 )
-def test_auto_chooses_by_shape_workload_and_price_alone(shape, price, name):
-    workload = cells(shape)
-    for exact in (np.zeros(shape, np.int64), rng.poisson(100, shape)):
+def test_auto_chooses_by_shape_workload_and_price_alone(workload, price, name):
+    for exact in (np.zeros(workload.shape, np.int64), rng.poisson(100, workload.shape)):
         assert choice(CellsAsk(exact, price), workload)[0] == name
 
 
@@ -330,8 +332,3 @@ def test_auto_does_what_the_chosen_one_does():
         recipe("auto").require(
             (4,), Workload((4,), np.zeros((0, 1), int), np.zeros((0, 1), int), "")
         )
-
-
-def test_small_tables_are_measured_as_is_predicted_best():
-    ask = CellsAsk(np.zeros(16, np.int64), Fraction(1, 10))
-    assert choice(ask, prefixes(16))[0] == "tree"

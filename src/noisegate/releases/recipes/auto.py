@@ -2,10 +2,12 @@
 
 1. Where single cells with noise of their own answer the workload to half a row, they are released
    as they are: "cells".
-2. Small tables, up to 16 cells along one axis or 256 over more: "cells" or "tree", whichever
-   predicts the smaller error. There is little to refine, and both know their error.
-3. One axis: "planned". It looks, and then measures finely where the rows are.
-4. More axes: "adaptive", the same idea on a tree over all axes.
+2. Small tables: "cells" or "tree", whichever predicts the smaller error. There is little to refine,
+   and both know their error. Small is up to 256 cells; up to 16 where sums along one axis are asked
+   for, since a plan pays earlier there.
+3. Sums along one axis: "planned". It looks, and then measures finely where the rows are.
+4. Single cells, and more axes: "adaptive", the same idea on a tree over all axes. For single cells
+   of one axis too it is nearer in the mean, at the cost of not knowing its error.
 
 The two last ones choose what to measure by numbers that were paid for and are used again.
 """
@@ -13,6 +15,8 @@ The two last ones choose what to measure by numbers that were paid for and are u
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, Final, final
+
+import numpy as np
 
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Predicted
@@ -22,7 +26,8 @@ from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.workload import Workload
 
 _RIGHT: Final = 0.5  # an error that rounding takes away
-_FEW: Final = (16, 256)  # cells of one axis, and of more
+_SMALL: Final = 256
+_SMALL_SUMS: Final = 16
 
 
 @final
@@ -55,10 +60,12 @@ def choice(ask: Ask, workload: Workload) -> tuple[str, Recipe]:
     plain = Cells().predict(ask, workload).rms
     if plain is not None and plain <= _RIGHT:
         return "cells", Cells()
-    if prod(ask.shape) <= _FEW[len(ask.shape) > 1]:
+    single = bool(np.array_equal(workload.lows, workload.highs))
+    sums = len(ask.shape) == 1 and not single
+    if prod(ask.shape) <= (_SMALL_SUMS if sums else _SMALL):
         tree = recipe("tree")
         nested = tree.predict(ask, workload).rms
         better = plain is not None and nested is not None and nested < plain
         return ("tree", tree) if better else ("cells", Cells())
-    name = "planned" if len(ask.shape) == 1 else "adaptive"
+    name = "planned" if sums else "adaptive"
     return name, recipe(name)
