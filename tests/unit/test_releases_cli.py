@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from test_cli import NOISEGATE, run
@@ -77,9 +76,8 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(folder, monkeypatch):
     assert "measuring" in terminal.getvalue()
 
 
-def test_help_is_quick_and_names_the_options(tmp_path):
+def test_help_names_the_options(tmp_path):
     said = subprocess.run(
         [NOISEGATE, "release", "--help"], capture_output=True, text=True, check=True, cwd=tmp_path
     ).stdout
     assert all(option in said for option in ("--method", "--workload", "--save", "--plan"))
-    assert Path(NOISEGATE).exists()
