@@ -30,13 +30,16 @@ from noisegate.releases.residuals import (
     box_variance,
     combine,
     known,
+    subsets,
 )
 
 AskOf: TypeAlias = Callable[[Axes], Ask]  # who answers questions about the table over some axes
 Whole: TypeAlias = NDArray[np.int64]
 _CELLS_MAX: Final = 1 << 24  # of all tables together
 _ROUNDS: Final = 60
-_SINGLES: Final = 10.0  # how much more tables of one column count, on which shrinking leans
+_SINGLES: Final = 1.5  # how much more tables of one column count together: shrinking leans on them
+_REWEIGHTED: Final = 4
+_MATRIX_MIN: Final = 8  # along each axis, to tell signal from noise by directions
 
 
 @final
@@ -58,18 +61,48 @@ class TablesPlan:
 def plan_tables(ask_of: AskOf, sizes: Sizes, sets: Sequence[Axes], *, shrink: bool) -> TablesPlan:
     """The best design for tables that count alike, however many cells they have."""
     asked = require_sets(sizes, sets)
-    weights = {axes: 1 / prod(sizes[a] for a in axes) for axes in asked}
+    counted = dict.fromkeys(asked, 1.0)
+    singles = sorted({a for axes in asked for a in axes})
     if shrink:
-        for axis in sorted({a for axes in asked for a in axes}):
-            weights[axis,] = weights.get((axis,), 0.0) + _SINGLES / sizes[axis]
+        for axis in singles:
+            more = _SINGLES * len(asked) / len(singles)
+            counted[axis,] = counted.get((axis,), 0.0) + more
     gaussian = ask_of(asked[0]).gaussian
-    found = design(sizes, list(weights), list(weights.values()), gaussian=gaussian)
+    found = _design(sizes, counted, gaussian=gaussian)
     pairs = zip(found.questions, found.shares, strict=True)
     variances = [
         ask_of(home(question)).variance(question.block(sizes, home(question)), share)
         for question, share in pairs
     ]
     return TablesPlan(sizes, asked, found, tuple(variances))
+
+
+def _design(sizes: Sizes, counted: Mapping[Axes, float], *, gaussian: bool) -> Design:
+    """The design with the least sum of root mean square errors of tables, each so often counted.
+
+    A design is for a sum of squares; weights that are one over the errors of the last one turn
+    that into a sum of errors.
+    """
+    errors, best, least = dict.fromkeys(counted, 1.0), None, np.inf
+    for _ in range(_REWEIGHTED):
+        weights = [
+            count / errors[axes] / prod(sizes[a] for a in axes) for axes, count in counted.items()
+        ]
+        found = design(sizes, list(counted), weights, gaussian=gaussian)
+        precision: dict[Axes, float] = {}
+        for question, share in zip(found.questions, found.shares, strict=True):
+            for part in subsets(question.kept):
+                gain = question.gain(sizes, part) * float(share) ** (1 if gaussian else 2)
+                precision[part] = precision.get(part, 0.0) + gain
+        ones = {axes: np.ones((1, len(axes)), np.int64) for axes in counted}
+        errors = {
+            axes: sqrt(box_variance(sizes, precision, axes, ones[axes])[0]) for axes in counted
+        }
+        total = sum(count * errors[axes] for axes, count in counted.items())
+        if total < least:
+            best, least = found, total
+    assert best is not None  # noqa: S101 - at least one round
+    return best
 
 
 def home(question: Question) -> Axes:
@@ -263,9 +296,9 @@ def _less(beyond: Floats, even: Floats, noise: float) -> Floats:
     """A table of signal and noise of the given standard deviation, with less of the noise.
 
     Where ``even`` expects few rows the signal is small: its variance is taken proportional to
-    that, with the factor that the table as a whole shows [EM73]. Then, as a matrix, noise spreads
-    over all directions and a signal sits in few: singular values below the edge of noise are
-    dropped, the others lose what noise adds to their squares [GD17].
+    that, with the factor that the table as a whole shows [EM73]. In a matrix that is not small,
+    noise spreads over all directions and a signal sits in few: singular values below the edge of
+    noise are dropped, the others lose what noise adds to their squares [GD17].
     """
     freedom = prod(1 - 1 / size for size in beyond.shape)
     excess = float((beyond**2).sum()) - noise**2 * freedom * beyond.size
@@ -273,6 +306,8 @@ def _less(beyond: Floats, even: Floats, noise: float) -> Floats:
         return np.zeros_like(beyond)
     likely = excess / float(even.sum()) * even
     weight = np.sqrt(likely / (likely + noise**2))
+    if min(beyond.shape) < _MATRIX_MIN:
+        return _centred(beyond * weight**2)
     long = int(np.argmax(beyond.shape))
     seen, trust = (
         np.moveaxis(each, long, 0).reshape(beyond.shape[long], -1)
