@@ -7,7 +7,7 @@ costs accuracy, never privacy.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import expm1, floor, isqrt
+from math import exp, expm1, floor, isqrt
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -88,8 +88,8 @@ class Price:
 def variance_of(noise: NoiseMechanism[Any]) -> float:
     """The variance of each number."""
     if isinstance(noise, Geometric):
-        ratio = -expm1(-1 / float(noise.scale))  # 1 - α
-        return 2 * (1 - ratio) / ratio**2
+        loss = 1 / float(noise.scale)
+        return 2 * exp(-loss) / expm1(-loss) ** 2
     if isinstance(noise, DiscreteGaussian):
         return float(noise.variance)
     raise Bug("This noise has no variance here.", fix="Report the recipe.")

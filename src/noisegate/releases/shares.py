@@ -18,6 +18,7 @@ _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account ca
 _ROUNDS: Final = 60
 _LEAST: Final = 2e-6
 _STEEP: Final = 300.0
+_TINY: Final = 1e-300  # a variance that underflows is that of no noise at all
 NOISELESS: Final = 1e-15  # the least variance that is told from none
 
 
@@ -39,7 +40,7 @@ class Law:
         variance = max(ask.variance(one, share), NOISELESS)
         if ask.gaussian:
             return cls(gaussian=True, amount=1 / variance)
-        return cls(gaussian=False, amount=2 * asinh(1 / sqrt(2 * variance)))
+        return cls(gaussian=False, amount=2 * asinh(1 / sqrt(2 * max(variance, _TINY))))
 
     def weight(self, share: float) -> float:
         """1 / variance."""

@@ -1,0 +1,158 @@
+"""What is most likely inside a tree of noisy counts: up by least squares, down by a prior.
+
+Up, each node pools its own count with the sum of its halves. Down, a node's count n is given, and
+its left half holds nothing, or all of n, or any number in between: with the odds of 1 : 1 : 1
+beforehand, and afterwards those that the two halves' noisy counts make of them. So no number is
+negative, halves add up, and empty places are found to be empty, however large they are.
+
+For ranges the pooled counts must stay unbiased, since errors of many nodes add up. For single cells
+shrinking on the way up is better too: there, a node's message says how likely it is to be empty.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log, pi
+from typing import Final, final
+
+import numpy as np
+
+from noisegate.releases.dyadic import Ints
+from noisegate.releases.estimate import Floats
+from noisegate.releases.refine import Tree
+
+_EMPTY: Final = log(1 / 3)  # for either half; and as much for any other split
+_AT_ONCE: Final = 1 << 17
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """What is known of a count n: e^some · N(n; mean, variance) if n > 0, and e^none if n = 0."""
+
+    mean: Floats
+    variance: Floats
+    some: Floats
+    none: Floats
+
+    def __getitem__(self, nodes: Ints) -> "Message":
+        return Message(self.mean[nodes], self.variance[nodes], self.some[nodes], self.none[nodes])
+
+
+def posterior(tree: Tree, *, shrink: bool, gaussian: bool) -> tuple[Message, Floats]:
+    """What is known of each node, and the mean of its count in the end."""
+    found = _read_up(tree, shrink=shrink, gaussian=gaussian)
+    counts = np.zeros(tree.size)
+    counts[0] = max(found.mean[0], 0)
+    for nodes in _by_level(tree):
+        lefts = tree.left[nodes]
+        whole = counts[nodes]
+        part = whole / 2
+        some = whole > 1e-9
+        part[some] = _split(whole[some], found[lefts[some]], found[lefts[some] + 1])
+        counts[lefts], counts[lefts + 1] = part, whole - part
+    return found, counts
+
+
+def _by_level(tree: Tree, *, up: bool = False) -> Iterator[Ints]:
+    """The nodes that are cut, no node before the one it is in (or after, on the way up)."""
+    cut = np.flatnonzero(tree.levels[: tree.size] >= 0)
+    levels = tree.levels[cut]
+    cut = cut[np.argsort(levels, kind="stable")]
+    parts = np.split(cut, np.cumsum(np.bincount(levels))[:-1]) if cut.size else []
+    for part in reversed(parts) if up else parts:
+        yield from np.split(part, range(_AT_ONCE, part.size, _AT_ONCE))
+
+
+def _read_up(tree: Tree, *, shrink: bool, gaussian: bool) -> Message:
+    from scipy.special import logsumexp  # noqa: PLC0415
+
+    values, weights = tree.values[: tree.size], tree.weights[: tree.size]
+    seen = weights > 0
+    noise = 1 / np.where(seen, weights, 1)
+    nothing = _log_laplace if shrink and not gaussian else _log_normal
+    empty = np.where(seen, nothing(values, noise), 0.0)
+    found = Message(values.copy(), noise.copy(), np.zeros(tree.size), empty)
+    for nodes in _by_level(tree, up=True):
+        one, two = found[tree.left[nodes]], found[tree.left[nodes] + 1]
+        odds, mean, spread = _mixture(one, two) if shrink else _sum(one, two)
+        own, value, error = seen[nodes], values[nodes], noise[nodes]
+        odds = odds + np.where(own, _log_normal(value - mean, spread + error), 0.0)
+        mean = np.where(own, (mean * error + value * spread) / (spread + error), mean)
+        spread = np.where(own, spread * error / (spread + error), spread)
+        some = logsumexp(odds, axis=0)
+        odds = np.exp(odds - some)
+        found.mean[nodes] = average = (odds * mean).sum(axis=0)
+        found.variance[nodes] = (odds * (spread + (mean - average) ** 2)).sum(axis=0)
+        if shrink:
+            found.some[nodes] = some
+            found.none[nodes] += one.none + two.none
+        else:  # whether a node is empty is judged by its pooled count
+            found.none[nodes] = _log_normal(average, found.variance[nodes])
+    return found
+
+
+def _log_normal(x: Floats, variance: Floats) -> Floats:
+    found: Floats = -0.5 * (x * x / variance + np.log(2 * pi * variance))
+    return found
+
+
+def _log_laplace(x: Floats, variance: Floats) -> Floats:
+    scale = np.sqrt(variance / 2)
+    found: Floats = -np.abs(x) / scale - np.log(2 * scale)
+    return found
+
+
+def _sum(one: Message, two: Message) -> tuple[Floats, Floats, Floats]:
+    """Odds, mean and variance of the sum: one case."""
+    mean, variance = one.mean + two.mean, one.variance + two.variance
+    return np.zeros_like(mean)[None], mean[None], variance[None]
+
+
+def _mixture(one: Message, two: Message) -> tuple[Floats, Floats, Floats]:
+    """Odds, mean and variance of the sum if one is empty, if two is, and if neither is."""
+    from scipy.special import log_ndtr  # noqa: PLC0415
+
+    mean = np.stack([two.mean, one.mean, one.mean + two.mean])
+    variance = np.stack([two.variance, one.variance, one.variance + two.variance])
+    wide = np.maximum(np.maximum(mean[2], np.sqrt(variance[2])), 1)
+    odds = _EMPTY + np.stack(
+        [
+            one.none + two.some,
+            two.none + one.some,
+            one.some + two.some - np.log(wide),
+        ]
+    )
+    return odds + log_ndtr(mean / np.sqrt(variance)), mean, variance
+
+
+def _split(whole: Floats, one: Message, two: Message) -> Floats:
+    """The mean of the first half's count, given both halves' sum."""
+    from scipy.special import logsumexp  # noqa: PLC0415
+
+    spread = one.variance + two.variance
+    middle = one.mean + one.variance / spread * (whole - one.mean - two.mean)
+    mass, between = _truncated(middle, np.sqrt(one.variance * two.variance / spread), whole)
+    odds = np.stack([
+        one.none + two.some + _log_normal(whole - two.mean, two.variance),
+        two.none + one.some + _log_normal(whole - one.mean, one.variance),
+        one.some + two.some + _log_normal(whole - one.mean - two.mean, spread)
+        + mass - np.log(whole),
+    ])  # fmt: skip
+    odds = np.exp(odds - logsumexp(odds, axis=0))
+    found: Floats = odds[1] * whole + odds[2] * between
+    return found
+
+
+def _truncated(middle: Floats, deviation: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Of a normal law, the log of its mass between 0 and ``high``, and the mean there."""
+    from scipy.special import log_ndtr  # noqa: PLC0415
+
+    low, top = -middle / deviation, (high - middle) / deviation
+    mirrored = low > 0  # so that the interval is never far out on the right, where digits are lost
+    low, top = np.where(mirrored, -top, low), np.where(mirrored, -low, top)
+    below, above = log_ndtr(low), log_ndtr(top)
+    mass = above + np.log1p(-np.exp(np.minimum(below - above, -1e-12)))
+    ends = [np.exp(np.minimum(-0.5 * end * end - mass, 50.0)) for end in (low, top)]
+    shift = (ends[0] - ends[1]) / np.sqrt(2 * pi)
+    mean = middle + deviation * np.where(mirrored, -shift, shift)
+    return mass, np.clip(mean, 0, high)

@@ -1,0 +1,168 @@
+"""A binary tree over all dimensions, refined where the counts are, and what it says of the cells.
+
+Which boxes are looked at more closely follows from noisy counts alone: from the total, from the
+margins of each axis, and from the boxes above. Nothing needs to be known of the rows beforehand.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from math import prod, sqrt
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import fraction
+from noisegate.releases.asking import Ask
+from noisegate.releases.dyadic import Dyadic, Ints, dyadic, length, widened
+from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.levels import noise_only
+from noisegate.releases.posterior import posterior
+from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.refine import QUANTA, Ground, Plan, Total, Tree, refine, signal
+from noisegate.releases.shares import Law
+from noisegate.releases.workload import Workload
+from noisegate.transforms.strategy import Groups
+
+_EVEN: Final = 0.02  # of the mass is thought to lie evenly, whatever the margins say
+_UNITS: Final = 8  # noise units that a value of a margin should hold
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adaptive:
+    """``total`` is the share of the price for the total, ``margins`` at most for all margins.
+
+    Numbers are never negative, so the question must be about such: counts, or sums of amounts
+    from 0 on.
+    """
+
+    name: ClassVar[str] = "adaptive"
+    total: Fraction = Fraction(1, 50)
+    margins: Fraction = Fraction(2, 25)
+
+    def __post_init__(self) -> None:
+        for name in ("total", "margins"):
+            object.__setattr__(self, name, fraction(getattr(self, name), name=name))
+
+    def require(self, shape: tuple[int, ...], workload: Workload) -> None:
+        """Shares that leave something for the tree."""
+        require_same(shape, workload)
+        if not (QUANTA * self.total >= 1 and self.margins >= 0 and self.total + self.margins < 1):
+            raise SpecError(
+                "The shares leave nothing for the tree.",
+                fix="Use a total of at least 0.000001, and together with the margins below 1.",
+            )
+
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
+        """The noise of one box on which nearly everything is spent."""
+        rms = sqrt(ask.variance(_everything(ask.shape), 1 - self.total - self.margins))
+        return noise_only(rms, "where the rows lie, which decides what is measured")
+
+    def build(self, ask: Ask, workload: Workload) -> Estimate:
+        """A round for the total, a few for the margins, and a few down the tree."""
+        self.require(ask.shape, workload)
+        single = bool(np.array_equal(workload.lows, workload.highs))
+        dims = max(1, sum(size > 1 for size in ask.shape))
+        plan = _plan(dims, single=single, gaussian=ask.gaussian)
+        spend = int(self.total * QUANTA)
+        (noisy,) = ask.sums([_everything(ask.shape)], [Fraction(spend, QUANTA)])
+        total, left = Total(float(noisy.values[0]), noisy.variance), QUANTA - spend
+        thought = [np.ones(size) for size in ask.shape]
+        for axis, each in self._margins(ask, plan, total):
+            thought[axis], total = _margin(ask, axis, each, total)
+            left -= each
+            ask.done((axis + 1) / (2 * len(ask.shape)), "margins")
+        placed = [widened(margin) for margin in thought]
+        order = dyadic([positions for positions, _ in placed], [size for _, size in placed])
+        density = _placed(order, reduce(np.multiply.outer, map(_likely, thought)).ravel())
+        ground = Ground(order, order.places, np.concatenate([[0.0], np.cumsum(density)]))
+        tree = refine(ask, ground, plan, quanta=left, total=total)
+        ask.done(0.8, f"{tree.size} boxes")
+        _, counts = posterior(tree, shrink=single, gaussian=ask.gaussian)
+        spread = _spread(tree, counts, density)
+        words = f"{np.count_nonzero(tree.levels[: tree.size] < 0)} boxes."
+
+        def mend(grain: float) -> NDArray[np.int64]:
+            values = spread * grain
+            found = np.floor(values + 1 / 3) if single else _rounded(values)
+            return found.astype(np.int64)[order.places].reshape(ask.shape)
+
+        return Estimate(spread[order.places].reshape(ask.shape), words=(words,), mend=mend)
+
+    def _margins(self, ask: Ask, plan: Plan, total: Total) -> list[tuple[int, int]]:
+        """The axes whose margins are asked, and the quanta for each: no more than they need.
+
+        A table that goes to single cells at once needs none, and one axis is its own margin.
+        """
+        axes = [axis for axis, size in enumerate(ask.shape) if size > 1]
+        units = max(total.value, 1) * float(signal(Law.of(ask), np.array([QUANTA]))[0])
+        if len(axes) < 2 or (plan.at_once and units >= plan.rich * prod(ask.shape)):
+            return []
+        needed = _UNITS * float(np.mean(ask.shape)) / units
+        share = min(float(self.margins) / len(axes), needed**2 if ask.gaussian else needed)
+        each = int(share * QUANTA)
+        return [(axis, each) for axis in axes] if each else []
+
+
+def _plan(dims: int, *, single: bool, gaussian: bool) -> Plan:
+    """A box has 2^((d - 1) / d) times as many nodes on its rim with each binary level.
+
+    The variance falls with the squared share, so a level gets the third root of that more than the
+    one above; with Gaussian noise it falls with the share, it is the square root, and more levels
+    cost less. For single cells only the last look counts: those before find out where to look.
+    """
+    if single:
+        return Plan(
+            step=8.0, last=1.0, ratio=9.0, rich=0.01, leap=64.0, leap_ratio=9.0, at_once=True
+        )
+    step = 2.0 if dims == 1 or gaussian else 3.0
+    ratio = 2 ** (step * (dims - 1) / ((2 if gaussian else 3) * dims))
+    if gaussian:
+        return Plan(step=step, ratio=ratio, leap=2.0, leap_ratio=ratio)
+    return Plan(step=step, ratio=ratio)
+
+
+def _margin(ask: Ask, axis: int, quanta: int, total: Total) -> tuple[Floats, Total]:
+    """How much each value of an axis holds, by the same tree in one dimension; and the total."""
+    size = ask.shape[axis]
+    order = dyadic([np.arange(size)], [length(size)])
+    sizes = [size if other == axis else 1 for other in range(len(ask.shape))]
+    owner = np.broadcast_to(np.arange(size, dtype=np.int32).reshape(sizes), ask.shape).ravel()
+    ground = Ground(order, owner, np.linspace(0, 1, size + 1))
+    plan = _plan(1, single=False, gaussian=ask.gaussian)
+    tree = refine(ask, ground, plan, quanta=quanta, total=total)
+    known, counts = posterior(tree, shrink=False, gaussian=ask.gaussian)
+    found = _spread(tree, counts, np.full(size, 1 / size)) + 1e-9
+    return found, Total(float(known.mean[0]), float(known.variance[0]))
+
+
+def _likely(margin: Floats) -> Floats:
+    found: Floats = (1 - _EVEN) * margin / margin.sum() + _EVEN / margin.size
+    return found
+
+
+def _placed(order: Dyadic, cells: Floats) -> Floats:
+    found = np.empty_like(cells)
+    found[order.places] = cells
+    return found
+
+
+def _spread(tree: Tree, counts: Floats, density: Floats) -> Floats:
+    """What each place holds: a node that is not cut further has its count spread by density."""
+    leaves = np.flatnonzero(tree.levels[: tree.size] < 0)
+    leaves = leaves[np.argsort(tree.lows[leaves])]
+    starts, sizes = tree.lows[leaves], tree.highs[leaves] - tree.lows[leaves]
+    found: Floats = np.repeat(counts[leaves] / np.add.reduceat(density, starts), sizes) * density
+    return found
+
+
+def _rounded(values: Floats) -> Ints:
+    """Whole numbers in the order of the tree: no node's total moves by 1 or more."""
+    return np.diff(np.rint(np.cumsum(values)), prepend=0).astype(np.int64)
+
+
+def _everything(shape: tuple[int, ...]) -> Groups:
+    return Groups(np.zeros(prod(shape), np.int32), 1)
