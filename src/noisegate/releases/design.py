@@ -29,7 +29,8 @@ _LOOKED_AT: Final = 500  # boxes of a workload that plans look at
 _LARGE: Final = 14  # levels; deeper trees get a thinner search
 _PAIRS: Final = ((0.6, 0.4), (0.4, 0.6))
 _TRIPLES: Final = ((0.33, 0.33, 0.34), (0.5, 0.3, 0.2))
-_FACTORS: Final = (1.5, 1.2)  # by which parts are changed
+_FACTORS: Final = (1.5, 1.2)  # by which parts are changed, in so many sweeps over a plan at most:
+_SWEEPS: Final = 20
 _NEAR: Final = 1.15  # a plan no worse than so many times the best is worth improving
 _MOVES: Final = 0.998  # what a step has to gain, and what one more partition has to
 _HELPS: Final = 0.99
@@ -153,9 +154,11 @@ def _search(score: Score, sizes: list[int], *, thin: int) -> tuple[float, Plan]:
     def best(plans: list[Plan]) -> tuple[float, Plan]:
         return min((score(plan), plan) for plan in plans)
 
+    sweeps = max(1, _SWEEPS // thin**2)
     found = best([[(at, 1.0)] for at in range(len(sizes))])
-    some = sorted({*_spaced(sizes, 2.5 * thin), found[1][0][0]})
-    few = _spaced(sizes, 5.0 * thin)
+    alone, last = found[1][0][0], len(sizes) - 1
+    some = sorted({*_spaced(sizes, 2.5 * thin), alone, last})
+    few = sorted({*_spaced(sizes, 5.0 * thin), alone, last})
     for places, kinds in ((combinations(some, 2), _PAIRS), (combinations(few, 3), _TRIPLES)):
         tried: list[Plan] = [
             list(zip(chosen, parts, strict=True)) for chosen in places for parts in kinds
@@ -163,10 +166,10 @@ def _search(score: Score, sizes: list[int], *, thin: int) -> tuple[float, Plan]:
         if tried:
             other = best(tried)
             if other[0] < _NEAR * found[0]:
-                found = min(found, _improved(score, other, len(sizes)))
+                found = min(found, _improved(score, other, len(sizes), sweeps))
     while len(found[1]) >= len(_TRIPLES[0]):
         more = [_with(found[1], at) for at in some if at not in dict(found[1])]
-        other = _improved(score, best(more), len(sizes)) if more else found
+        other = _improved(score, best(more), len(sizes), sweeps) if more else found
         if other[0] > _HELPS * found[0]:
             break
         found = other
@@ -186,19 +189,22 @@ def _spaced(sizes: list[int], ratio: float) -> list[int]:
     return found
 
 
-def _improved(score: Score, found: tuple[float, Plan], count: int) -> tuple[float, Plan]:
+def _improved(
+    score: Score, found: tuple[float, Plan], count: int, sweeps: int
+) -> tuple[float, Plan]:
     """Small steps in parts and to neighbouring partitions, as long as they help."""
     value, plan = found
     for factor in _FACTORS:
-        moved = True
-        while moved:
-            moved = False
+        for _ in range(sweeps):
+            before = value
             for place in range(len(plan)):
                 for other in _near(plan, place, factor, count):
                     reached = score(other)
                     if reached < _MOVES * value:
-                        value, plan, moved = reached, other, True
+                        value, plan = reached, other
                         break
+            if value == before:
+                break
     return value, sorted(plan)
 
 
