@@ -1,3 +1,4 @@
+import copy
 import os
 import threading
 
@@ -205,4 +206,13 @@ def test_a_part_made_by_hand_is_refused():
             stranger.measure(counting("0.1"))
         with pytest.raises(Unsupported, match="no part"):
             stranger.cut("ward", WARDS)
+    assert spent(door) == "ε = 0"
+
+
+def test_a_copy_of_an_allowance_closes_with_it():
+    door = curator()
+    with allow(door) as recipe:
+        twin = copy.copy(recipe)
+    with pytest.raises(RequestConflict):
+        twin.whole.measure(counting("0.25"))
     assert spent(door) == "ε = 0"

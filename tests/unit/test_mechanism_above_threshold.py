@@ -104,3 +104,14 @@ def test_accuracy_is_near_the_textbook_bound():
     )  # ε = 1/10, in halves
     textbook = 8 * (np.log(100) + np.log(2 / 0.05)) / 0.1
     assert mechanism.accuracy("0.95", questions=100) <= textbook
+
+
+def test_a_number_of_another_type_is_refused():
+    class Shy(int):
+        def __rmul__(self, other):
+            return other
+
+    with pytest.raises(SpecError, match="cutoff"):
+        AboveThreshold(
+            threshold=0, threshold_scale=Fraction(1), query_scale=Fraction(1), cutoff=Shy(1000)
+        )

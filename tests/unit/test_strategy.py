@@ -130,3 +130,10 @@ def test_what_was_checked_cannot_be_changed_afterwards():
     assert [part.tolist() for part in block.columns] == [[1, 2], [1, 4]]
     with pytest.raises(ValueError, match="read-only"):
         block.matrix.data[0] = 99
+
+
+def test_a_matrix_that_points_outside_of_the_cells_is_refused():
+    entries = csr_array(np.array([[1, 0], [0, 1]], np.int64))
+    entries.indices[1] = 5
+    with pytest.raises(Unsupported, match="names no cells"):
+        Matrix(entries)

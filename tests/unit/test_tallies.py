@@ -117,8 +117,8 @@ def test_a_row_whose_value_is_no_key_is_in_no_cell(source):
 
 def test_several_terms_are_added_in_one_pass_and_missing_values_add_nothing(source):
     terms = (ONE, field("cost", low=-100), field("cost", Fraction(1, 2), low=-100, high=300))
-    # 1.5, -2.5, 100, 3; halves are rounded away from zero
-    assert sums(source, V, terms=terms, cap=9) == [[7], [2 - 3 + 100 + 3], [3 - 5 + 200 + 6]]
+    # 1.5, -2.5, 100, 3; halves are rounded to even numbers
+    assert sums(source, V, terms=terms, cap=9) == [[7], [2 - 2 + 100 + 3], [3 - 5 + 200 + 6]]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_rows_without_an_owner_move_nothing():
 def test_values_are_those_of_each_cell_without_the_missing_ones(source):
     costs = field("cost", low=-50, high=50)
     assert values(source, V, by("code", "a", "b", "z", None), term=costs, cap=9) == [
-        [2, 50], [-3], [], [3],
+        [2, 50], [-2], [], [3],
     ]  # fmt: skip
     assert values(source, V, term=costs, cap=9) == [[-3, 2, 3, 50]]
 
@@ -516,3 +516,20 @@ def test_not_a_number_in_a_sum_of_doubles_is_noticed(monkeypatch):
     through = lambda term, relation, opened: opened.stored(term.expression)  # noqa: E731
     monkeypatch.setattr("noisegate.sources.duckdb_tallies._light_value", through)
     assert source.sums(a_sum(Field("x"), 0, 13, 1)).tolist() == [[2, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("bounds", [None, (Fraction(-4), Fraction(4))])
+def test_one_row_more_rounds_no_other_row_otherwise(bounds, monkeypatch):
+    """The way of adding depends on how many rows there are; the number of a row must not."""
+    held = Column(name="x", kind=Kind.NUMBER, between=bounds)
+    loose = table("rows", None, ("g", Kind.INTEGER), held)
+    shifted = Call("multiply", (Field("x"), Literal(Fraction(1, 2))))
+    terms = (field("x", 1, -4, 4), Term(expression=shifted, grain=Fraction(1, 2), low=-9, high=9))
+    tally = Sums(relation=Table(loose), by=(by("g", 0),), terms=terms)
+    halves = [k + 0.5 for k in range(-4, 5)] * 3
+    rows = pa.table({"g": pa.array([0] * len(halves), pa.int32()), "x": halves})
+    source = DuckDBSource({"rows": rows}, {"rows": loose})
+    quick = source.sums(tally).tolist()
+    for most in (0, 4 * len(halves) - 1):
+        monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", most)
+        assert source.sums(tally).tolist() == quick

@@ -39,6 +39,7 @@ class _Part:
     events: list[Event] = field(default_factory=list)
     cells: dict[str, CellAccount] = field(default_factory=dict)  # by the tally
     cuts: "list[tuple[_Part, ...]]" = field(default_factory=list)
+    closed: bool = False  # of the whole: kept here, so that copies of an allowance close with it
 
     def used(self) -> Event:
         asked = [account.event() for account in self.cells.values()]
@@ -81,8 +82,8 @@ class Allowance:
     def __init__(self, entry: Reservation, *, quote: Quote, draw: Draw) -> None:
         self._entry, self._quote, self._draw = entry, quote, draw
         self._lock = threading.Lock()
-        self._answer, self._closed = entry.answer, entry.answer is not None
-        self._whole = _Part(())
+        self._answer = entry.answer
+        self._whole = _Part((), closed=entry.answer is not None)
         self._parts = {self._whole}
         _open_allowances.add(self)
 
@@ -110,9 +111,9 @@ class Allowance:
     def close(self) -> None:
         """Store the result and give back what nothing was drawn for; once."""
         with self._lock:
-            if self._closed:
+            if self._whole.closed:
                 return
-            self._closed = True
+            self._whole.closed = True
         self._answer = self._entry.close(self._whole.used(), self._answer or _UNFINISHED)
 
     def _measure(self, part: _Part, measurement: Measurement) -> Release:
@@ -166,7 +167,7 @@ class Allowance:
             )
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._whole.closed:
             raise RequestConflict(
                 "The allowance is closed, or belongs to another process.",
                 fix="Use its stored answer, or open a new one.",
@@ -192,7 +193,7 @@ def _leave_to_the_parent() -> None:
     """A forked child holds copies: drawing on them, or closing them, would not be counted once."""
     for allowance in list(_open_allowances):
         allowance._lock = threading.Lock()  # noqa: SLF001 - the copy's lock may be held
-        allowance._closed = True  # noqa: SLF001
+        allowance._whole.closed = True  # noqa: SLF001
 
 
 if hasattr(os, "register_at_fork"):

@@ -105,7 +105,7 @@ def store_positive(
 def require_whole(mechanism: Mechanism[Any], field: str, *, least: int, most: int) -> None:
     """Refuse anything but a whole number in the range."""
     value = getattr(mechanism, field)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if type(value) is not int or not least <= value <= most:  # an heir could multiply otherwise
         raise SpecError(
             f"{field} is {shown(value)!r}.", fix=f"Use a whole {field} from {least} to {most}."
         )
@@ -113,7 +113,7 @@ def require_whole(mechanism: Mechanism[Any], field: str, *, least: int, most: in
 
 def whole_count(value: int, *, name: str) -> int:
     """A count of at least 1, such as the values one unit may contribute."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if type(value) is not int or value < 1:
         raise SpecError(f"{name} is {shown(value)!r}.", fix=f"Use a whole {name} of at least 1.")
     return value
 

@@ -55,7 +55,7 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     in whatever order rows are added: every partial sum is a whole number of at most 2**53 grains.
     """
     light = () if wide or tally.rows_per_unit is not None else _light(tally)
-    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light)
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
     values: list[exp.Expr] = [col(f"e{place}", "r") for place in range(len(tally.terms))]
     for place, term in enumerate(tally.terms):
         if type(term.expression) is Literal:
@@ -201,11 +201,12 @@ def _rows(
     by: Sequence[Grouping],
     values: Sequence[Expression | Term],
     writer: RelationWriter,
+    *,
     light: Sequence[int] = (),
 ) -> tuple[exp.Select, bool]:
     """Rows with keys k0, …, values e0, … and their owner.
 
-    The value of a term is whole; of a ``light`` one, a double of whole grains.
+    The value of a term is whole; of a ``light`` one it is the same, as a double of whole grains.
     """
     opened, schema = writer.over(relation), schema_of(relation)
     shown = [as_(_key(grouping, schema, opened), f"k{place}") for place, grouping in enumerate(by)]
@@ -215,7 +216,7 @@ def _rows(
         elif place in light:
             written = _light_value(value, relation, opened)
         else:
-            written = _value(value, relation, write(value.expression, schema, opened.field))
+            written = _value(value, relation, opened)
         shown.append(as_(written, f"e{place}"))
     if opened.is_owned:
         shown.append(as_(col(OWNER, opened.alias), OWNER))
@@ -232,15 +233,17 @@ def _key(grouping: Grouping, schema: Schema, opened: Opened) -> exp.Expr:
 
 
 def _light(tally: Sums) -> tuple[int, ...]:
-    """The terms that can be added as doubles: numbers in steps of a power of two."""
-    schema = schema_of(tally.relation)
-    return tuple(
-        place
-        for place, term in enumerate(tally.terms)
-        if type(term.expression) is not Literal
-        and domain_of(term.expression, schema).kind is Kind.NUMBER
-        and term.grain.numerator.bit_count() == term.grain.denominator.bit_count() == 1
-    )
+    """The terms that can be added as doubles."""
+    terms = enumerate(tally.terms)
+    return tuple(place for place, term in terms if _is_light(term, tally.relation))
+
+
+def _is_light(term: Term, relation: Relation) -> bool:
+    """Whether it is about numbers, in steps of a power of two."""
+    if type(term.expression) is Literal:
+        return False
+    grain, kind = term.grain, domain_of(term.expression, schema_of(relation)).kind
+    return kind is Kind.NUMBER and grain.numerator.bit_count() == grain.denominator.bit_count() == 1
 
 
 def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
@@ -269,22 +272,27 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     return case((inside, on_grid(value, term.grain)), (guard, moved))
 
 
-def _value(term: Term, relation: Relation, value: exp.Expr) -> exp.Expr:
-    """The whole number of a row: rounded to the grain and clamped, NULL where there is none."""
+def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
+    """The whole number of a row: rounded to the grain and clamped, NULL where there is none.
+
+    It is the same however sums are added: else one row more could round all rows otherwise.
+    """
     if type(term.expression) is Literal:
         return _constant(term)
-    steps, domain = 1 / term.grain, domain_of(term.expression, schema_of(relation))
+    steps, schema = 1 / term.grain, schema_of(relation)
+    if _is_light(term, relation):
+        grains = exp.Mul(this=_light_value(term, relation, opened), expression=number(steps))
+        return exp.TryCast(this=exp.paren(grains, copy=False), to=engine_type("BIGINT"))
+    value, domain = write(term.expression, schema, opened.field), domain_of(term.expression, schema)
     low, high = -(-term.low // steps.numerator), term.high // steps.numerator
     if domain.kind is Kind.INTEGER and steps.denominator == 1 and low <= high:
         inside = clamp(value, whole(max(low, -WHOLE_MAX)), whole(min(high, WHOLE_MAX)))
         if steps > 1:
             inside = exp.Mul(this=inside, expression=whole(steps.numerator))
         return not_null(value.copy(), inside)
-    ends = term.low * term.grain, term.high * term.grain
-    if _clamped_to(term, relation) is not None:
-        return cast(exp.Mul(this=value, expression=number(steps)), "BIGINT")
     inside = cast(value, "DOUBLE")
     if not _is_moderate(domain, steps):
+        ends = term.low * term.grain, term.high * term.grain
         inside = clamp(inside, number(ends[0]), number(ends[1]))
     whole_steps = exp.func("round", exp.Mul(this=inside, expression=number(steps)))
     bounded = clamp(whole_steps, number(Fraction(term.low)), number(Fraction(term.high)))

@@ -34,14 +34,14 @@ class Groups:
     size: int
 
     def __post_init__(self) -> None:
-        labels = self.labels
+        labels = _frozen(self.labels)
         if type(labels) is not np.ndarray or labels.dtype != np.int32 or labels.ndim != 1:
             raise Unsupported("Labels are no int32 vector.", fix="Give one label for each cell.")
         if type(self.size) is not int or not 1 <= self.size <= max(1, labels.size):
             raise Unsupported("There are no groups, or more than cells.", fix="Merge some cells.")
         if labels.size and not -1 <= labels.min() <= labels.max() < self.size:
             raise Unsupported("A label names no group.", fix="Number the groups from 0.")
-        object.__setattr__(self, "labels", _frozen(labels))
+        object.__setattr__(self, "labels", labels)
 
     @property
     def cells(self) -> int:
@@ -84,6 +84,10 @@ class Matrix:
         if type(found) is not csr_array or found.dtype != np.int64 or found.ndim != 2:
             raise Unsupported("This is no sparse int64 matrix.", fix="Give a scipy csr_array.")
         own = found.copy()
+        try:
+            own.check_format(full_check=True)  # places outside of the cells would read other memory
+        except ValueError:
+            raise Unsupported("The matrix names no cells.", fix="Build it with scipy.") from None
         own.sum_duplicates()
         own.eliminate_zeros()
         rows, columns = own.shape
@@ -192,7 +196,7 @@ class Strategy:
 
 
 def _frozen(array: NDArray[np.int32]) -> NDArray[np.int32]:
-    own = array.copy()
+    own = np.array(array)  # a plain one, whatever it was
     own.flags.writeable = False
     return own
 
