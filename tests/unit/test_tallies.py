@@ -239,7 +239,7 @@ def test_values_are_those_of_each_cell_without_the_missing_ones(source):
     assert values(source, V, by("code", "a", "b", "z", None), term=costs, cap=9) == [
         [2, 50], [-2], [], [3],
     ]  # fmt: skip
-    assert values(source, V, term=costs, cap=9) == [[-3, 2, 3, 50]]
+    assert values(source, V, term=costs, cap=9) == [[-2, 2, 3, 50]]
 
 
 @pytest.mark.parametrize(
