@@ -107,6 +107,16 @@ def test_no_unit_loses_more_than_the_account_says(rounds, data):
     assert most == max(each)
 
 
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=12))
+def test_histories_are_told_apart_with_and_without_sorting(norms):
+    account, price = CellAccount.empty(len(norms)), (Fraction(1), Fraction(0))
+    for factor in (1, 1 << 30):
+        account = account.plus(np.array(norms, np.int64) * factor, price)
+        assert [account.costs[entry][0] for entry in account.entries] == [
+            norm * (1 if factor == 1 else 1 + factor) for norm in norms
+        ]
+
+
 def test_other_questions_have_no_account():
     plain = Measurement(query=Query(CELLS), mechanisms=(Geometric(scale=Fraction(1)),))
     with pytest.raises(Bug):

@@ -66,13 +66,13 @@ class CellAccount:
 
     def plus(self, norms: NDArray[np.int64], price: Cost) -> "CellAccount":
         """Each cell pays the price times its norm."""
-        kinds, kind = np.unique(norms, return_inverse=True)
-        pairs, entries = np.unique(self.entries * kinds.size + kind.ravel(), return_inverse=True)
+        kinds, kind = _numbered(norms)
+        pairs, entries = _numbered(self.entries * kinds.size + kind)
         costs = []
         for pair in pairs.tolist():
             (pure, rho), norm = self.costs[pair // kinds.size], int(kinds[pair % kinds.size])
             costs.append((pure + norm * price[0], rho + norm * price[1]))
-        return CellAccount(entries.ravel().astype(np.int64), tuple(costs))
+        return CellAccount(entries, tuple(costs))
 
     def event(self) -> Event:
         """What all of it is, for accounting."""
@@ -85,3 +85,13 @@ class CellAccount:
         if len(events) == 1:
             return events[0]
         return Sequential(events=tuple(events)) if events else NothingEvent()
+
+
+def _numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different values, rising, and which of them each is. Small ones need no sorting."""
+    most = int(values.max(initial=0))
+    if most >= values.size:
+        kinds, kind = np.unique(values, return_inverse=True)
+        return kinds, kind.ravel().astype(np.int64)
+    seen = np.bincount(values, minlength=most + 1) > 0
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[values]

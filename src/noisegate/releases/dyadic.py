@@ -81,8 +81,9 @@ def widened(margin: Floats) -> tuple[Ints, int]:
     A value that holds more than 8 fair shares gets room for half its excess on an axis twice as
     long, so that few cuts single it out. On even axes nothing is widened.
 
-    >>> [positions.tolist() for positions in widened(np.array([1.0] * 15 + [85.0]))[:1]]
-    [[0, 1, 3, 5, 6, 8, 10, 11, 13, 15, 17, 18, 20, 22, 23, 25]]
+    >>> positions, size = widened(np.array([1.0] * 15 + [85.0]))
+    >>> positions[-2:].tolist(), size  # the last has the places from 24 on
+    ([23, 24], 32)
     """
     count = margin.size
     excess = np.maximum(margin / margin.sum() - _FAIR / count, 0) / 2
