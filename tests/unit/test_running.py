@@ -3,7 +3,7 @@
 import json
 from datetime import date, timedelta
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,17 @@ from noisegate.algebra.relation import Filter, Table, Union
 from noisegate.algebra.tally import Term
 from noisegate.cli import app
 from noisegate.curator.curator import Curator
-from noisegate.curator.series import ROOT_UNIT, Counter, Series, capped, questions, root_factor
-from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
+from noisegate.curator.series import (
+    ROOT_UNIT,
+    Counter,
+    Series,
+    _rank,
+    _unpacked,
+    capped,
+    questions,
+    root_factor,
+)
+from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError, Unsupported
 from noisegate.ledger.open import open_ledger
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Column, Kind
@@ -169,6 +178,10 @@ def test_that_check_catches_a_cap_for_each_node_by_itself():
     assert worst > 1
 
 
+def test_that_check_catches_a_state_that_is_older_than_the_last():
+    assert moved_by_a_unit([[0, 3], [0, 3], [3]], 1, first_rows) == 2
+
+
 def test_the_engine_counts_the_first_rows_of_a_unit():
     rows = [(1, 0), (1, 0), (1, 5), (2, 5), (2, 6), (3, 14), (3, 14), (3, 99)]
     made = counter("pid", 2)
@@ -239,6 +252,81 @@ def test_a_second_step_from_the_same_period_gets_what_was_settled_first(tmp_path
     first._draw = slow
     found = first.advance(2)
     assert [e.tolist() for e in found] == [e.tolist() for e in racer.read()]
+
+
+CAP = 50
+LATE = [(1, 7)] * CAP  # in both states
+EARLY = [(1, 0)] * CAP  # in the newer one only
+
+
+def states(where, *, series=Series):
+    """An older and a newer state of one table of people, both open, on one ledger."""
+    made = []
+    for snapshot, rows in (("9", LATE), ("10", LATE + EARLY)):
+        curator, domain = door(where, rows, unit="pid", snapshot=snapshot, budget=10**5)
+        amount = SURE * CAP
+        made.append(series(curator, counter("pid", CAP, amount=amount, horizon=8, domain=domain)))
+    return made
+
+
+def test_an_older_state_cannot_go_on_with_a_series_of_people(tmp_path):
+    """The attack: day 0 with the new state, then day 7 with the old one, which lacks day 0."""
+    old, new = states(tmp_path / "l.db")
+    first = new.advance(4)
+
+    def read(*_):
+        raise AssertionError("a row was read")
+
+    old._curator._source.sums = read
+    before = len(old._curator.ledger.history())
+    with pytest.raises(RequestConflict, match="older state"):
+        old.advance(8)
+    assert [e.tolist() for e in old.advance(4)] == [e.tolist() for e in first]  # that is out
+    assert len(old._curator.ledger.history()) == before
+    found = new.advance(8)
+    assert sum(int(each[0]) for each in found) == CAP
+    assert _unpacked(new._find(4))[0] == "10"
+
+
+def test_without_that_refusal_one_person_counts_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(Series, "_require_later", lambda *_: None)
+    old, new = states(tmp_path / "l.db")
+    new.advance(4)
+    assert sum(int(each[0]) for each in old.advance(8)) == 2 * CAP
+
+
+def test_an_older_state_is_refused_also_if_the_newer_one_settles_first(tmp_path):
+    old, new = states(tmp_path / "l.db")
+    inner = old._draw
+
+    def slow(start, until):
+        new.advance(4)
+        return inner(start, until)
+
+    old._draw = slow
+    with pytest.raises(RequestConflict, match="older state"):
+        old.advance(8)
+    assert len(old.read()) == 4
+
+
+def test_states_come_in_the_order_of_their_names_and_rows_that_are_units_need_none(tmp_path):
+    names = ["1", "2", "9", "10", "2026-01-31", "2026-02-01", "2026-02-01b", "v2", "v10"]
+    assert all(_rank(a) < _rank(b) for a, b in combinations(names, 2))
+    newer, domain = door(tmp_path / "l.db", [(1, 0)], snapshot="2")
+    Series(newer, counter(domain=domain)).advance(2)
+    older, domain = door(tmp_path / "l.db", [(1, 0)], snapshot="1")
+    assert len(Series(older, counter(domain=domain)).advance(4)) == 4
+
+
+def test_a_gate_on_an_older_state_is_refused_and_one_on_the_same_is_not(tmp_path):
+    ask = {"columns": {"day": "day"}, "epsilon": SURE}
+    more = {"unit": "pid", "rows_per_unit": 3, "epsilon": SURE}
+    newer, older = gate_of(tmp_path, 20, "2", **more), gate_of(tmp_path, 10, "1", **more)
+    newer.release("series", **ask, until=DAYS[3])
+    with pytest.raises(RequestConflict, match="older state"):
+        older.release("series", **ask, until=DAYS[9])
+    again = gate_of(tmp_path, 20, "2", **more).release("series", **ask, until=DAYS[9])
+    assert again.free
 
 
 def test_a_series_is_refused_before_any_charge():

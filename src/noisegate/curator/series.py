@@ -13,6 +13,10 @@ Claim: all numbers of a series together are the event of `Counter.event`, over t
     one unit, with all its rows, in every state of the table.
 Assumed of the table: rows are only added, and a row keeps its period and its owner. A row that
     comes late, or is removed where every row is one unit, breaks nothing.
+Assumed of snapshots, for units of several rows: one name is one state, and a state with more rows
+    has a later name. Whole numbers in names count as numbers: 9 < 10, 2026-01-31 < 2026-02-01. The
+    name is kept with each step, and a step under an earlier name than the last is refused before a
+    row is read, as it would be an older state; reading what is out stays free for all states.
 Why, where every row is one unit: the row has one period s. Question i weighs it by W_is, whenever
     it is read, or not at all if the row came after. So given all earlier numbers the row moves
     question i by at most Δ |W_is|. With geometric noise of scale Δ ‖W‖₁ / ε, ‖W‖₁ the largest sum
@@ -21,9 +25,10 @@ Why, where every row is one unit: the row has one period s. Question i weighs it
     A tree has one node over s in each level, ‖W‖₁ = ‖W‖₂² = levels [DNPR10, CSS11].
 Why, for units of several rows (tree only): let n(t) count a unit's rows of periods before t as the
     table is when the node [a, b) is read. The unit counts min(n(b), B) - min(n(a), B) there. The
-    nodes of a level are read in the order of their periods and rows only come, so for the next node
-    [b, c) n(b) is at least what it was; the sum over the level is at most min(n, B) at its end, by
-    induction: at most B in all. So each level moves by at most B in L1, and levels add up.
+    nodes of a level are read in the order of their periods, and states in the order in which rows
+    came (`Series.advance`), so for the next node [b, c) n(b) is at least what it was; the sum over
+    the level is at most min(n, B) at its end, by induction: at most B in all. So each level moves
+    by at most B in L1, and levels add up.
 Why epochs: they cut the periods, so a row is in one of them. The losses of a unit's rows are at
     most ε / B each where losses add up along L1, and ρ (b_1² + b_2² + …) / B² ≤ ρ for b_e rows in
     epoch e.
@@ -31,6 +36,7 @@ Rounding: none; matrices and sensitivities are whole, scales are exact fractions
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -47,7 +53,7 @@ from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Relation, 
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import LedgerError, SpecError, Unsupported
+from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import Key
@@ -265,10 +271,14 @@ class Series:
 
     def read(self) -> list[NDArray[np.int64]]:
         """For each measured period, the noisy answers of the questions that end with it. Free."""
-        found: list[NDArray[np.int64]] = []
+        return self._read()[1]
+
+    def _read(self) -> tuple[str | None, list[NDArray[np.int64]]]:
+        last, found = None, list[NDArray[np.int64]]()
         while (stored := self._find(len(found))) is not None:
-            found += _unpacked(stored)
-        return found
+            last, numbers = _unpacked(stored)
+            found += numbers
+        return last, found
 
     def advance(self, until: int) -> list[NDArray[np.int64]]:
         """Measure all periods before ``until`` that were not; the first time, pay for its life.
@@ -288,9 +298,10 @@ class Series:
             kind="measurement",
         )  # fmt: skip
         if opened.answer is None:
-            opened.settle(_packed([]))
-        found = self.read()
+            opened.settle(_packed(self._snapshot, []))
+        state, found = self._read()
         while len(found) < until:
+            self._require_later(state)
             start = len(found)
             entry = curator.ledger.reserve(
                 self._id(start), question=self._step(start), event=NothingEvent(),
@@ -298,9 +309,26 @@ class Series:
             )  # fmt: skip
             stored = entry.answer
             if stored is None:
-                stored = entry.settle(_packed(self._draw(start, until)))
-            found += _unpacked(stored)
+                stored = entry.settle(_packed(self._snapshot, self._draw(start, until)))
+            state, numbers = _unpacked(stored)
+            found += numbers
         return found
+
+    @property
+    def _snapshot(self) -> str:
+        (table,) = self.counter.cells.tables
+        return table.snapshot
+
+    def _require_later(self, last: str | None) -> None:
+        """A unit's rows only come, from step to step, if no state is older than the one before."""
+        own = self._snapshot
+        if self.counter.is_row_level or last is None or last == own:
+            return
+        if not _rank(last) < _rank(own):
+            raise RequestConflict(
+                f"The series went on with snapshot {last!r}; {own!r} counts as an older state.",
+                fix="Open the newest rows, under a name that comes later: 2 after 1, or dates.",
+            )
 
     def _id(self, start: int) -> str:
         return f"{self.name} from {start}"
@@ -397,14 +425,22 @@ def _before(counter: Counter, end: int) -> Expression:
     return Call("case", (Call("between", (counter.period, first, last)), Literal(1)))
 
 
-def _packed(numbers: list[NDArray[np.int64]]) -> bytes:
-    return json.dumps([each.tolist() for each in numbers], separators=(",", ":")).encode()
+def _rank(name: str) -> list[str | int]:
+    """Where a snapshot's name comes: letters and whole numbers by turns, each in its order."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
-def _unpacked(stored: bytes) -> list[NDArray[np.int64]]:
+def _packed(snapshot: str, numbers: list[NDArray[np.int64]]) -> bytes:
+    kept = {"snapshot": snapshot, "numbers": [each.tolist() for each in numbers]}
+    return json.dumps(kept, separators=(",", ":")).encode()
+
+
+def _unpacked(stored: bytes) -> tuple[str, list[NDArray[np.int64]]]:
     try:
-        return [np.array(each, np.int64) for each in json.loads(stored)]
-    except (ValueError, TypeError):
+        kept = json.loads(stored)
+        return kept["snapshot"], [np.array(each, np.int64) for each in kept["numbers"]]
+    except (ValueError, TypeError, KeyError):
         raise LedgerError(
             "A stored series cannot be read.", fix="Run: noisegate ledger verify."
         ) from None
