@@ -12,6 +12,7 @@ from noisegate.releases.design import Asked, Designer, pruned
 from noisegate.releases.halves import Halves, added_up
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.auto import choice
+from noisegate.releases.recipes.planned import _next
 from noisegate.releases.shares import Law
 from noisegate.releases.tree_prior import Evidence, fit
 from noisegate.releases.tree_risk import Boxes, Risk, Singles, box_variances
@@ -103,6 +104,19 @@ def test_more_axes_and_other_shapes_are_refused_before_anything_is_asked():
         recipe("planned").require((4, 4), cells((4, 4)))
     with pytest.raises(NoisegateError, match="other cells"):
         recipe("planned").require((5,), prefixes(4))
+
+
+def test_what_is_hardly_worth_dividing_is_spent_at_once():
+    tree = Halves.over(8)
+    plan = [(tree.level(1), 1e-9), (tree.level(2), 1e-9), (tree.level(3), 1e-9)]
+    ((bins, share),) = _next(plan, Fraction(2, 10**6), last=True)
+    assert (bins.size, share) == (2, Fraction(2, 10**6))
+    some = [(tree.level(0), 0.2), (tree.level(2), 0.3), (tree.level(3), 0.5)]
+    assert [share for _, share in _next(some, Fraction(1), last=False)] == [
+        Fraction(1, 5),
+        Fraction(3, 10),
+    ]
+    assert sum(share for _, share in _next(some, Fraction(1), last=True)) == 1
 
 
 # the fit

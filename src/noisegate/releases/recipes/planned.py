@@ -70,14 +70,11 @@ class Planned:
         sizes: list[int] = []
         for number in range(1, _ROUNDS + 1):
             ask.done(number / (_ROUNDS + 1), "measuring")
-            for bins, noisy in zip(
-                (bins for bins, _ in planned),
-                ask.sums([bins.groups() for bins, _ in planned], [share for _, share in planned]),
-                strict=True,
-            ):
+            blocks, shares = [bins.groups() for bins, _ in planned], [part for _, part in planned]
+            for (bins, _), noisy in zip(planned, ask.sums(blocks, shares), strict=True):
                 evidence.add(bins, noisy)
                 sizes.append(bins.size)
-            left -= sum(share for _, share in planned)
+            left -= sum(shares)
             fitted = fit(evidence)
             if not left:
                 break
@@ -101,12 +98,13 @@ def _next(
     plan: list[tuple[Bins, float]], left: Fraction, *, last: bool
 ) -> list[tuple[Bins, Fraction]]:
     """The first of the plan, or all of it. The total alone teaches nothing: it takes one along."""
-    count = len(plan) if last else 1 if plan[0][0].size > 1 else 2
-    exact = [(bins, Fraction(max(1, int(share * _GRAIN)), _GRAIN)) for bins, share in plan]
-    if count >= len(plan):
-        others = sum((share for _, share in exact[:-1]), Fraction(0))
-        exact[-1] = (exact[-1][0], left - others)
-    return exact[:count]
+    count = len(plan) if last else min(len(plan), 1 if plan[0][0].size > 1 else 2)
+    shares = [Fraction(max(1, int(share * _GRAIN)), _GRAIN) for _, share in plan[:count]]
+    if count == len(plan):
+        shares[-1] = left - sum(shares[:-1])
+    if shares[-1] <= 0 or sum(shares) > left:  # nothing worth dividing is left
+        return [(plan[0][0], left)]
+    return [(bins, share) for (bins, _), share in zip(plan, shares, strict=False)]
 
 
 def _estimate(tree: Halves, fitted: Fitted, sizes: list[int]) -> Estimate:
