@@ -2,16 +2,26 @@
 
 import json
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from multiprocessing import Pipe
 from threading import Thread
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from typer.testing import CliRunner
 
 from noisegate.cli import app
-from noisegate.curator.owner import PRIME, Agreement, Owner, joined, pair_mask, split, stream
+from noisegate.curator.owner import (
+    PRIME,
+    Agreement,
+    Owner,
+    joined,
+    named,
+    pair_mask,
+    split,
+    stream,
+)
 from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError, Unsupported
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.geometric import Geometric
@@ -47,6 +57,10 @@ def owner_of(agreed, number, budget=None, ledger=None):
     return Owner(agreed, number, series(agreed)[number], ledger, "o")
 
 
+def passed_on(letters, reader):
+    return {n: texts[reader] for n, texts in letters.items() if reader in texts}
+
+
 class Session:
     """All steps by hand, so that a test can stop, look and meddle."""
 
@@ -63,7 +77,8 @@ class Session:
         }
 
     def reveal(self, stayed, *numbers):
-        return {n: self.owners[n].reveal(stayed) for n in numbers}
+        proofs = {n: self.owners[n].agree(stayed) for n in numbers}
+        return {n: self.owners[n].reveal(passed_on(proofs, n)) for n in numbers}
 
     def open(self, masked, revealed):
         return opened(self.agreed, self.roster, masked, revealed, list(self.pieces))
@@ -95,29 +110,165 @@ def test_no_mask_but_the_right_ones_opens_the_sum():
         session.open(masked, revealed)
 
 
-def test_two_masks_of_one_owner_cannot_both_be_asked_for():
-    """A lying aggregator: some are told that 4 stayed, others that it left; 2 T > n + colluding."""
+def two_views(owners, threshold, colluding):
+    """Whether two views can find enough proofs: of those who collude both, of the others one."""
+    honest = owners - colluding
+    return any(min(one, honest - one) + colluding >= threshold for one in range(honest + 1))
+
+
+def test_two_views_cannot_both_be_agreed_on():
     for owners, drop_outs, colluding in [(5, 1, 1), (5, 2, 0), (7, 2, 2), (9, 3, 2)]:
-        agreed = agreement(owners, drop_outs, colluding)
-        others = owners - 1
-        honest = others - colluding
-        for told_left in range(honest + 1):
-            own, pairs = honest - told_left + colluding + 1, told_left + colluding
-            assert own < agreed.threshold or pairs < agreed.threshold
+        assert not two_views(owners, agreement(owners, drop_outs, colluding).threshold, colluding)
+
+
+def test_an_owner_agrees_once_and_reveals_once():
     session = Session(agreement())
     session.contribute(*range(5))
-    session.owners[0].reveal([0, 1, 2, 3, 4])
+    proofs = {n: session.owners[n].agree(range(5)) for n in range(5)}
     with pytest.raises(RequestConflict):
-        session.owners[0].reveal([0, 1, 2, 3])
+        session.owners[0].agree(range(4))
+    session.owners[0].reveal(passed_on(proofs, 0))
+    with pytest.raises(RequestConflict):
+        session.owners[0].reveal(passed_on(proofs, 0))
+    early = Session(agreement())
+    early.contribute(*range(5))
+    with pytest.raises(RequestConflict):
+        early.owners[0].reveal({})
+
+
+VICTIM, A, B, E, F = range(5)
+HEARD = {VICTIM: {A, B}, A: {0, 2, 3, 4}, B: {0, 1, 3, 4}, E: {0, 1, 2, 4}, F: {0, 1, 2, 3}}
+STAYED = {VICTIM: [0, 1, 2], A: [0, 1, 3], B: [0, 2, 3], E: [0, 3, 4], F: [0, 3, 4]}
+
+
+def attacked():
+    """A lying aggregator, nobody colluding: each owner is told something else, to bare owner 0."""
+    session = Session(agreement(5, 2, 0))
+    masked = {
+        n: owner.contribute({s: session.pieces[s][n] for s in HEARD[n]})
+        for n, owner in session.owners.items()
+    }
+    return session, masked, {n: session.owners[n].agree(STAYED[n]) for n in range(5)}
+
+
+def test_an_aggregator_that_tells_owners_different_things_learns_nothing():
+    for pick in (lambda _: True, lambda n: n in (E, F), lambda _: False):
+        session, _, proofs = attacked()
+        for n, owner in session.owners.items():
+            told = {s: text for s, text in passed_on(proofs, n).items() if pick(s)}
+            with pytest.raises(Unsupported, match=r"told different things|Too few"):
+                owner.reveal(told)
+
+
+def test_without_proofs_that_attack_bares_one_owner(monkeypatch):
+    monkeypatch.setattr("noisegate.curator.owner.compare_digest", lambda *_: True)
+    monkeypatch.setattr(Owner, "_require_enough", lambda *_, **__: None)
+    session, masked, proofs = attacked()
+    shown = {
+        n: owner.reveal({s: t for s, t in passed_on(proofs, n).items() if s in STAYED[n]})
+        for n, owner in session.owners.items()
+    }
+    total = masked[VICTIM] - stream(
+        joined({n: each.own[VICTIM] for n, each in shown.items()}), b"own", 4
+    )
+    for other in (A, B):
+        key = joined({n: each.pairs[other] for n, each in shown.items() if other in each.pairs})
+        secret, heard = X25519PrivateKey.from_private_bytes(key), named({VICTIM, A, B})
+        total += pair_mask(secret, session.roster[VICTIM], (other, VICTIM), heard, 4)
+    assert total.view(np.int64).tolist() == series(session.agreed)[VICTIM].tolist()
+
+
+def test_one_owner_that_heard_others_or_was_told_of_others_stops_the_rest():
+    heard_less = Session(agreement())
+    heard_less.contribute(0, 1, 2, 3)
+    heard_less.owners[4].contribute({n: heard_less.pieces[n][4] for n in (0, 1, 2)})
+    told_less = Session(agreement())
+    told_less.contribute(*range(5))
+    for session, told in ((heard_less, [0, 1, 2, 4]), (told_less, range(5))):
+        proofs = {n: session.owners[n].agree(told) for n in (0, 1, 2)}
+        proofs[4] = session.owners[4].agree([0, 1, 2, 4])
+        with pytest.raises(Unsupported, match="told different things"):
+            session.owners[0].reveal(passed_on(proofs, 0))
+
+
+def test_a_proof_is_for_one_reader_from_one_sender():
+    def ready():
+        session = Session(agreement())
+        session.contribute(*range(5))
+        return session, {n: session.owners[n].agree(range(5)) for n in range(5)}
+
+    for wrong in (
+        lambda proofs: {1: proofs[1][2], 2: proofs[2][0], 3: proofs[3][0]},  # another reader's
+        lambda proofs: {1: proofs[0][1], 2: proofs[2][0], 3: proofs[3][0]},  # sent back
+        lambda proofs: {1: proofs[2][0], 2: proofs[2][0], 3: proofs[3][0]},  # another sender's
+        lambda proofs: {n: proofs[n][0] for n in (1, 2)},  # too few
+        lambda proofs: {1: proofs[1][0], 2: proofs[2][0], 7: b""},  # nobody's
+    ):
+        session, proofs = ready()
+        with pytest.raises(Unsupported):
+            session.owners[0].reveal(wrong(proofs))
+    session, proofs = ready()
+    assert session.owners[0].reveal({n: proofs[n][0] for n in (1, 2, 3)}).own.keys() == {*range(5)}
+
+
+# what can show, counted out: all that honest owners may have heard, for each view that is proved
+
+
+def shows(heard, view, honest, *, key=lambda each: each):
+    """The groups whose sums show. A mask stays if it is in one vector only and nobody undid it.
+
+    Who heard nobody did not contribute.
+    """
+    listed, stayed = view
+    masks, there = {}, {n for n in honest if heard[n]}
+    for n in there:
+        for other in heard[n] & honest - {n}:
+            if not {n, other} & (listed - stayed):
+                masks.setdefault((frozenset((n, other)), key(heard[n])), set()).add(n)
+    groups = {n: {n} for n in there}
+    for held in masks.values():
+        joint = set().union(*(groups[n] for n in held))
+        groups.update(dict.fromkeys(joint, joint))
+    hidden = (there - stayed) | {n for held in masks.values() if len(held) == 1 for n in held}
+    return [group for group in groups.values() if not group & hidden]
+
+
+def lists(owners, least, *, inside=None, own=()):
+    whole = range(owners) if inside is None else inside
+    return [
+        frozenset(each)
+        for size in range(least, len(whole) + 1)
+        for each in combinations(whole, size)
+        if set(own) <= set(each)
+    ]
+
+
+def least_shown(owners, drop_outs, colluding, **more):
+    """The smallest group whose sum shows, whatever the aggregator told whom."""
+    threshold, honest = owners - drop_outs, frozenset(range(owners - colluding))
+    found = set()
+    for listed in lists(owners, threshold):
+        for stayed in lists(owners, threshold, inside=sorted(listed)):
+            for proving in combinations(sorted(stayed & honest), threshold - colluding):
+                rest = sorted(honest - set(proving))
+                choices = [[frozenset(), *lists(owners, threshold, own=[n])] for n in rest]
+                for other in product(*choices):
+                    heard = dict.fromkeys(proving, listed) | dict(zip(rest, other, strict=True))
+                    groups = shows(heard, (listed, stayed), honest, **more)
+                    found |= {len(group) for group in groups}
+    return min(found)
+
+
+@pytest.mark.parametrize("agreed", [(3, 1, 0), (4, 1, 1), (5, 1, 2), (5, 2, 0)])
+def test_no_sum_shows_of_fewer_honest_owners_than_agreed(agreed):
+    owners, drop_outs, colluding = agreed
+    assert least_shown(*agreed) == owners - drop_outs - colluding
 
 
 def test_that_count_catches_an_agreement_with_too_low_a_threshold():
     owners, colluding, threshold = 5, 1, 3  # 2 T = n + colluding
-    honest = owners - 1 - colluding
-    assert any(
-        honest - left + colluding + 1 >= threshold and left + colluding >= threshold
-        for left in range(honest + 1)
-    )
+    assert two_views(owners, threshold, colluding)
+    assert least_shown(owners, owners - threshold, colluding) < threshold - colluding
     with pytest.raises(SpecError):
         agreement(owners, owners - threshold, colluding)
 
@@ -138,9 +289,9 @@ def test_an_owner_goes_on_with_no_fewer_owners_than_agreed():
     session = Session(agreed)
     session.contribute(*range(5))
     with pytest.raises(Unsupported):
-        session.owners[0].reveal([0, 1, 2])
+        session.owners[0].agree([0, 1, 2])
     with pytest.raises(Unsupported):
-        session.owners[1].reveal([0, 2, 3, 4])
+        session.owners[1].agree([0, 2, 3, 4])
 
 
 def test_a_message_that_was_changed_is_noticed():
@@ -183,10 +334,11 @@ def test_pieces_give_the_secret_to_as_many_as_agreed_and_say_nothing_to_fewer():
 def test_masks_of_a_pair_cancel_and_uses_have_streams_of_their_own():
     session = Session(agreement())
     one, other = session.owners[0], session.owners[1]
-    total = pair_mask(one._masks, session.roster[1], (0, 1), 4) + pair_mask(
-        other._masks, session.roster[0], (1, 0), 4
-    )
-    assert not total.any()
+    all_five, four = named(range(5)), named(range(4))
+    mine = pair_mask(one._masks, session.roster[1], (0, 1), all_five, 4)
+    assert not (mine + pair_mask(other._masks, session.roster[0], (1, 0), all_five, 4)).any()
+    assert (mine + pair_mask(other._masks, session.roster[0], (1, 0), four, 4)).all()
+    assert named([1, 0]) == named({0, 1}) != named([0], [1])
     assert stream(b"k" * 32, b"own", 4).tolist() != stream(b"k" * 32, b"pair 0 1", 4).tolist()
 
 
@@ -257,13 +409,13 @@ def by_pipes(agreed, leaving):
             pipe.close()
 
 
-@pytest.mark.parametrize("step", ["advertise", "share", "contribute", "reveal"])
+@pytest.mark.parametrize("step", ["advertise", "share", "contribute", "agree", "reveal"])
 def test_a_session_bears_the_agreed_drop_outs_at_any_step(step):
     agreed = agreement()
     found = by_pipes(agreed, {3: step})
     expected = sum(series(agreed)[n] for n in found.stayed)
     assert found.numbers.tolist() == expected.tolist()
-    assert (3 in found.stayed) == (step == "reveal")
+    assert (3 in found.stayed) == (step in ("agree", "reveal"))
     assert "dropped out" in str(found)
 
 

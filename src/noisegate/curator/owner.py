@@ -3,30 +3,48 @@
     advertise   two public keys: one for masks, one for messages between owners
     share       the secrets behind its masks, in pieces; agreed many owners can put them together
     contribute  charged first; its numbers, plus its share of noise, plus masks that cancel in a sum
-    reveal      for each owner the secret of one of its two masks, never of both; once
+    agree       proof, for every other owner, of what it was told: who was heard, who stayed
+    reveal      for each owner the secret of one of its two masks, never of both; once, and only if
+                as many as agreed were told the same
 
-An owner trusts nobody else for privacy. It refuses to go on with fewer owners than agreed.
+An owner trusts nobody else for privacy; the aggregator may say what it likes to whom it likes. It
+refuses to go on with fewer owners than agreed.
 
 Claim: all that the aggregator and up to ``colluding`` owners see is as if they were told the sum of
     the other owners' numbers plus their noise, which is the event of `Owner.event`. Adjacency:
     add/remove one unit, which moves the series of all owners together by at most ``per_unit`` in
     L1, and the numbers by that times the largest column of the block (`Strategy.l1s`).
 Assumed: keys arrive as they were sent (a directory or signatures); X25519, HKDF-SHA256 and AES-256
-    are as good as ideal; an owner that is not colluding follows this protocol.
-Why masks: the vector of an owner carries a mask of its own and one for each pair, each a stream of
-    a key that at most T - 1 others cannot find [BIKMMPRSS17]. An owner that dropped out has its
-    pair masks undone, one that did not has its own mask undone, and nobody has both: for both, T
-    shares each are needed, colluding owners give two and all others one, and 2 T > n + colluding.
-Why noise: at least T owners contribute, of whom at most ``colluding`` know each other's noise. So
-    at least m = T - colluding shares are unknown to them, and m shares add up to geometric noise of
-    scale moved / ε; more only add independent noise (`noise.polya`). [RN10, GX17]
+    are as good as ideal; an owner that is not colluding (an honest one) has the same agreement as
+    the others and follows this protocol. Nothing is assumed of the aggregator. That a sum comes
+    out, and that it is the right one, is promised only if all follow the protocol.
+Why masks: the vector of an owner carries a mask of its own and one for each pair with an owner that
+    it heard, each a stream of a key that T - 1 others cannot find. The key of a pair mask has the
+    list of the heard in it, so masks cancel only between two who heard the same [BIKMMPRSS17].
+Why one view: an honest owner reveals if T owners, itself among them, prove to it that they were
+    told the same: H was heard, S of them stayed. It proves one view, and reveals once. For two
+    views, 2 (T - c) honest owners were needed; there are n - c, and 2 T > n + colluding. (c ≤
+    ``colluding`` are those who do collude.) So own masks are undone of S alone and pair masks of
+    H - S alone: of an honest owner never both, as c < T.
+Why only sums: take honest owners of S that heard the same H', and so share masks; the vectors of
+    others keep their own masks. If H' = H, each of them has a mask with each other honest owner of
+    S. It stays unless that one contributed and heard H as well: so the sum of all honest owners of
+    S shows, or nothing. If H' ≠ H, their masks with honest owners of H' stay, unless these are in
+    H - S or heard H' as well. But T - c honest owners are neither, as they proved H and S. That
+    leaves n - T = ``drop_outs``, and H' has at least T - c > ``drop_outs``. So nothing shows.
+Why noise: the sum of all honest owners of S has at least m = T - colluding shares that nobody else
+    knows, and m shares add up to geometric noise of scale moved / ε; more only add independent
+    noise (`noise.polya`). [RN10, GX17]
 Rounding: none; sums are modulo 2**64, which is a function of the sum of whole numbers.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
+from hmac import compare_digest
+from threading import Lock
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -165,6 +183,9 @@ class Owner:
     _secret: bytes = b""
     _masks: X25519PrivateKey | None = None
     _messages: X25519PrivateKey | None = None
+    _stayed: frozenset[int] = frozenset()
+    _view: bytes = b""
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def __post_init__(self) -> None:
         series, agreed = np.asarray(self.series), self.agreement
@@ -206,7 +227,7 @@ class Owner:
         for other, advert in roster.items():
             if other != self.number:
                 text = own[other].to_bytes(_WIDE) + pairs[other].to_bytes(_WIDE)
-                key = self._channel(advert, self.number, other)
+                key = self._channel(advert, b"message %d %d" % (self.number, other))
                 found[other] = AESGCM(key).encrypt(bytes(12), text, None)
         return found
 
@@ -219,7 +240,7 @@ class Owner:
         for other, sealed in pieces.items():
             if other == self.number:
                 continue
-            key = self._channel(self._roster[other], other, self.number)
+            key = self._channel(self._roster[other], b"message %d %d" % (other, self.number))
             try:
                 text = AESGCM(key).decrypt(bytes(12), sealed, None)
             except InvalidTag:
@@ -240,43 +261,70 @@ class Owner:
         noise = geometric_share(agreed.scale, agreed.honest, agreed.size, bits=self.bits)
         total = (exact + noise).view(np.uint64)
         total += stream(self._secret, b"own", agreed.size)
+        view = named(heard)
         for other in heard - {self.number}:
-            total += self._pair_mask(other)
+            total += self._pair_mask(other, view)
         entry.settle(b"contributed")
         return total
 
-    def reveal(self, stayed: Sequence[int]) -> Revealed:
-        """Pieces of the own masks of those who stayed, and of the pair masks of the others."""
+    def agree(self, stayed: Iterable[int]) -> dict[int, bytes]:
+        """For every other owner that stayed, proof of whom this one heard and who stayed."""
         self._next(3)
-        left = set(stayed)
+        left = self._stayed = frozenset(stayed)
         self._require_enough(left, mine=self.number in left and left <= self._pieces.keys())
+        self._view = named(self._pieces, left)
+        return {other: self._proof(self.number, other, other) for other in left - {self.number}}
+
+    def reveal(self, proofs: Mapping[int, bytes]) -> Revealed:
+        """Pieces of the own masks of those who stayed, and of the pair masks of the others.
+
+        ``proofs`` are what other owners made for this one in `agree`. One that was told anything
+        else is a reason to stop.
+        """
+        self._next(4)
+        left, others = self._stayed, proofs.keys() - {self.number}
+        if not others <= left or not all(
+            compare_digest(proofs[other], self._proof(other, self.number, other))
+            for other in others
+        ):
+            raise Unsupported(
+                "Owners were told different things about who is there, so nothing is revealed.",
+                fix="Ask who adds up why; begin a new session.",
+            )
+        self._require_enough({*others, self.number}, mine=True)
         return Revealed(
             own={other: own for other, (own, _) in self._pieces.items() if other in left},
             pairs={other: pair for other, (_, pair) in self._pieces.items() if other not in left},
         )
 
-    def _pair_mask(self, other: int) -> Words:
+    def _pair_mask(self, other: int, heard: bytes) -> Words:
         assert self._masks is not None  # noqa: S101 - step 0
-        return pair_mask(
-            self._masks, self._roster[other], (self.number, other), self.agreement.size
-        )
+        pair = self.number, other
+        return pair_mask(self._masks, self._roster[other], pair, heard, self.agreement.size)
 
-    def _channel(self, advert: Advert, sender: int, reader: int) -> bytes:
+    def _proof(self, sender: int, reader: int, other: int) -> bytes:
+        """What only these two can make: a key of theirs for the view, by HKDF."""
+        use = b"view %d %d " % (sender, reader) + self._view
+        return self._channel(self._roster[other], use)
+
+    def _channel(self, advert: Advert, use: bytes) -> bytes:
         assert self._messages is not None  # noqa: S101 - step 0
         shared = self._messages.exchange(X25519PublicKey.from_public_bytes(advert.messages))
-        return derived(shared, b"message %d %d" % (sender, reader))
+        return derived(shared, use)
 
     def _fresh(self) -> bytes:
         return self.bits.words(_KEY // 8, 64).astype("<u8").tobytes()
 
     def _next(self, step: int) -> None:
-        if self._step != step:
-            raise RequestConflict(
-                "This step was taken before, or another comes first.", fix="Begin a new session."
-            )
-        self._step += 1
+        with self._lock:
+            if self._step != step:
+                raise RequestConflict(
+                    "This step was taken before, or another comes first.",
+                    fix="Begin a new session.",
+                )
+            self._step += 1
 
-    def _require_enough(self, heard: Mapping[int, object] | set[int], *, mine: bool) -> None:
+    def _require_enough(self, heard: Collection[int], *, mine: bool) -> None:
         known = set(heard) <= set(range(self.agreement.owners))
         if len(heard) < self.agreement.threshold or not (mine and known):
             raise Unsupported(
@@ -285,11 +333,18 @@ class Owner:
             )
 
 
-def pair_mask(secret: X25519PrivateKey, advert: Advert, pair: tuple[int, int], size: int) -> Words:
-    """The mask that the first of a pair adds; the other adds its negative."""
+def named(*lists: Iterable[int]) -> bytes:
+    """A name for lists of owners, in any order: SHA-256."""
+    return sha256(json.dumps([sorted(map(int, each)) for each in lists]).encode()).digest()
+
+
+def pair_mask(
+    secret: X25519PrivateKey, advert: Advert, pair: tuple[int, int], heard: bytes, size: int
+) -> Words:
+    """The mask that the first of a pair adds; the other adds its negative if it heard the same."""
     first, other = pair
     shared = secret.exchange(X25519PublicKey.from_public_bytes(advert.masks))
-    words = stream(shared, b"pair %d %d" % (min(pair), max(pair)), size)
+    words = stream(shared, b"pair %d %d " % (min(pair), max(pair)) + heard, size)
     return words if first < other else -words
 
 

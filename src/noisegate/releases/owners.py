@@ -26,6 +26,7 @@ from noisegate.curator.owner import (
     Owner,
     Revealed,
     joined,
+    named,
     pair_mask,
     stream,
 )
@@ -40,7 +41,7 @@ from noisegate.releases.estimate import Floats
 from noisegate.releases.table import tail_factor
 from noisegate.transforms.strategy import Groups, Matrix
 
-STEPS: Final = ("advertise", "share", "contribute", "reveal")
+STEPS: Final = ("advertise", "share", "contribute", "agree", "reveal")
 FOURIER_UNIT: Final = 1 << 10
 _PATIENCE: Final = 60.0  # seconds for one step
 
@@ -145,13 +146,14 @@ def opened(
     for owner in masked:
         pieces = {other: each.own[owner] for other, each in revealed.items() if owner in each.own}
         total -= stream(joined(_some(pieces, agreement)), b"own", size)
+    heard = named(sharing)
     for owner in set(sharing) - masked.keys():
         pieces = {
             other: each.pairs[owner] for other, each in revealed.items() if owner in each.pairs
         }
         secret = X25519PrivateKey.from_private_bytes(joined(_some(pieces, agreement)))
         for other in masked:
-            total += pair_mask(secret, roster[other], (owner, other), size)
+            total += pair_mask(secret, roster[other], (owner, other), heard, size)
     return total.view(np.int64)
 
 
@@ -190,16 +192,20 @@ def serve(connection: Connection, owner: Owner, *, leave_before: str | None = No
 
 
 def _answer_share(owner: Owner, asked: Mapping[str, Any]) -> dict[str, str]:
-    return {str(k): v.hex() for k, v in owner.share(_roster(asked)).items()}
+    return _hex(owner.share(_roster(asked)))
 
 
 def _answer_contribute(owner: Owner, asked: Mapping[str, Any]) -> str:
-    found = owner.contribute({int(k): bytes.fromhex(v) for k, v in asked.items()})
+    found = owner.contribute(_bytes(asked))
     return found.astype("<u8").tobytes().hex()
 
 
-def _answer_reveal(owner: Owner, asked: Sequence[int]) -> list[dict[str, str]]:
-    found = owner.reveal(asked)
+def _answer_agree(owner: Owner, asked: Sequence[int]) -> dict[str, str]:
+    return _hex(owner.agree(asked))
+
+
+def _answer_reveal(owner: Owner, asked: Mapping[str, str]) -> list[dict[str, str]]:
+    found = owner.reveal(_bytes(asked))
     return [{str(k): hex(v) for k, v in each.items()} for each in (found.own, found.pairs)]
 
 
@@ -212,8 +218,17 @@ _ANSWERS: Final[Mapping[str, Callable[[Owner, Any], Any]]] = {
     "advertise": _answer_advertise,
     "share": _answer_share,
     "contribute": _answer_contribute,
+    "agree": _answer_agree,
     "reveal": _answer_reveal,
 }
+
+
+def _hex(texts: Mapping[int, bytes]) -> dict[str, str]:
+    return {str(k): v.hex() for k, v in texts.items()}
+
+
+def _bytes(texts: Mapping[str, str]) -> dict[int, bytes]:
+    return {int(k): bytes.fromhex(v) for k, v in texts.items()}
 
 
 def _roster(asked: Mapping[str, Any]) -> dict[int, Advert]:
@@ -233,13 +248,9 @@ def aggregate(
 
     adverts = ask("advertise", dict.fromkeys(connections))
     pieces = ask("share", dict.fromkeys(adverts, adverts))
-    there = {
-        reader: {sender: texts[str(reader)] for sender, texts in pieces.items() if sender != reader}
-        for reader in pieces
-    }
-    replies = ask("contribute", there)
+    replies = ask("contribute", _passed_on(pieces))
     stayed = sorted(replies)
-    shown = ask("reveal", dict.fromkeys(stayed, stayed))
+    shown = ask("reveal", _passed_on(ask("agree", dict.fromkeys(stayed, stayed))))
     masked = {
         k: np.frombuffer(bytes.fromhex(v), "<u8").astype(np.uint64) for k, v in replies.items()
     }
@@ -250,6 +261,16 @@ def aggregate(
     roster = _roster({str(k): v for k, v in adverts.items()})
     numbers = opened(agreement, roster, masked, revealed, list(pieces))
     return OwnersRelease(agreement=agreement, numbers=numbers, stayed=tuple(stayed))
+
+
+def _passed_on(letters: Mapping[int, Mapping[str, str]]) -> dict[int, dict[int, str]]:
+    """By reader, what each other owner wrote to it."""
+    return {
+        reader: {
+            sender: texts[str(reader)] for sender, texts in letters.items() if sender != reader
+        }
+        for reader in letters
+    }
 
 
 def _asked(
