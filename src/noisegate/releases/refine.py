@@ -221,7 +221,7 @@ def signal(law: Law, quanta: Ints) -> Floats:
     """1 in noise units, √2 / the standard deviation, for so many quanta."""
     amounts = quanta * (law.amount / QUANTA)
     found: Floats = (
-        np.sqrt(2 * amounts) if law.gaussian else 2 * np.sinh(np.minimum(amounts / 2, 50))
+        np.sqrt(2 * amounts) if law.gaussian else 2 * np.sinh(np.minimum(amounts / 2, _STEEP))
     )
     return found
 

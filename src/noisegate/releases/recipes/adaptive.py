@@ -83,14 +83,17 @@ class Adaptive:
         ask.done(0.8, f"{tree.size} boxes")
         _, counts = posterior(tree, shrink=single, gaussian=ask.gaussian)
         spread = _spread(tree, counts, density)
-        words = f"{np.count_nonzero(tree.levels[: tree.size] < 0)} boxes."
+        boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
+        words = [f"{boxes} boxes, smaller where more lies."]
+        if boxes < spread.size:
+            words.append("Inside a box, counts are spread as the margins say.")
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain
             found = np.floor(values + 1 / 3) if single else _rounded(values)
             return found.astype(np.int64)[order.places].reshape(ask.shape)
 
-        return Estimate(spread[order.places].reshape(ask.shape), words=(words,), mend=mend)
+        return Estimate(spread[order.places].reshape(ask.shape), words=tuple(words), mend=mend)
 
     def _margins(self, ask: Ask, plan: Plan, total: Total) -> list[tuple[int, int]]:
         """The axes whose margins are asked, and the quanta for each: no more than they need.
