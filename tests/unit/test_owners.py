@@ -1,6 +1,7 @@
 """Several owners, one sum: masks cancel, drop-outs are borne, nobody shows its own numbers."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from multiprocessing import Pipe
@@ -22,15 +23,26 @@ from noisegate.curator.owner import (
     split,
     stream,
 )
-from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError, Unsupported
+from noisegate.errors import (
+    InsecureBits,
+    NoisegateError,
+    OverBudget,
+    RequestConflict,
+    SpecError,
+    Unsupported,
+)
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.asking import variance_of
 from noisegate.releases.owners import OwnersRelease, aggregate, fourier, opened, plain, serve
+from noisegate.transforms.strategy import Groups
 
 SURE = Fraction(900)  # noise is 0, but for one draw in e^800
+
+
+SWAPPED = Groups(np.array([1, 0, 2, 3], np.int32), 4)
 
 
 def agreement(owners=5, drop_outs=1, colluding=1, *, epsilon=SURE, block=None, session="may"):
@@ -299,6 +311,58 @@ def test_a_message_that_was_changed_is_noticed():
     session.pieces[1][0] = session.pieces[1][0][:-1] + b"x"
     with pytest.raises(Unsupported, match="changed"):
         session.contribute(0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"epsilon": Fraction(40)}, {"drop_outs": 0}, {"colluding": 0}, {"block": SWAPPED}],
+)
+def test_owners_with_different_agreements_do_not_go_on(other):
+    agreed = agreement(epsilon=Fraction(1))
+    session = Session.__new__(Session)
+    mixed = agreement(**({"epsilon": Fraction(1)} | other))
+    session.owners = {n: owner_of(mixed if n else agreed, n) for n in range(5)}
+    session.roster = {n: owner.advertise() for n, owner in session.owners.items()}
+    session.pieces = {n: owner.share(session.roster) for n, owner in session.owners.items()}
+    for n in range(5):
+        with pytest.raises(Unsupported, match="agreed to something else"):
+            session.contribute(n)
+        assert session.owners[n].ledger.balance("o").spent.epsilon == 0
+
+
+def test_that_check_catches_messages_without_the_name_of_the_agreement(monkeypatch):
+    monkeypatch.setattr(Agreement, "name", lambda _: b"")
+    with pytest.raises(pytest.fail.Exception):
+        test_owners_with_different_agreements_do_not_go_on({"epsilon": Fraction(40)})
+
+
+def test_a_step_that_failed_is_the_last():
+    session = Session(agreement())
+    session.pieces[1][0] = b"x" * 148
+    with pytest.raises(Unsupported):
+        session.contribute(0)
+    for step in (session.owners[0].contribute, session.owners[0].agree, session.owners[0].reveal):
+        with pytest.raises(RequestConflict):
+            step({})
+
+
+@pytest.mark.parametrize("bad", [b"short", bytes(32)])
+def test_keys_that_are_none_are_refused_before_any_charge(bad):
+    for place in ("masks", "messages"):
+        owners = {n: owner_of(agreement(), n) for n in range(5)}
+        roster = {n: owner.advertise() for n, owner in owners.items()}
+        roster[1] = replace(roster[1], **{place: bad})
+        with pytest.raises(Unsupported, match="no key"):
+            owners[0].share(roster)
+
+
+def test_a_durable_ledger_wants_the_noise_of_the_system(tmp_path):
+    class TestBits(type(SYSTEM)):
+        pass
+
+    ledger = open_ledger(str(tmp_path / "l.db"))
+    with pytest.raises(InsecureBits):
+        Owner(agreement(), 0, series(agreement())[0], ledger, "o", TestBits())
 
 
 def test_an_owner_pays_before_it_contributes_and_once_for_a_session():

@@ -15,9 +15,11 @@ Claim: all that the aggregator and up to ``colluding`` owners see is as if they 
     add/remove one unit, which moves the series of all owners together by at most ``per_unit`` in
     L1, and the numbers by that times the largest column of the block (`Strategy.l1s`).
 Assumed: keys arrive as they were sent (a directory or signatures); X25519, HKDF-SHA256 and AES-256
-    are as good as ideal; an owner that is not colluding (an honest one) has the same agreement as
-    the others and follows this protocol. Nothing is assumed of the aggregator. That a sum comes
-    out, and that it is the right one, is promised only if all follow the protocol.
+    are as good as ideal; an owner that is not colluding (an honest one) follows this protocol.
+    Nothing is assumed of the aggregator. That a sum comes out, and that it is the right one, is
+    promised only if all follow the protocol.
+Why one agreement: its name is in the key of every message, so nobody opens a message of an honest
+    owner with another agreement, and nobody contributes, or is charged, with messages unopened.
 Why masks: the vector of an owner carries a mask of its own and one for each pair with an owner that
     it heard, each a stream of a key that T - 1 others cannot find. The key of a pair mask has the
     list of the heard in it, so masks cancel only between two who heard the same [BIKMMPRSS17].
@@ -58,7 +60,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import RequestConflict, SpecError, Unsupported
 from noisegate.ledger.store import Ledger
-from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.noise.geometric import SCALE_MIN
 from noisegate.noise.polya import SHARE_SCALE_MAX, geometric_share
 from noisegate.privacy.distance import L1
@@ -70,6 +72,7 @@ PRIME: Final = (1 << 521) - 1
 NUMBER_MAX: Final = 1 << 48  # of one owner, so that no sum of up to 2**14 owners wraps
 OWNERS_MAX: Final = 1 << 14
 _KEY: Final = 32
+_OVER: Final = -1
 _WIDE: Final = 66  # bytes of a number below PRIME
 
 
@@ -137,6 +140,12 @@ class Agreement:
         """The scale of the noise that the honest shares add up to."""
         return self.moved / self.epsilon
 
+    def name(self) -> bytes:
+        """A name for exactly this agreement: SHA-256."""
+        numbers = (self.owners, self.drop_outs, self.colluding, self.per_unit, self.block.cells)
+        parts = [self.session, *numbers, str(self.epsilon), self.block.digest()]
+        return sha256(json.dumps(parts).encode()).digest()
+
     def words(self) -> str:
         """What holds, in a sentence."""
         alone = self.owners - self.drop_outs
@@ -169,7 +178,7 @@ class Revealed:
 @final
 @dataclass(slots=True)
 class Owner:
-    """One owner in one session. Each step happens once, in order."""
+    """One owner in one session. Each step happens once, in order; one that fails is the last."""
 
     agreement: Agreement
     number: int
@@ -185,6 +194,7 @@ class Owner:
     _messages: X25519PrivateKey | None = None
     _stayed: frozenset[int] = frozenset()
     _view: bytes = b""
+    _agreed: bytes = b""
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def __post_init__(self) -> None:
@@ -196,7 +206,8 @@ class Owner:
                 "The series has another length than agreed.",
                 fix=f"Give {agreed.block.cells} int64s.",
             )
-        self.series = series.copy()
+        self.ledger.require_secure(type(self.bits) is SystemBits)
+        self.series, self._agreed = series.copy(), agreed.name()
 
     @property
     def event(self) -> GeometricEvent:
@@ -209,6 +220,7 @@ class Owner:
         self._masks, self._messages = (
             X25519PrivateKey.from_private_bytes(self._fresh()) for _ in range(2)
         )
+        self._step = 1
         return Advert(_public(self._masks), _public(self._messages))
 
     def share(self, roster: Mapping[int, Advert]) -> dict[int, bytes]:
@@ -226,9 +238,11 @@ class Owner:
         found = {}
         for other, advert in roster.items():
             if other != self.number:
+                shared_secret(masks, advert.masks)  # a bad key is refused here, before any charge
                 text = own[other].to_bytes(_WIDE) + pairs[other].to_bytes(_WIDE)
                 key = self._channel(advert, b"message %d %d" % (self.number, other))
                 found[other] = AESGCM(key).encrypt(bytes(12), text, None)
+        self._step = 2
         return found
 
     def contribute(self, pieces: Mapping[int, bytes]) -> Words:
@@ -245,7 +259,9 @@ class Owner:
                 text = AESGCM(key).decrypt(bytes(12), sealed, None)
             except InvalidTag:
                 raise Unsupported(
-                    "A message of another owner was changed on the way.", fix="Begin a new session."
+                    "A message of another owner was changed on the way, or it agreed to "
+                    "something else.",
+                    fix="Compare agreements; begin a new session.",
                 ) from None
             self._pieces[other] = int.from_bytes(text[:_WIDE]), int.from_bytes(text[_WIDE:])
         question = json.dumps({"owners": agreed.session, "number": self.number, "sum": agreed.size})
@@ -265,6 +281,7 @@ class Owner:
         for other in heard - {self.number}:
             total += self._pair_mask(other, view)
         entry.settle(b"contributed")
+        self._step = 3
         return total
 
     def agree(self, stayed: Iterable[int]) -> dict[int, bytes]:
@@ -272,7 +289,7 @@ class Owner:
         self._next(3)
         left = self._stayed = frozenset(stayed)
         self._require_enough(left, mine=self.number in left and left <= self._pieces.keys())
-        self._view = named(self._pieces, left)
+        self._view, self._step = named(self._pieces, left), 4
         return {other: self._proof(self.number, other, other) for other in left - {self.number}}
 
     def reveal(self, proofs: Mapping[int, bytes]) -> Revealed:
@@ -309,8 +326,7 @@ class Owner:
 
     def _channel(self, advert: Advert, use: bytes) -> bytes:
         assert self._messages is not None  # noqa: S101 - step 0
-        shared = self._messages.exchange(X25519PublicKey.from_public_bytes(advert.messages))
-        return derived(shared, use)
+        return derived(shared_secret(self._messages, advert.messages), use + b" " + self._agreed)
 
     def _fresh(self) -> bytes:
         return self.bits.words(_KEY // 8, 64).astype("<u8").tobytes()
@@ -322,7 +338,7 @@ class Owner:
                     "This step was taken before, or another comes first.",
                     fix="Begin a new session.",
                 )
-            self._step += 1
+            self._step = _OVER  # until this one is done
 
     def _require_enough(self, heard: Collection[int], *, mine: bool) -> None:
         known = set(heard) <= set(range(self.agreement.owners))
@@ -343,9 +359,19 @@ def pair_mask(
 ) -> Words:
     """The mask that the first of a pair adds; the other adds its negative if it heard the same."""
     first, other = pair
-    shared = secret.exchange(X25519PublicKey.from_public_bytes(advert.masks))
+    shared = shared_secret(secret, advert.masks)
     words = stream(shared, b"pair %d %d " % (min(pair), max(pair)) + heard, size)
     return words if first < other else -words
+
+
+def shared_secret(own: X25519PrivateKey, other: bytes) -> bytes:
+    """What two owners share, each by its own secret and the other's public key."""
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(other))
+    except ValueError:
+        raise Unsupported(
+            "A key of another owner is no key.", fix="Begin a new session without it."
+        ) from None
 
 
 def stream(secret: bytes, use: bytes, size: int) -> Words:
