@@ -182,6 +182,10 @@ def test_that_check_catches_a_state_that_is_older_than_the_last():
     assert moved_by_a_unit([[0, 3], [0, 3], [3]], 1, first_rows) == 2
 
 
+def test_that_check_catches_rows_that_change_so_that_a_filter_leaves_them_out():
+    assert moved_by_a_unit([[0], [2], [3]], 1, first_rows) == 3
+
+
 def test_the_engine_counts_the_first_rows_of_a_unit():
     rows = [(1, 0), (1, 0), (1, 5), (2, 5), (2, 6), (3, 14), (3, 14), (3, 99)]
     made = counter("pid", 2)
@@ -472,6 +476,9 @@ def test_a_gate_counts_the_first_rows_of_each_person(tmp_path):
     gate = gate_of(tmp_path, 20, "1", unit="pid", rows_per_unit=3, epsilon=SURE)
     found = gate.release("series", columns={"day": "day"}, epsilon=SURE, until=DAYS[19])
     assert found.values[:5].tolist() == [5, 10, 15, 15, 15]
+    assert "never change, and states with more rows have later snapshot names" in str(
+        found.guarantee
+    )
 
 
 def test_a_gate_refuses_series_that_make_no_sense(tmp_path):

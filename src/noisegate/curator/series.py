@@ -11,8 +11,9 @@ more rows under a new snapshot, goes on where the last one stopped.
 Claim: all numbers of a series together are the event of `Counter.event`, over the whole life of the
     table, whatever is appended and however that depends on earlier numbers. Adjacency: add/remove
     one unit, with all its rows, in every state of the table.
-Assumed of the table: rows are only added, and a row keeps its period and its owner. A row that
-    comes late, or is removed where every row is one unit, breaks nothing.
+Assumed of the table, where every row is one unit: a row keeps its period. One that comes late, is
+    removed, or no longer meets a WHERE, breaks nothing. For units of several rows: rows are only
+    added, and none changes: its period, its owner, and what a WHERE asks of it stay as they were.
 Assumed of snapshots, for units of several rows: one name is one state, and a state with more rows
     has a later name. Whole numbers in names count as numbers: 9 < 10, 2026-01-31 < 2026-02-01. The
     name is kept with each step, and a step under an earlier name than the last is refused before a
@@ -145,7 +146,8 @@ class Counter:
             raise Unsupported(
                 "A series of a unit with several rows counts rows.", fix="Use COUNT(*)."
             )
-        if self.factor not in ("tree", "root"):
+        kinds: tuple[type, type] = type(self.factor), type(self.gaussian)
+        if kinds != (str, bool) or self.factor not in ("tree", "root"):
             raise SpecError("There is no such factor.", fix="Use tree or root.")
         full = self.gaussian and self.is_row_level and self.epochs[-1].size <= ROOT_MAX
         if self.factor == "root" and not full:

@@ -282,7 +282,7 @@ class Running:
                 loss=loss,
                 unit=unit,
                 scope=f"all states of {names} over {life:,} periods, as long as rows are only "
-                f"added and keep their period{'' if counter.is_row_level else ' and owner'}",
+                f"added and {_kept(counter)}",
             ),
             words=_words(counter),
             question=series.question,
@@ -290,6 +290,12 @@ class Running:
             practice=self.practice,
             log=curator.ledger.history,
         )
+
+
+def _kept(counter: Counter) -> str:
+    if counter.is_row_level:
+        return "keep their period"
+    return "never change, and states with more rows have later snapshot names"
 
 
 def _words(counter: Counter) -> tuple[str, ...]:
