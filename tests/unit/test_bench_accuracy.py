@@ -78,12 +78,13 @@ def test_regret_is_the_mean_ratio_to_the_best_peer(accuracy):
 
 def test_the_plain_mechanism_is_equal_only_within_its_errors(accuracy):
     exact = 2 * np.exp(-0.1) / (1 - np.exp(-0.2))
-    row = accuracy._map_row(0.1, {"plain": [exact - 0.1, exact + 0.1], "auto": [3.0, 3.2]})
+    row = accuracy._map_row(0.1, {"plain": [exact - 0.1, exact + 0.1], "auto": [3.0, 3.2]}, 65536)
     assert row["equal"]
     assert row["met"]
-    assert not accuracy._map_row(0.1, {"plain": [9.0, 9.01], "auto": [3.1, 3.1]})["equal"]
-    assert not accuracy._map_row(0.1, {"plain": [9.0, 9.01], "auto": [3.1, 3.1]})["met"]
-    assert accuracy._map_row(1, {"plain": [1.0], "auto": [1.0]})["met"] is None
+    row = accuracy._map_row(0.1, {"plain": [9.0, 9.01], "auto": [3.1, 3.1]}, 65536)
+    assert row["equal"] is False
+    assert row["met"] is False
+    assert accuracy._map_row(1, {"plain": [1.0], "auto": [1.0]}, 65536)["met"] is None
 
 
 def test_workloads_are_those_of_the_published_figures(accuracy):
