@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import noisegate
-from noisegate.errors import OverBudget, SpecError
+from noisegate.errors import OverBudget, RequestConflict, SpecError
 from noisegate.releases.axes import Axis
 from noisegate.releases.marginal_bench import MarginalBench, MarginalOrder
 from noisegate.releases.marginal_fit import (
@@ -335,3 +335,18 @@ def test_a_cube_is_asked_of_the_gate_like_any_release(tmp_path):
             gate.release("cube", **({"columns": COLUMNS, "epsilon": 1} | more))
     with pytest.raises(SpecError, match="Parquet"):
         made.save(tmp_path / "cube.png")
+
+
+def test_a_release_that_was_killed_can_be_made_afresh():
+    rows = pa.table({"a": [0, 1, 2] * 30, "b": [0, 1] * 45})
+    columns = {"a": {"in": [0, 1, 2]}, "b": {"in": [0, 1]}}
+    gate = noisegate.open(rows, epsilon=10, table="t", ledger=":memory:", columns=columns)
+    order = MarginalOrder(columns={"a": None, "b": None}, sets=2, epsilon=1)
+    bench = MarginalBench(gate._curator, gate._rules, order)
+    request_id, _ = bench._found(fresh=False)
+    begun = gate._curator.allowance(bench._event, question=bench._question, request_id=request_id)
+    begun.__enter__()  # and never left, as if killed
+    with pytest.raises(RequestConflict, match="fresh=True"):
+        bench.release()
+    bench.release(fresh=True)
+    assert 1 < gate.spent.epsilon <= 2

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from io import BytesIO
@@ -10,7 +11,7 @@ from typing import Any, Final, final
 
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
-from noisegate.errors import SpecError
+from noisegate.errors import RequestConflict, SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import Guarantee
@@ -26,6 +27,7 @@ from noisegate.releases.residuals import Axes
 from noisegate.releases.transcript import Told
 
 Progress = Callable[[float, str], None]
+_GAP: Final = 8  # interrupted attempts that a fresh one passes by
 _ATTEMPTS_MAX: Final = 1000
 
 
@@ -68,6 +70,10 @@ class MarginalPlan:
         return "\n".join([f"price: {self.price}; fits: {self.fits}", *lines, *self.words])
 
 
+class _BegunError(Exception):
+    """An attempt of that name was begun before and has not come to an end."""
+
+
 @final
 class MarginalBench:
     """Plans and releases marginal tables through a curator, by the rules of a policy."""
@@ -102,13 +108,29 @@ class MarginalBench:
 
     def release(self, progress: Progress | None = None, *, fresh: bool = False) -> MarginalRelease:
         """The tables: from the ledger if they were released before, else for their price."""
-        request_id, stored = self._found(fresh=fresh)
-        if stored:
-            return MarginalRelease.load(BytesIO(stored))
+        for passed in range(_GAP if fresh else 1):
+            request_id, stored = self._found(fresh=fresh, passed=passed)
+            if stored:
+                return MarginalRelease.load(BytesIO(stored))
+            with suppress(_BegunError):
+                return self._released(request_id, progress)
+        raise RequestConflict(
+            "This release was begun and has not come to an end.",
+            fix="It may be running elsewhere. If it was killed, release with fresh=True: what it "
+            "reserved stays spent.",
+        )
+
+    def _released(self, request_id: str, progress: Progress | None) -> MarginalRelease:
         plan = self._plan()
-        with self._curator.allowance(
-            self._event, question=self._question, request_id=request_id
-        ) as allowed:
+        with ExitStack() as stack:
+            try:
+                allowed = stack.enter_context(
+                    self._curator.allowance(
+                        self._event, question=self._question, request_id=request_id
+                    )
+                )
+            except RequestConflict:
+                raise _BegunError from None
             found = build_tables(
                 lambda axes: self._door(allowed.whole, axes),
                 plan,
@@ -198,15 +220,19 @@ class MarginalBench:
         }
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def _found(self, *, fresh: bool) -> tuple[str, bytes | None]:
-        """The next free request and nothing; or, unless ``fresh``, a finished one and its bytes."""
+    def _found(self, *, fresh: bool, passed: int = 0) -> tuple[str, bytes | None]:
+        """The next free request and nothing; or, unless ``fresh``, a finished one and its bytes.
+
+        ``passed`` are free numbers to leave out: some were begun and never ended.
+        """
         question, curator = self._question, self._curator
         for number in range(_ATTEMPTS_MAX):
             request_id = f"marginals {digest(question)} {number}"
             own = f"{curator.account}: recipe {request_id}"
             stored = curator.ledger.find(own, question, curator.account)
-            if stored is None or (stored and not fresh):
+            if (stored is None and not passed) or (stored and not fresh):
                 return request_id, stored
+            passed -= stored is None
         raise SpecError("This release was interrupted too often.", fix="Change its price.")
 
     def _facts(self) -> dict[str, Any]:
