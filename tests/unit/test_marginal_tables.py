@@ -350,3 +350,7 @@ def test_a_release_that_was_killed_can_be_made_afresh():
         bench.release()
     bench.release(fresh=True)
     assert 1 < gate.spent.epsilon <= 2
+    again = bench.release()  # the finished one is found behind the killed one
+    assert (gate.spent.epsilon <= 2, bench.plan().price.epsilon) == (True, 0)
+    assert again.names == ("a", "b")
+    begun.__exit__(None, None, None)

@@ -75,9 +75,18 @@ def boxes(order: Order) -> Asked:
 
 def steps(order: Order) -> Order:
     """A distribution function is a series of numbers, by a method whose error is known."""
+    if grown := {"until", "horizon"} & order.options.keys():
+        raise SpecError(
+            f"A distribution function has no {min(grown)!r}.", fix='Use a "series" for what grows.'
+        )
     return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
 
 
 def is_running(order: Order) -> bool:
     """A series that grows says until when its periods are complete."""
-    return order.name == "series" and "until" in order.options
+    running = order.name == "series" and "until" in order.options
+    if running and (order.workload is not None or order.groups_per_unit is not None):
+        raise SpecError(
+            "A series that grows shows running totals.", fix="Leave out workload and groups."
+        )
+    return running
