@@ -209,10 +209,17 @@ def test_a_part_made_by_hand_is_refused():
     assert spent(door) == "ε = 0"
 
 
-def test_a_copy_of_an_allowance_closes_with_it():
+def test_an_allowance_cannot_be_copied():
+    door = curator()
+    with allow(door) as recipe, pytest.raises(RequestConflict, match="one thing"):
+        copy.copy(recipe)
+
+
+def test_a_twin_made_by_hand_closes_with_it():
     door = curator()
     with allow(door) as recipe:
-        twin = copy.copy(recipe)
+        twin = object.__new__(type(recipe))
+        twin.__dict__.update(recipe.__dict__)
     with pytest.raises(RequestConflict):
         twin.whole.measure(counting("0.25"))
     assert spent(door) == "ε = 0"

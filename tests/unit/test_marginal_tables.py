@@ -352,5 +352,5 @@ def test_a_release_that_was_killed_can_be_made_afresh():
     assert 1 < gate.spent.epsilon <= 2
     again = bench.release()  # the finished one is found behind the killed one
     assert (gate.spent.epsilon <= 2, bench.plan().price.epsilon) == (True, 0)
-    assert again.names == ("a", "b")
+    assert again.names == (("a", "b"),)
     begun.__exit__(None, None, None)

@@ -87,6 +87,9 @@ class Allowance:
         self._parts = {self._whole}
         _open_allowances.add(self)
 
+    def __copy__(self) -> "Allowance":
+        raise RequestConflict("An allowance is one thing.", fix="Use the one that was opened.")
+
     @property
     def whole(self) -> Scope:
         """The whole table."""
