@@ -130,6 +130,11 @@ def test_what_was_checked_cannot_be_changed_afterwards():
     assert [part.tolist() for part in block.columns] == [[1, 2], [1, 4]]
     with pytest.raises(ValueError, match="read-only"):
         block.matrix.data[0] = 99
+    block.matrix.data = np.array([1 << 32, 1 << 32])  # a copy of its own, which nobody asks
+    assert [part.tolist() for part in block.columns] == [[1, 2], [1, 4]]
+    for array in (groups.labels, block.matrix.data):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
 
 
 def test_a_matrix_that_points_outside_of_the_cells_is_refused():

@@ -8,7 +8,7 @@ block itself, never stated by a caller.
 [[6, 2]]
 """
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -75,12 +75,14 @@ class Groups:
 class Matrix:
     """Any whole-number combinations of cells: one for each row of a sparse matrix."""
 
-    matrix: "csr_array"
+    given: InitVar["csr_array"]
+    held: tuple[bytes, bytes, bytes] = field(init=False, repr=False)  # which nothing can change
+    shape: tuple[int, int] = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, given: "csr_array") -> None:
         from scipy.sparse import csr_array  # noqa: PLC0415
 
-        found = self.matrix
+        found = given
         if type(found) is not csr_array or found.dtype != np.int64 or found.ndim != 2:
             raise Unsupported("This is no sparse int64 matrix.", fix="Give a scipy csr_array.")
         own = found.copy()
@@ -95,19 +97,27 @@ class Matrix:
             raise Unsupported("The matrix is empty or too large.", fix="Ask about fewer cells.")
         if own.nnz and not -ENTRY_MAX <= own.data.min() <= own.data.max() <= ENTRY_MAX:
             raise Unsupported("A coefficient is beyond 31 bits.", fix="Use a coarser grain.")
-        for part in (own.data, own.indices, own.indptr):
-            part.flags.writeable = False
-        object.__setattr__(self, "matrix", own)
+        parts = own.data, own.indices.astype(np.int64), own.indptr.astype(np.int64)
+        object.__setattr__(self, "held", tuple(part.tobytes() for part in parts))
+        object.__setattr__(self, "shape", (int(rows), int(columns)))
+
+    @property
+    def matrix(self) -> "csr_array":
+        """The matrix, to calculate with."""
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
+        data, indices, indptr = (np.frombuffer(part, np.int64) for part in self.held)
+        return csr_array((data, indices, indptr), shape=self.shape)
 
     @property
     def cells(self) -> int:
         """How many cells it asks about."""
-        return int(self.matrix.shape[1])
+        return self.shape[1]
 
     @property
     def size(self) -> int:
         """How many answers it has."""
-        return int(self.matrix.shape[0])
+        return self.shape[0]
 
     @property
     def columns(self) -> tuple[Whole, Whole]:
@@ -128,9 +138,8 @@ class Matrix:
 
     def digest(self) -> str:
         """A name for exactly this matrix."""
-        held = self.matrix
-        parts = (held.indptr.astype("<i8"), held.indices.astype("<i8"), held.data.astype("<i8"))
-        return _digest(b"matrix", self.size, *parts)
+        data, indices, indptr = (np.frombuffer(part, np.int64).astype("<i8") for part in self.held)
+        return _digest(b"matrix", self.size, indptr, indices, data)
 
 
 Block: TypeAlias = Groups | Matrix
@@ -197,8 +206,8 @@ class Strategy:
 
 def _frozen(array: NDArray[np.int32]) -> NDArray[np.int32]:
     own = np.array(array)  # a plain one, whatever it was
-    own.flags.writeable = False
-    return own
+    fixed: NDArray[np.int32] = np.frombuffer(own.tobytes(), own.dtype).reshape(own.shape)
+    return fixed  # over bytes, which nothing can change
 
 
 def _digest(kind: bytes, size: int, *parts: NDArray[Any]) -> str:
