@@ -499,8 +499,8 @@ def test_what_doubles_cannot_hold_is_asked_again_in_whole_numbers(monkeypatch):
     rows = pa.table({"g": pa.array([0] * 9 + [1], pa.int32()), "x": [1.25] * 10})
     source = DuckDBSource({"rows": rows}, {"rows": ROWS})
     asked = []
-    ask = source._ask
-    monkeypatch.setattr(source, "_ask", lambda query, by: asked.append(query) or ask(query, by))
+    ask = source._few
+    monkeypatch.setattr(source, "_few", lambda query, by: asked.append(query) or ask(query, by))
     tally = a_sum(Field("x"), 0, 64, "1/4")
     for most, times in ((64 * 9, 1), (64 * 9 - 1, 2)):
         monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", most)

@@ -143,9 +143,9 @@ class DuckDBSource(Source):
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
         names = [f"s{place}" for place in range(len(tally.terms))]
-        found = self._ask(sums_query(tally, self._writer(tally), wide=False), tally.by)
+        found = self._few(sums_query(tally, self._writer(tally), wide=False), tally.by)
         if "w" in found and found["w"].any():
-            found = self._ask(sums_query(tally, self._writer(tally), wide=True), tally.by)
+            found = self._few(sums_query(tally, self._writer(tally), wide=True), tally.by)
         return np.stack([_filled(found, name, shape) for name in names])
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
@@ -197,7 +197,13 @@ class DuckDBSource(Source):
         query = exp.select(*shown).from_(self._view(table)).sql("duckdb")
         return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
 
+    def _few(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
+        """A number for each group: planned once, and copied."""
+        text = query.sql(dialect="duckdb", copy=False)
+        return self._run(lambda connection: connection.execute(text).fetchnumpy(), by)  # type: ignore[no-any-return]
+
     def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
+        """A number for each row, as it lies in memory."""
         text = query.sql(dialect="duckdb", copy=False)
         found = self._run(lambda connection: connection.sql(text).to_arrow_table(), by)
         shown = [name for name in found.column_names if name != OWNER]

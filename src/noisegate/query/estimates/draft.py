@@ -135,11 +135,23 @@ def draft(
     Where sums could also be derived from averages, the way with the smaller error is taken, unless
     ``derive`` is False.
     """
-    plain = _Drafting(block, caps, found, gaussian=accountant != "pure").draft(derived=False)
+    drafting = _Drafting(block, caps, found, gaussian=accountant != "pure")
+    plain = drafting.sketch(derived=False)
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
-        return plain
-    derived = _Drafting(block, caps, found, gaussian=accountant != "pure").draft(derived=True)
-    return derived if derived.split.worst < plain.split.worst else plain
+        return drafting.draft(plain)
+    derived = drafting.sketch(derived=True)
+    return drafting.draft(derived if derived.split.worst < plain.split.worst else plain)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """What the aggregates are made of, and how the price is split: no tally yet."""
+
+    book: Book
+    others: tuple[Other, ...]
+    recipes: tuple[Recipe, ...]
+    split: Split
 
 
 @final
@@ -157,7 +169,7 @@ class _Drafting:
         self.sums = [a for a in block.aggregates if self._is_additive(a)]
         self.folds = self._folds() if self.sums else None
 
-    def draft(self, *, derived: bool) -> Draft:
+    def sketch(self, *, derived: bool) -> _Sketch:
         block, schema = self.block, schema_of(self.block.relation)
         if self.folds is not None:
             book = Book(schema, cap=self.folds[0] * self.folds[1], per_group=self.folds[1])
@@ -167,8 +179,15 @@ class _Drafting:
         rest = [a for a in block.aggregates if a.name not in made]
         others, base = others_of(rest), len(book.terms)
         made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
+        recipes = tuple(made[aggregate.name] for aggregate in block.aggregates)
+        errors = [recipe.errors for recipe in recipes]
+        shares = split(errors, pieces=base + len(others), gaussian=self.gaussian)
+        return _Sketch(book, tuple(others), recipes, shares)
+
+    def draft(self, sketch: _Sketch) -> Draft:
+        block, book, base = self.block, sketch.book, len(sketch.book.terms)
         parts = self._sum_parts(book) if base else []
-        for piece, other in enumerate(others):
+        for piece, other in enumerate(sketch.others):
             for columns in dict.fromkeys(block.sets):
                 query = Query(self._tally(other, columns))
                 copies = len(set(block.sets))
@@ -178,8 +197,6 @@ class _Drafting:
                         copies=copies,
                     )
                 )  # fmt: skip
-        recipes = tuple(made[aggregate.name] for aggregate in block.aggregates)
-        errors = [recipe.errors for recipe in recipes]
         return Draft(
             block=block,
             keys=tuple(Query(tally) for tally in self.keys),
@@ -187,14 +204,14 @@ class _Drafting:
             shown=self.shown,
             parts=tuple(parts) if all(self.groups) else (),
             grains=tuple(term.grain for term in book.terms),
-            recipes=recipes,
-            split=split(errors, pieces=base + len(others), gaussian=self.gaussian),
+            recipes=sketch.recipes,
+            split=sketch.split,
             gaussian=self.gaussian,
             caveats=caveats(
                 block,
                 [(part.query, part.other and part.other.function) for part in parts],
                 folded=self.folds,
-                kinds={recipe.kind for recipe in recipes},
+                kinds={recipe.kind for recipe in sketch.recipes},
             ),
         )
 
