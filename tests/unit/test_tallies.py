@@ -482,6 +482,7 @@ def test_doubles_are_added_like_whole_numbers(stored, grain, tmp_path, monkeypat
     quick = source.sums(tally)
     assert quick[1].tolist() == expected
     monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", 0)
+    source._written.clear()
     assert source.sums(tally).tolist() == quick.tolist()
 
 
@@ -500,10 +501,13 @@ def test_what_doubles_cannot_hold_is_asked_again_in_whole_numbers(monkeypatch):
     source = DuckDBSource({"rows": rows}, {"rows": ROWS})
     asked = []
     ask = source._few
-    monkeypatch.setattr(source, "_few", lambda query, by: asked.append(query) or ask(query, by))
+    monkeypatch.setattr(
+        source, "_few", lambda tally, wide: asked.append(wide) or ask(tally, wide=wide)
+    )
     tally = a_sum(Field("x"), 0, 64, "1/4")
     for most, times in ((64 * 9, 1), (64 * 9 - 1, 2)):
         monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", most)
+        source._written.clear()
         asked.clear()
         assert source.sums(tally).tolist() == [[9, 1], [45, 5]]
         assert len(asked) == times
@@ -532,4 +536,20 @@ def test_one_row_more_rounds_no_other_row_otherwise(bounds, monkeypatch):
     quick = source.sums(tally).tolist()
     for most in (0, 4 * len(halves) - 1):
         monkeypatch.setattr("noisegate.sources.duckdb_tallies.EXACT_MAX", most)
+        source._written.clear()
         assert source.sums(tally).tolist() == quick
+
+
+def test_statements_are_kept_apart_by_types():
+    rows = pa.table({"g": pa.array([0, 1], pa.int32()), "x": [1.0, 2.0]})
+    source = DuckDBSource({"rows": rows}, {"rows": ROWS})
+    for one, other in ((Literal(True), Literal(1)), (Literal(1), Literal(Fraction(1)))):
+        tallies = [
+            Sums(relation=Filter(Table(ROWS), Call("eq", (each, each))), by=(), terms=(ONE,))
+            for each in (one, other)
+        ]
+        assert tallies[0] == tallies[1]
+        source._written.clear()
+        for tally in tallies:
+            source.sums(tally)
+        assert len(source._written) == 2

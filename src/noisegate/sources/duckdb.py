@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 # What a stored column may be declared as. Numbers are no texts: the text of one may depend on
 # how wide its whole column is, and some times have none.
+_WRITTEN_MAX: Final = 128  # statements that are kept
 _READ_AS: Final = {
     Kind.TEXT: tuple(Kind),
     Kind.INTEGER: (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN),
@@ -132,6 +133,7 @@ class DuckDBSource(Source):
     ) -> None:
         self._tables, self._memory, self._seconds = tables, memory, seconds
         self._lock = threading.Lock()
+        self._written: dict[tuple[str, bool], str] = {}
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
         self._data = {name: plain(data[name]) for name in tables}
@@ -143,9 +145,9 @@ class DuckDBSource(Source):
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
         names = [f"s{place}" for place in range(len(tally.terms))]
-        found = self._few(sums_query(tally, self._writer(tally), wide=False), tally.by)
+        found = self._few(tally, wide=False)
         if "w" in found and found["w"].any():
-            found = self._few(sums_query(tally, self._writer(tally), wide=True), tally.by)
+            found = self._few(tally, wide=True)
         return np.stack([_filled(found, name, shape) for name in names])
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
@@ -197,10 +199,21 @@ class DuckDBSource(Source):
         query = exp.select(*shown).from_(self._view(table)).sql("duckdb")
         return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
 
-    def _few(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
-        """A number for each group: planned once, and copied."""
-        text = query.sql(dialect="duckdb", copy=False)
-        return self._run(lambda connection: connection.execute(text).fetchnumpy(), by)  # type: ignore[no-any-return]
+    def _few(self, tally: Sums, *, wide: bool) -> dict[str, Any]:
+        """A number for each group: planned once, and copied.
+
+        Statements are kept by how their tally is written out, which tells 1 and True apart: a
+        recipe asks about the same cells round after round.
+        """
+        name = repr(tally), wide
+        if name not in self._written:
+            if len(self._written) >= _WRITTEN_MAX:
+                self._written.clear()
+            query = sums_query(tally, self._writer(tally), wide=wide)
+            self._written[name] = query.sql(dialect="duckdb", copy=False)
+        text = self._written[name]
+        found = self._run(lambda connection: connection.execute(text).fetchnumpy(), tally.by)
+        return dict(found)
 
     def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
         """A number for each row, as it lies in memory."""
