@@ -1,6 +1,7 @@
 """Running totals of a table that grows: paid once, each question drawn once, unbiased."""
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 from itertools import combinations, product
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 import noisegate
 from door import table
-from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Table, Union
 from noisegate.algebra.tally import Term
 from noisegate.cli import app
@@ -184,6 +185,17 @@ def test_that_check_catches_a_state_that_is_older_than_the_last():
 
 def test_that_check_catches_rows_that_change_so_that_a_filter_leaves_them_out():
     assert moved_by_a_unit([[0], [2], [3]], 1, first_rows) == 3
+
+
+def test_such_a_filter_is_refused_where_units_have_several_rows():
+    made = counter("pid", 2)
+    chosen = Filter(made.relation, Call("eq", (Field("pid"), Literal(1))))
+    with pytest.raises(Unsupported, match="more than their period"):
+        replace(made, relation=chosen)
+    early = Filter(made.relation, Call("is_null", (made.period,)))
+    assert replace(made, relation=early).relation == early
+    rows = counter()
+    assert replace(rows, relation=Filter(rows.relation, chosen.condition)).is_row_level
 
 
 def test_the_engine_counts_the_first_rows_of_a_unit():

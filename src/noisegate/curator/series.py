@@ -13,7 +13,8 @@ Claim: all numbers of a series together are the event of `Counter.event`, over t
     one unit, with all its rows, in every state of the table.
 Assumed of the table, where every row is one unit: a row keeps its period. One that comes late, is
     removed, or no longer meets a WHERE, breaks nothing. For units of several rows: rows are only
-    added, and none changes: its period, its owner, and what a WHERE asks of it stay as they were.
+    added, and none changes its period or its owner; a WHERE about anything else than the period is
+    refused, as what it asks could change.
 Assumed of snapshots, for units of several rows: one name is one state, and a state with more rows
     has a later name. Whole numbers in names count as numbers: 9 < 10, 2026-01-31 < 2026-02-01. The
     name is kept with each step, and a step under an earlier name than the last is refused before a
@@ -49,7 +50,7 @@ from typing import Literal as Word
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import Call, Expression, Field, Literal
+from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Relation, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import Curator, digest
@@ -142,6 +143,8 @@ class Counter:
                 "Rows per unit are not said, or said where every row is one unit.",
                 fix="Give rows_per_unit where a unit has several rows, else leave it out.",
             )
+        if not self.is_row_level:
+            _require_lasting(self.relation, self.period)
         if not self.is_row_level and self.term != _ONE:
             raise Unsupported(
                 "A series of a unit with several rows counts rows.", fix="Use COUNT(*)."
@@ -242,6 +245,17 @@ def _require_rows(relation: Relation) -> None:
         relation = relation.of
     if type(relation) is not Table:
         raise Unsupported("A series is about one table.", fix="Leave out joins and subqueries.")
+
+
+def _require_lasting(relation: Relation, period: Expression) -> None:
+    """A condition on what may change would count a unit anew each time its rows come and go."""
+    while type(relation) is Filter:
+        if not set(fields_of(relation.condition)) <= set(fields_of(period)):
+            raise Unsupported(
+                "Rows of a unit with several rows are chosen by more than their period.",
+                fix="Leave out WHERE: what it asks could change while the series lives.",
+            )
+        relation = relation.of
 
 
 def _require_time(periods: tuple[Key, ...], horizon: int | None) -> None:
