@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from door import FINE, ONE, by, field, table
+from door import FINE, ONE, by, count_query, field, table
 from noisegate.accounting.pure import pure_loss
 from noisegate.algebra.expression import Field
 from noisegate.algebra.relation import PerUnit, Table
@@ -17,6 +17,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.noise.bits import SYSTEM
@@ -208,3 +209,11 @@ def test_keys_leave_in_their_own_order_and_rare_ones_stay(noise):
     assert keys == (("a",), ("b",))
     assert values.shape == (2,)
     assert all(values > 0)
+
+
+def test_a_choice_for_another_table_is_refused_before_it_is_paid():
+    cells = count_query(by="ward")
+    assert cells.tally.cells == 3
+    with pytest.raises(Unsupported, match="another table"):
+        Measurement(query=cells, mechanisms=(PrivTree.for_epsilon(1, shape=(4,)),))
+    Measurement(query=cells, mechanisms=(PrivTree.for_epsilon(1, shape=(3,)),))

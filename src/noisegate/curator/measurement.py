@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, final
 
 import numpy as np
@@ -65,6 +66,9 @@ class Measurement:
             plain = self.query.strategy is None and len(tally.terms) == 1
             if not plain or len(self.mechanisms) != 1:
                 raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
+            shape = getattr(self.mechanisms[0], "shape", (tally.cells,))
+            if prod(shape) != tally.cells:
+                raise Unsupported("The choice is for another table.", fix="Give it this shape.")
         elif kinds - _ALLOWED[type(tally)]:
             raise Unsupported(
                 f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
@@ -153,9 +157,8 @@ class Measurement:
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
         if self.query.strategy is not None:
             blocks = zip(self.mechanisms, self.query.strategy.apply(exact[0]), strict=True)
-            return np.hstack([noise.sample(block, bits=bits) for noise, block in blocks])[
-                None
-            ], None
+            drawn = [noise.sample(block, bits=bits) for noise, block in blocks]
+            return np.hstack(drawn)[None], None
         pairs = zip(self.mechanisms, exact, strict=True)
         return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
 
