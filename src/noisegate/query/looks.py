@@ -19,10 +19,11 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
+from noisegate.query.estimates.draft import Caps
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
-from noisegate.transforms.query import Query
+from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
 
 SHARE: Final = Fraction(1, 5)  # of the price of a question, for all its looks together
@@ -235,6 +236,17 @@ def clipping(
     return (
         f"a cap of {cap} rows loses about {found.lost(cap):.0%} of the rows of {domain.name}; "
         f"about {found.best(epsilon, cells=cells)} would err least here"
+    )
+
+
+def caps_of(block: Block, terms: Terms) -> Caps:
+    """The caps of the question, else those that follow from the policy's."""
+    tables = stability_of(block.relation).tables
+    groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
+    rows = declared_rows(block.relation)
+    return Caps(
+        rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
+        groups_per_unit=terms.groups_per_unit or max(groups, default=None),
     )
 
 

@@ -24,7 +24,7 @@ from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.estimates.terms import count_term
-from noisegate.query.looks import Look, clipping, declared_rows, looks_of, seen
+from noisegate.query.looks import Look, caps_of, clipping, looks_of, seen
 from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer, shown_table
 from noisegate.query.plan import Plan
@@ -158,7 +158,7 @@ class Run:
             )
 
     def _order(self, block: Block, terms: Terms, count: int, *, fresh: bool) -> _Order:
-        caps = self._caps(block, terms)
+        caps = caps_of(block, terms)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
         accountant = self._curator.ledger.balance(self._curator.account).accountant
         rows = terms.rows
@@ -209,16 +209,6 @@ class Run:
         needed = Needed.all_of(query, noises)
         found = self._curator.find(Measurement(query=query, mechanisms=tuple(noises)))
         return replace(needed, stored=found)
-
-    def _caps(self, block: Block, terms: Terms) -> Caps:
-        """The caps of the question, else those that follow from the policy's."""
-        tables = stability_of(block.relation).tables
-        groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
-        rows = declared_rows(block.relation)
-        return Caps(
-            rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
-            groups_per_unit=terms.groups_per_unit or max(groups, default=None),
-        )
 
     def _plan(self, asked: "_Asked", orders: Sequence[_Order], *, fresh: bool) -> Plan:
         wanted = [look.measurement for look in asked.missing]

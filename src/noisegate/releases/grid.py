@@ -21,13 +21,12 @@ from noisegate.algebra.tally import Sums
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.query.estimates.draft import Caps, draft
-from noisegate.query.looks import declared_rows
+from noisegate.query.estimates.draft import draft
+from noisegate.query.looks import caps_of
 from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, GroupKey, Question, Terms
 from noisegate.releases.axes import Axis
-from noisegate.transforms.query import CAP_MAX, CELLS_MAX, Query
-from noisegate.transforms.stability import stability_of
+from noisegate.transforms.query import CELLS_MAX, Query
 
 _FORM: Final = "Ask such as SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward."
 _FUNCTIONS: Final = (
@@ -100,7 +99,7 @@ def grid_of(
             f"The table would have {cells:,} cells, more than {CELLS_MAX:,}.",
             fix="Use wider bins or fewer columns.",
         )
-    caps = _caps(block, terms)
+    caps = caps_of(block, terms)
     drafted = draft(replace(block, by=tuple(keys)), caps, accountant=accountant, derive=False)
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
@@ -135,17 +134,6 @@ def _block(question: Question) -> Block:
             fix="Use a plain GROUP BY; parents are sums of its cells.",
         )
     return block
-
-
-def _caps(block: Block, terms: Terms) -> Caps:
-    """The caps of the question, else those that follow from the policy's, as `Run` has them."""
-    tables = stability_of(block.relation).tables
-    groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
-    rows = declared_rows(block.relation)
-    return Caps(
-        rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
-        groups_per_unit=terms.groups_per_unit or max(groups, default=None),
-    )
 
 
 def _axis_names(question: Question, block: Block) -> list[str]:
