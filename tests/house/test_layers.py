@@ -14,6 +14,7 @@ FLOORS = (  # lowest first
     {"curator"},
     {"query"},
     {"releases", "learners", "crowd"},
+    {"synthetic"},
     {"gate"},
     {"connect"},
     {"server"},
@@ -25,7 +26,18 @@ FLOORS = (  # lowest first
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 SAME_FLOOR = {("exact", "errors")}
 KEYLESS, KEYS = (
-    {"query", "releases", "learners", "crowd", "gate", "server", "lab", "shell", "cli"},
+    {
+        "query",
+        "releases",
+        "synthetic",
+        "learners",
+        "crowd",
+        "gate",
+        "server",
+        "lab",
+        "shell",
+        "cli",
+    },
     {"noise", "sources"},
 )
 
