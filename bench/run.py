@@ -7,25 +7,19 @@ have both.
 
 import argparse
 import json
-import os
-import platform
-import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 import door
 import ledger
 import noise
 import peers
 import query
+import sparse
+from show import Column, console, load, machine, show
 
 RESULTS = Path(__file__).parents[1] / ".bench" / "results.json"
 
-Column = tuple[str, str, str]  # heading, field of the row, format
 SPEED: tuple[Column, ...] = (
     ("law", "law", ""),
     ("draws", "size", ",d"),
@@ -81,83 +75,48 @@ BESIDE: tuple[Column, ...] = (
 def main() -> None:
     """Measure section by section, show each as soon as it is known, keep all of it."""
     options = _options()
-    console = _console()
+    to = console(width=140)
     found: dict[str, Any] = {"machine": machine()}
-    console.print(f"[bold]{found['machine']}")
+    to.print(f"[bold]{found['machine']}")
 
-    console.print("[dim]noise …")
+    to.print("[dim]noise …")
     found["noise"] = noise.measure(options.cells, repeats=options.repeats)
-    _show(console, "Noise: speed, tables cached", SPEED, found["noise"]["speed"])
-    _show(console, "Noise: first use and memory", ROOM, found["noise"]["room"])
+    show(to, "Noise: speed, tables cached", SPEED, found["noise"]["speed"])
+    show(to, "Noise: first use and memory", ROOM, found["noise"]["room"])
 
-    console.print("[dim]ledger …")
+    to.print("[dim]ledger …")
     rates = ledger.measure(options.pairs)
     found["ledger"] = [{"store": store, "pairs_per_s": rate} for store, rate in rates.items()]
-    _show(console, "Ledger: reserve and settle", STORES, found["ledger"])
+    show(to, "Ledger: reserve and settle", STORES, found["ledger"])
 
-    console.print("[dim]door …")
+    to.print("[dim]door …")
     found["door"] = door.measure(options.rows)
     title = f"Door: questions to {options.rows:,} rows of Parquet"
-    _show(console, title, DOOR, found["door"]["questions"])
-    _show(console, "Door: whole processes", DOOR, found["door"]["processes"])
+    show(to, title, DOOR, found["door"]["questions"])
+    show(to, "Door: whole processes", DOOR, found["door"]["processes"])
 
-    console.print("[dim]questions …")
+    to.print("[dim]questions …")
     found["query"] = query.measure(options.query_rows)
     title = f"Questions to {options.query_rows:,} rows of Parquet, {query.GROUPS:,} groups"
-    _show(console, title, QUESTIONS, found["query"]["questions"])
-    _show(console, "Whole processes", QUESTIONS, found["query"]["starts"])
+    show(to, title, QUESTIONS, found["query"]["questions"])
+    show(to, "Whole processes", QUESTIONS, found["query"]["starts"])
     if options.large:
         found["large"] = query.large()
-        _show(console, "Memory", QUESTIONS, found["large"])
+        show(to, "Memory", QUESTIONS, found["large"])
+
+    to.print("[dim]sparse …")
+    found["sparse"] = sparse.measure(options.sparse_cells)
+    title = f"Sparse releases: {options.sparse_cells:,} cells with rows, of 2**64"
+    show(to, title, sparse.COLUMNS, found["sparse"])
 
     if options.peers:
-        found["peers"] = peers.measure(say=lambda text: console.print(f"[dim]{text}"))
+        found["peers"] = peers.measure(say=lambda text: to.print(f"[dim]{text}"))
         title = f"Peers: {noise.HISTOGRAM_CELLS:,} cells, ours on floats is on a grid of 1/1024"
-        _show(console, title, BESIDE, found["peers"])
+        show(to, title, BESIDE, found["peers"])
 
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False))
-    console.print(f"kept in {RESULTS.relative_to(RESULTS.parents[1])}; {_load()}")
-
-
-def machine() -> str:
-    """What the figures depend on, and how busy it is."""
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{now}, {python} on {platform.machine()}, {_load()}"
-
-
-def cell(row: dict[str, Any], field: str, style: str) -> str:
-    """One value as text; a dash where a row has none."""
-    value = row.get(field)
-    if value is None:
-        return "–"
-    if style == "met":
-        return "yes" if value else "missed"
-    if style == "millions":
-        return f"{value / 1e6:,.4g}"
-    return format(value, style)
-
-
-def _show(
-    console: Console, title: str, columns: tuple[Column, ...], rows: list[dict[str, Any]]
-) -> None:
-    shown = [column for column in columns if any(row.get(column[1]) is not None for row in rows)]
-    table = Table()
-    for heading, _, style in shown:
-        table.add_column(heading, justify="right" if style else "left")
-    for row in rows:
-        table.add_row(*(cell(row, field, style) for _, field, style in shown))
-    console.print(f"\n[bold]{title}")
-    console.print(table)
-
-
-def _load() -> str:
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-
-
-def _console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    to.print(f"kept in {RESULTS.relative_to(RESULTS.parents[1])}; {load()}")
 
 
 def _options() -> argparse.Namespace:
@@ -168,6 +127,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="runs per median")
     parser.add_argument("--rows", type=int, default=door.ROWS, help="rows behind the door")
     parser.add_argument("--query-rows", type=int, default=query.ROWS, help="rows for questions")
+    parser.add_argument("--sparse-cells", type=int, default=sparse.CELLS, help="of 2**64")
     parser.add_argument("--pairs", type=int, default=500, help="questions for the ledger")
     return parser.parse_args()
 

@@ -11,16 +11,26 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
 
 import duckdb
+
+from show import Column, Row, console, show
 
 CELLS = 10_000_000
 EPSILONS = (1, 30)
 TARGET_S, TARGET_GIB = 10, 2
 SIDE = 1 << 32
-
-Row = dict[str, Any]
+COLUMNS: tuple[Column, ...] = (
+    ("release", "way", ""),
+    ("shown", "shown", ",d"),
+    ("threshold", "threshold", ",d"),
+    ("wall s", "wall_s", ".2f"),
+    ("CPU s", "cpu_s", ".2f"),
+    ("peak GiB", "peak_gib", ".2f"),
+    ("ledger MB", "ledger_mb", ",.0f"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
+)
 
 
 def measure(cells: int = CELLS) -> list[Row]:
@@ -73,5 +83,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         print(json.dumps(release(Path(sys.argv[1]), int(sys.argv[2]))))
     else:
-        for each in measure():
-            print(json.dumps(each, ensure_ascii=False))
+        show(console(width=140), f"{CELLS:,} cells with rows, of 2**64", COLUMNS, measure())

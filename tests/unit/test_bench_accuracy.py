@@ -1,11 +1,9 @@
 """The benchmark of accuracy: it runs on tiny tables, and shows what it measured."""
 
-import importlib
 import struct
 import sys
 import zlib
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,92 +11,80 @@ import pytest
 from noisegate.releases.recipes import RECIPES
 from noisegate.releases.workload import cells, prefixes
 
-BENCH = Path(__file__).parents[2] / "bench"
+
+@pytest.fixture
+def grids(bench):
+    return bench("grids")
 
 
 @pytest.fixture
-def accuracy(monkeypatch):
-    monkeypatch.syspath_prepend(BENCH)
-    yield importlib.import_module("accuracy")
-    for name in (
-        "accuracy",
-        "anchors",
-        "run",
-        "clock",
-        "noise",
-        "door",
-        "ledger",
-        "peers",
-        "query",
-    ):
-        sys.modules.pop(name, None)
+def maps(bench):
+    return bench("maps")
 
 
-def test_a_cell_of_the_table_is_auto_beside_peer_and_recipes(accuracy):
-    peer = accuracy.Peer("HB", 0.02, 0.03, 0.015, own=True)
-    row = accuracy.compared(np.arange(64), prefixes(64), 500, peer, (3, 1))
+def test_a_cell_of_the_table_is_auto_beside_peer_and_recipes(grids):
+    peer = grids.Peer("HB", 0.02, 0.03, 0.015, own=True)
+    row = grids.compared(np.arange(64), prefixes(64), 500, peer, (3, 1))
     assert row["trials"] == 3
     assert row["ratio"] == pytest.approx(row["auto"] / (0.02 * 500))
     assert row["met"] == (row["ratio"] <= 1.1)
     assert row["peer"] == "HB (own run)"
-    assert set(accuracy.BESIDE[1]) & set(RECIPES) <= set(row)
+    assert set(grids.BESIDE[1]) & set(RECIPES) <= set(row)
 
 
-def test_the_error_is_the_norm_over_questions_of_what_is_released(accuracy, monkeypatch):
+def test_the_error_is_the_norm_over_questions_of_what_is_released(grids, monkeypatch):
     table = np.array([5, 0, 7, 1])
-    monkeypatch.setattr(accuracy, "EPSILON", Fraction(900))
-    assert accuracy.error_of("cells", table, prefixes(4)) == 0
-    monkeypatch.setattr(accuracy, "released", lambda *_: np.array([5, 3, 7, 1]))
-    assert accuracy.error_of("cells", table, prefixes(4)) == pytest.approx(np.sqrt(27) / 4)
+    monkeypatch.setattr(grids, "EPSILON", Fraction(900))
+    assert grids.error_of("cells", table, prefixes(4)) == 0
+    monkeypatch.setattr(grids, "released", lambda *_: np.array([5, 3, 7, 1]))
+    assert grids.error_of("cells", table, prefixes(4)) == pytest.approx(np.sqrt(27) / 4)
 
 
-def test_a_recipe_that_cannot_do_it_has_no_error(accuracy):
-    assert accuracy.error_of("planned", np.ones((4, 4), int), cells((3, 3))) is None
+def test_a_recipe_that_cannot_do_it_has_no_error(grids):
+    assert grids.error_of("planned", np.ones((4, 4), int), cells((3, 3))) is None
 
 
-def test_every_peer_of_the_tables_is_there(accuracy):
-    assert len(accuracy.ONE_D) == 10 * 3 * 2
-    assert len(accuracy.TWO_D) == 7 * 2
-    assert all(
-        0 < peer.error < 0.1 for peer in (*accuracy.ONE_D.values(), *accuracy.TWO_D.values())
-    )
-    assert "HB+NN" not in {peer.name for peer in accuracy.ONE_D.values()}
+def test_every_peer_of_the_tables_is_there(grids):
+    assert len(grids.ONE_D) == 10 * 3 * 2
+    assert len(grids.TWO_D) == 7 * 2
+    assert all(0 < peer.error < 0.1 for peer in (*grids.ONE_D.values(), *grids.TWO_D.values()))
+    assert "HB+NN" not in {peer.name for peer in grids.ONE_D.values()}
 
 
-def test_regret_is_the_mean_ratio_to_the_best_peer(accuracy):
+def test_regret_is_the_mean_ratio_to_the_best_peer(grids):
     row = {"peer_error": 2.0, "met": True}
     rows = [
         row | {"ratio": 1.0, "dawa_published": 3.0},
         row | {"ratio": 0.5, "dawa_published": None},
     ]
-    every, known = accuracy.summary(rows)
+    every, known = grids.summary(rows)
     assert (every["regret"], every["count"], every["met_count"]) == (0.75, 2, 2)
     assert (known["regret"], known["dawa"], known["met"]) == (1.0, 1.5, True)
 
 
-def test_the_plain_mechanism_is_equal_only_within_its_errors(accuracy):
+def test_the_plain_mechanism_is_equal_only_within_its_errors(maps):
     exact = 2 * np.exp(-0.1) / (1 - np.exp(-0.2))
-    row = accuracy._map_row(0.1, {"plain": [exact - 0.1, exact + 0.1], "auto": [3.0, 3.2]}, 65536)
+    row = maps._map_row(0.1, {"plain": [exact - 0.1, exact + 0.1], "auto": [3.0, 3.2]}, 65536)
     assert row["equal"]
     assert row["met"]
-    row = accuracy._map_row(0.1, {"plain": [9.0, 9.01], "auto": [3.1, 3.1]}, 65536)
+    row = maps._map_row(0.1, {"plain": [9.0, 9.01], "auto": [3.1, 3.1]}, 65536)
     assert row["equal"] is False
     assert row["met"] is False
-    assert accuracy._map_row(1, {"plain": [1.0], "auto": [1.0]}, 65536)["met"] is None
+    assert maps._map_row(1, {"plain": [1.0], "auto": [1.0]}, 65536)["met"] is None
 
 
-def test_workloads_are_those_of_the_published_figures(accuracy):
-    asked = accuracy.random_ranges(4096)
+def test_workloads_are_those_of_the_published_figures(grids):
+    asked = grids.random_ranges(4096)
     assert asked.size == 2000
     lengths = asked.highs - asked.lows + 1
     assert lengths.mean() == pytest.approx(2048, rel=0.05)  # 1 in 10^6 is 5 errors of 26
-    assert accuracy.random_rectangles(128).lows.shape == (2000, 2)
-    assert accuracy.sample(np.array([[1, 3], [0, 4]]), 1000, seed=1).sum() == 1000
+    assert grids.random_rectangles(128).lows.shape == (2000, 2)
+    assert grids.sample(np.array([[1, 3], [0, 4]]), 1000, seed=1).sum() == 1000
 
 
-def test_a_picture_is_a_png_that_can_be_read(accuracy):
+def test_a_picture_is_a_png_that_can_be_read(maps):
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4)
-    data = accuracy.png(pixels)
+    data = maps.png(pixels)
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (4, 3)
     size = struct.unpack(">I", data[33:37])[0]
@@ -106,7 +92,8 @@ def test_a_picture_is_a_png_that_can_be_read(accuracy):
     assert [list(lines[at + 1 : at + 5]) for at in (0, 5, 10)] == pixels.tolist()
 
 
-def test_without_the_data_it_says_where_they_belong(accuracy, monkeypatch, tmp_path, capsys):
+def test_without_the_data_it_says_where_they_belong(bench, monkeypatch, tmp_path, capsys):
+    accuracy = bench("accuracy")
     monkeypatch.setattr(accuracy, "ROOT", tmp_path / "repository")
     monkeypatch.setattr(accuracy, "DATA", tmp_path / "shared" / "data")
     monkeypatch.setattr(sys, "argv", ["accuracy.py"])

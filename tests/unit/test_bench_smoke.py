@@ -1,6 +1,5 @@
 """The benchmark itself: it runs at tiny sizes, and what it shows is what it measured."""
 
-import importlib
 import json
 import sys
 from functools import partial
@@ -10,16 +9,6 @@ import numpy as np
 import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
-NAMES = ("clock", "noise", "door", "ledger", "peers", "query", "run")
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    """The scripts as they see each other: by plain names, forgotten again after the test."""
-    monkeypatch.syspath_prepend(BENCH)
-    yield importlib.import_module
-    for name in NAMES:
-        sys.modules.pop(name, None)
 
 
 def positive(row: dict, *fields: str) -> bool:
@@ -198,12 +187,12 @@ def test_every_peer_has_pins_and_a_script(bench):
 
 
 def test_a_cell_without_a_value_is_a_dash_and_a_missed_target_says_so(bench):
-    run = bench("run")
+    show = bench("show")
     row = {"met": False, "draws_per_s": 12_345_678.0, "size": 64909}
-    assert run.cell(row, "law", "") == "–"
-    assert run.cell(row, "met", "met") == "missed"
-    assert run.cell(row, "draws_per_s", "millions") == "12.35"
-    assert run.cell(row, "size", ",d") == "64,909"
+    assert show.cell(row, "law", "") == "–"
+    assert show.cell(row, "met", "met") == "missed"
+    assert show.cell(row, "draws_per_s", "millions") == "12.35"
+    assert show.cell(row, "size", ",d") == "64,909"
 
 
 def test_a_peers_report_is_one_json_object(bench, capsys):

@@ -1,0 +1,102 @@
+"""A whole map of taxi trips: every cell with noise of its own, beside what `auto` makes of it."""
+
+import zlib
+from collections.abc import Iterator
+from fractions import Fraction
+from statistics import mean
+
+import numpy as np
+
+from noisegate.noise.bits import SYSTEM
+from noisegate.releases.recipes import recipe
+from noisegate.releases.trial import TrialAsk
+from noisegate.releases.workload import cells
+from section import DATA, ROOT, Effort, Shown, released, standard_error
+from show import Column, Row
+
+PICTURE = ROOT / ".bench" / "map.png"
+MAP, MAP_EPSILONS = "BEIJING-CABS-E", (1.0, 0.1, 0.01, 0.001)
+LESS, LESS_FROM = 3, 0.1  # at least 3 × lower from this ε downwards
+SURE = 5  # standard errors: one false alarm in a million
+
+MAPS: tuple[Column, ...] = (
+    ("ε", "epsilon", "g"),
+    ("plain", "plain", ".4g"),
+    ("±", "plain_se", ".2g"),
+    ("2α/(1-α²)", "exact", ".4g"),
+    ("equal", "equal", "met"),
+    ("auto", "auto", ".4g"),
+    ("± ", "auto_se", ".2g"),
+    ("× lower", "lower", ".1f"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
+)
+
+
+def headline(effort: Effort) -> Iterator[Shown]:
+    """The whole map: every cell with noise of its own, beside what auto makes of it."""
+    table = np.load(DATA / "dpbench-2d" / "dpbench_2d_256x256.npz")[MAP].astype(np.int64)
+    asked = cells(table.shape)
+    rows: list[Row] = []
+    pictures: dict[str, list[np.ndarray]] = {"plain": [], "auto": []}
+    for epsilon in MAP_EPSILONS:
+        found: dict[str, list[float]] = {"plain": [], "auto": []}
+        for trial in range(effort.trials):
+            for way, method in (("plain", "cells"), ("auto", "auto")):
+                ask = TrialAsk(table, Fraction(str(epsilon)), bits=SYSTEM)
+                estimate = recipe(method).build(ask, asked)
+                values = estimate.cells if way == "plain" else released(estimate, asked)
+                found[way].append(float(np.abs(values - table).mean()))
+                if trial == 0:
+                    pictures[way].append(np.maximum(values, 0))
+        rows.append(_map_row(epsilon, found, table.size))
+        effort.say(f"ε = {epsilon:g}: {rows[-1]['lower']:.1f} × lower")
+    save_pictures([[table] * len(MAP_EPSILONS), pictures["plain"], pictures["auto"]])
+    yield Shown(f"{MAP}, 256 × 256: mean |error| per cell; pictures in .bench/map.png", MAPS, rows)
+
+
+def _map_row(epsilon: float, found: dict[str, list[float]], count: int) -> Row:
+    alpha = np.exp(-epsilon)
+    exact = float(2 * alpha / (1 - alpha**2))
+    spread = (2 * alpha / (1 - alpha) ** 2 - exact**2) / (count * len(found["plain"]))
+    plain, auto = mean(found["plain"]), mean(found["auto"])
+    low = epsilon <= LESS_FROM
+    return {
+        "epsilon": epsilon,
+        "plain": plain,
+        "plain_se": standard_error(found["plain"]),
+        "exact": exact,
+        "equal": bool(abs(plain - exact) <= SURE * np.sqrt(spread)),
+        "auto": auto,
+        "auto_se": standard_error(found["auto"]),
+        "lower": plain / auto,
+        "target": f"≥ {LESS} × lower" if low else None,
+        "met": plain / auto >= LESS if low else None,
+    }
+
+
+def save_pictures(rows: list[list[np.ndarray]]) -> None:
+    """Maps side by side as one PNG: dark is many, on a logarithmic scale common to all."""
+    top = np.log1p(max(image.max() for row in rows for image in row))
+    gap = 8
+    lines = []
+    for row in rows:
+        shades = [255 - np.rint(255 * np.log1p(image) / top) for image in row]
+        framed = [np.pad(shade, gap // 2, constant_values=200) for shade in shades]
+        lines.append(np.hstack(framed))
+    pixels = np.vstack(lines).astype(np.uint8)
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_bytes(png(pixels))
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """A grey picture: signature, size, lines without a filter."""
+    height, width = pixels.shape
+    head = width.to_bytes(4) + height.to_bytes(4) + bytes([8, 0, 0, 0, 0])
+    body = b"".join(b"\0" + line.tobytes() for line in pixels)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(body)), (b"IEND", b""))
+    chunks = (
+        len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4)
+        for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
