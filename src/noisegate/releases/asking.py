@@ -79,10 +79,17 @@ class Price:
 
     def epsilon(self, share: Fraction) -> Fraction:
         """The ε of a choice. Under zCDP it costs at most ε²/2 [BS16], so ε² = 2 ρ, rounded down."""
+        return self._epsilon(share, 2)
+
+    def exponential_epsilon(self, share: Fraction) -> Fraction:
+        """The ε of an exponential choice: its range is bounded, so it costs ε²/8 [CR21]."""
+        return self._epsilon(share, 8)
+
+    def _epsilon(self, share: Fraction, over: int) -> Fraction:
         if not self.gaussian:
             return share * self.amount
         fine = 1 << 40
-        return Fraction(isqrt(floor(2 * share * self.amount * fine * fine)), fine)
+        return Fraction(isqrt(floor(over * share * self.amount * fine * fine)), fine)
 
 
 def variance_of(noise: NoiseMechanism[Any]) -> float:

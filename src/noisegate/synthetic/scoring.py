@@ -1,0 +1,64 @@
+"""How guesses of tables become whole numbers that the door can compare with the rows.
+
+>>> scores = distances_of({(0,): np.array([1.5, 2.25])})
+>>> scores.fine, np.frombuffer(scores.guesses[0], "<i8").tolist()
+(256, [384, 576])
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.mechanisms.base import NoiseMechanism
+from noisegate.releases.asking import Noisy, variance_of
+from noisegate.releases.estimate import Floats
+from noisegate.releases.residuals import Axes, Sizes
+from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
+
+FINE: Final = 256  # guesses are rounded to this part of a grain
+
+
+def distances_of(
+    guesses: Mapping[Axes, Floats],
+    *,
+    weights: Mapping[Axes, Fraction] | None = None,
+    less: Mapping[Axes, float] | None = None,
+) -> Distances:
+    """The question how far each guess is off; weights keep their ratios to a part in a million."""
+    most = max((weights or {}).values(), default=Fraction(1))
+    if any(weight <= 0 for weight in (weights or {}).values()):
+        raise SpecError("A weight is not above 0.", fix="Leave out what has no weight.")
+    return Distances.of(
+        [_whole(guess) for guess in guesses.values()],
+        weights=None if weights is None else [_weight(weights[axes] / most) for axes in guesses],
+        less=None if less is None else [int(_whole(np.array([less[axes]]))[0]) for axes in guesses],
+        fine=FINE,
+    )
+
+
+def coarse(values: NDArray[np.int64], noise: NoiseMechanism[Any]) -> Noisy:
+    """Noisy distances in grains again, rounded."""
+    rounded = np.rint(values / FINE).astype(np.int64)
+    return Noisy(rounded, variance_of(noise) / FINE**2 + 1 / 12)
+
+
+def require_axes(axes: Axes, sizes: Sizes) -> None:
+    """Columns that exist, in ascending order."""
+    known = list(axes) == sorted(set(axes)) and set(axes) <= set(range(len(sizes)))
+    if type(axes) is not tuple or not known:
+        raise SpecError("These are no columns.", fix="Give their numbers in ascending order.")
+
+
+def _weight(part: Fraction) -> int:
+    return max(1, round(part * WEIGHT_MAX))
+
+
+def _whole(values: Floats) -> NDArray[np.int64]:
+    scaled = np.rint(np.ravel(values) * FINE)
+    if not np.isfinite(scaled).all():
+        raise SpecError("A guess is not finite.", fix="Check the model.")
+    return np.clip(scaled, -GUESS_MAX, GUESS_MAX).astype(np.int64)
