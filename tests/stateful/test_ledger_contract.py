@@ -171,6 +171,8 @@ def test_a_question_is_text_wherever_it_is_asked(books, question):
         lambda: ask(books, "r", 1, question=question),
         lambda: books.find("r", question, "ann"),
         lambda: books.find_question(question, None),
+        lambda: books.find_recipe(question),
+        lambda: books.attempts(question, account="ann"),
     ):
         with pytest.raises(SpecError, match="question"):
             action()
@@ -188,6 +190,26 @@ def test_an_identical_question_is_found_whatever_its_id(books):
     assert books.find_question("count", "ann") == b"old"
     assert books.find_question("count", "bob") == books.find_question("count", None) == b"new"
     assert books.find_question("sum", None) is None
+
+
+def test_a_recipe_is_found_by_its_question_once_one_attempt_had_a_result(books):
+    def begin(request_id, account="ann", question="count"):
+        return ask(books, request_id, "1/8", account=account, question=question, kind="allowance")
+
+    event = costs("1/8")
+    ask(books, "measured", "1/8").settle(b"no recipe")
+    begin("interrupted").close(event, b"")
+    running = begin("running")
+    assert books.find_recipe("count") is None
+    assert books.attempts("count", account="ann") == (2, 1)
+    begin("first", "bob").close(event, b"one")
+    begin("other", question="sum").close(event, b"sum")
+    begin("again").close(event, b"")
+    assert books.find_recipe("count") == ("first", b"one")
+    assert books.attempts("count", account="bob") == (1, 0)
+    running.close(event, b"two")  # begun before, ended later
+    assert books.find_recipe("count") == ("running", b"two")
+    assert books.find_question("count", None) == b"no recipe"
 
 
 def test_settled_measurements_are_listed_once_in_their_order(books):

@@ -125,6 +125,11 @@ class Stores(RuleBasedStateMachine):
     def find_question(self, question, account):
         self.both(lambda ledger: ledger.find_question(question, account))
 
+    @rule(question=QUESTIONS, account=NAMES)
+    def find_recipe(self, question, account):
+        self.both(lambda ledger: ledger.find_recipe(question))
+        self.both(lambda ledger: ledger.attempts(question, account=account))
+
     @rule(which=st.integers(0, 2))
     def reopen(self, which):
         self.ledgers[which].close()

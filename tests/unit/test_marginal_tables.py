@@ -343,8 +343,7 @@ def test_a_release_that_was_killed_can_be_made_afresh():
     gate = noisegate.open(rows, epsilon=10, table="t", ledger=":memory:", columns=columns)
     order = MarginalOrder(columns={"a": None, "b": None}, sets=2, epsilon=1)
     bench = MarginalBench(gate._curator, gate._rules, order)
-    request_id, _ = bench._found(fresh=False)
-    begun = gate._curator.allowance(bench._event, question=bench._question, request_id=request_id)
+    begun = bench._attempts.begin(bench._event)
     begun.__enter__()  # and never left, as if killed
     with pytest.raises(RequestConflict, match="fresh=True"):
         bench.release()

@@ -96,6 +96,11 @@ class Allowance:
         return Scope(self, self._whole)
 
     @property
+    def request_id(self) -> str:
+        """The request on record, with the account's name."""
+        return self._entry.request_id
+
+    @property
     def answer(self) -> bytes | None:
         """The recipe's stored result, if it was finished before: use it and ask nothing."""
         return self._answer or None

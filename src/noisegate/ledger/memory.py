@@ -94,6 +94,11 @@ class _Kept(Transaction):
     def save_answer(self, seq: int, answer: bytes) -> None:
         self._put(self._answers, seq, answer)
 
+    def recipes(self, question: str) -> list[Request]:
+        found = self._requests.values()
+        asked = [each for each in found if (each.use, each.question) == ("allowance", question)]
+        return sorted(asked, key=lambda each: each.reserved)
+
     def last_settled(self, question: str, account: str | None) -> int | None:
         settled = (
             request.settled

@@ -164,6 +164,20 @@ class Rules:
         seq = tx.last_settled(digest(question.encode()), account)
         return None if seq is None else stored_answer(tx, seq)
 
+    def recipes(self, tx: Transaction, question: str) -> list[Request]:
+        """The attempts at a recipe, of all accounts."""
+        require_text(question, "question")
+        return tx.recipes(digest(question.encode()))
+
+    def find_recipe(self, tx: Transaction, question: str) -> tuple[Request, bytes] | None:
+        """The latest attempt that came to an end with a result; an interrupted one has none."""
+        begun = self.recipes(tx, question)
+        ended = {request.settled: request for request in begun if request.settled is not None}
+        for seq in sorted(ended, reverse=True):
+            if answer := stored_answer(tx, seq):
+                return ended[seq], answer
+        return None
+
     def _request(self, asked: Asked, charges: Mapping[str, Charge], *, reserved: int) -> Request:
         return Request(
             request_id=asked.request_id,

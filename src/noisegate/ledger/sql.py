@@ -65,6 +65,7 @@ _SETTLED: Final = (
     "SELECT max(settled) FROM requests "
     "WHERE settled IS NOT NULL AND use_of = 'measurement' AND question = ?"
 )
+_RECIPES: Final = f"{_REQUEST} WHERE use_of = 'allowance' AND question = ? ORDER BY reserved"
 _SETTLED_IN: Final = f"{_SETTLED} AND account = ?"
 
 
@@ -131,6 +132,10 @@ class SQLTransaction(Transaction):
     def save_answer(self, seq: int, answer: bytes) -> None:
         """One row; the primary key refuses a second answer."""
         self._run(_SAVE_ANSWER, seq, answer)
+
+    def recipes(self, question: str) -> list[Request]:
+        """By the index on questions."""
+        return [_request(row) for row in self._run(_RECIPES, question)]
 
     def last_settled(self, question: str, account: str | None) -> int | None:
         """By the index on questions."""

@@ -255,6 +255,17 @@ class Ledger(ABC):
         """
         return self._run(self._read, lambda tx: self._rules.find_question(tx, question, account))
 
+    def find_recipe(self, question: str) -> tuple[str, bytes] | None:
+        """The request id and the result of a recipe that was finished, in any account."""
+        found = self._run(self._read, lambda tx: self._rules.find_recipe(tx, question))
+        return None if found is None else (found[0].request_id, found[1])
+
+    def attempts(self, question: str, *, account: str) -> tuple[int, int]:
+        """How often an account began a recipe, and how many of these never came to an end."""
+        begun = self._run(self._read, lambda tx: self._rules.recipes(tx, question))
+        own = [request for request in begun if request.account == account]
+        return len(own), sum(request.settled is None for request in own)
+
     def settled(self, after: int = -1) -> list[Settled]:
         """All measurements that were answered, in entries after ``after``, whoever asked."""
         return self._run(self._read, lambda tx: list(_settled(tx, after)))

@@ -67,5 +67,9 @@ class Transaction(ABC):
         """Keep the answer of entry ``seq``."""
 
     @abstractmethod
+    def recipes(self, question: str) -> list[Request]:
+        """All allowances of the question (a digest), as they were begun."""
+
+    @abstractmethod
     def last_settled(self, question: str, account: str | None) -> int | None:
         """The latest measurement of the question (a digest), for one account or any."""

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from io import BytesIO
 from itertools import combinations
-from typing import Any, Final, final
+from typing import Any, final
 
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
-from noisegate.errors import RequestConflict, SpecError
+from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import Guarantee
@@ -20,6 +19,7 @@ from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Ask, DoorAsk, Price
+from noisegate.releases.attempts import Attempts
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
 from noisegate.releases.marginal_tables import FORMAT, MarginalRelease, build_tables
@@ -27,8 +27,6 @@ from noisegate.releases.residuals import Axes
 from noisegate.releases.transcript import Told
 
 Progress = Callable[[float, str], None]
-_GAP: Final = 8  # interrupted attempts that a fresh one passes by
-_ATTEMPTS_MAX: Final = 1000
 
 
 @final
@@ -70,10 +68,6 @@ class MarginalPlan:
         return "\n".join([f"price: {self.price}; fits: {self.fits}", *lines, *self.words])
 
 
-class _BegunError(Exception):
-    """An attempt of that name was begun before and has not come to an end."""
-
-
 @final
 class MarginalBench:
     """Plans and releases marginal tables through a curator, by the rules of a policy."""
@@ -93,7 +87,7 @@ class MarginalBench:
 
     def plan(self, *, fresh: bool = False) -> MarginalPlan:
         """Free: spends nothing, reads no row."""
-        stored = self._found(fresh=fresh)[1]
+        stored = None if fresh else self._attempts.found()
         price, fits = (ApproxDP(0), True) if stored else self._curator.price(self._event)
         plan = self._plan()
         named = {tuple(self._names[a] for a in axes): plan.rms(axes) for axes in plan.sets}
@@ -108,32 +102,13 @@ class MarginalBench:
 
     def release(self, progress: Progress | None = None, *, fresh: bool = False) -> MarginalRelease:
         """The tables: from the ledger if they were released before, else for their price."""
-        for passed in range(_GAP if fresh else 1):
-            request_id, stored = self._found(fresh=fresh, passed=passed)
-            if stored:
-                return MarginalRelease.load(BytesIO(stored))
-            with suppress(_BegunError):
-                return self._released(request_id, progress)
-        raise RequestConflict(
-            "This release was begun and has not come to an end.",
-            fix="It may be running elsewhere. If it was killed, release with fresh=True: what it "
-            "reserved stays spent.",
-        )
-
-    def _released(self, request_id: str, progress: Progress | None) -> MarginalRelease:
-        plan = self._plan()
-        with ExitStack() as stack:
-            try:
-                allowed = stack.enter_context(
-                    self._curator.allowance(
-                        self._event, question=self._question, request_id=request_id
-                    )
-                )
-            except RequestConflict:
-                raise _BegunError from None
+        stored = None if fresh else self._attempts.found()
+        if stored:
+            return MarginalRelease.load(BytesIO(stored[1]))
+        with self._attempts.begin(self._event, fresh=fresh) as allowed:
             found = build_tables(
                 lambda axes: self._door(allowed.whole, axes),
-                plan,
+                self._plan(),
                 self._axes,
                 shrink=self._order.shrink,
                 grain=float(self._grain),
@@ -200,6 +175,10 @@ class MarginalBench:
         return DoorAsk(scope, grid.query, self._price, shape=grid.shape)
 
     @property
+    def _attempts(self) -> Attempts:
+        return Attempts(self._curator, self._question)
+
+    @property
     def _event(self) -> Event:
         if self._price.gaussian:
             return DeclaredZCDPEvent(rho=self._price.amount)
@@ -219,24 +198,6 @@ class MarginalBench:
             "rho" if self._price.gaussian else "epsilon": str(self._price.amount),
         }
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-    def _found(self, *, fresh: bool, passed: int = 0) -> tuple[str, bytes | None]:
-        """The next free request and nothing; or, unless ``fresh``, a finished one and its bytes.
-
-        ``passed`` are free numbers to leave out: some were begun and never ended.
-        """
-        question, curator = self._question, self._curator
-        free: list[str] = []
-        for number in range(_ATTEMPTS_MAX):
-            request_id = f"marginals {digest(question)} {number}"
-            own = f"{curator.account}: recipe {request_id}"
-            stored = curator.ledger.find(own, question, curator.account)
-            if stored and not fresh:
-                return request_id, stored
-            free += [request_id] if stored is None else []
-            if len(free) > _GAP:  # behind so many there is none
-                return free[passed], None
-        raise SpecError("This release was interrupted too often.", fix="Change its price.")
 
     def _facts(self) -> dict[str, Any]:
         query = self._grid(self._sets[0]).query

@@ -8,18 +8,15 @@ keep        numbers and transcript are stored before anyone sees them
 """
 
 import json
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.curator.allowance import Allowance
-from noisegate.curator.curator import Curator, digest
-from noisegate.errors import NoisegateError, RequestConflict, SpecError
+from noisegate.curator.curator import Curator
+from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee
@@ -28,6 +25,7 @@ from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import DoorAsk, Price
+from noisegate.releases.attempts import Attempts
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.finish import finish
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
@@ -63,7 +61,6 @@ KINDS: Final[Mapping[str, str]] = {
 }
 _OTHERS: Final = ("cube", "sparse", "above", "boxplot", "cdf")  # with results of their own
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
-_GAP: Final = 4  # numbers of attempts without one, after which there are no more
 _WITHOUT_MISSING: Final = ("map", "series")
 
 
@@ -110,8 +107,8 @@ class Workbench:
         if other is not None:
             return other.plan(fresh)
         job = self._job(order)
-        stored = None if fresh else self._find(job)
-        price, fits = (ApproxDP(0), True) if stored else self._curator.price(job.event)
+        found = None if fresh else self._attempts(job).found()
+        price, fits = (ApproxDP(0), True) if found else self._curator.price(job.event)
         return ReleasePlan(
             sql=job.grid.sql,
             axes=job.grid.axes,
@@ -134,9 +131,9 @@ class Workbench:
         if other is not None:
             return other.release(fresh, progress)
         job = self._job(order)
-        stored = None if fresh else self._find(job)
-        if stored:
-            return self._table(job, stored, free=True)
+        found = None if fresh else self._attempts(job).found()
+        if found:
+            return self._table(job, found, free=True)
         return self._table(job, self._built(job, progress, fresh=fresh), free=False)
 
     def _other(self, order: Order) -> "_Other | None":
@@ -259,6 +256,9 @@ class Workbench:
         _require_kind(order.name, grid)
         return grid, terms
 
+    def _attempts(self, job: _Job) -> Attempts:
+        return Attempts(self._curator, job.question)
+
     def _epsilon(self, terms: Terms) -> Fraction:
         if terms.within is not None or terms.relative is not None:
             raise SpecError("A release is bought by its price.", fix="Give epsilon.")
@@ -269,69 +269,12 @@ class Workbench:
         Run(self._curator, self._rules).require_price(epsilon)
         return epsilon
 
-    def _find(self, job: _Job) -> bytes | None:
-        """The stored release, whoever made it; one that was interrupted left nothing."""
-        ledger, dataset = self._curator.ledger, self._curator.dataset
-        known = ledger.accounts()
-        others = [name for name in known if name == dataset or name.startswith(f"{dataset}/")]
-        for account in dict.fromkeys((self._curator.account, *others)):
-            for number in reversed(range(self._attempts(job, account))):
-                if found := self._answer(job, account, number):
-                    return found
-        return None
-
-    def _answer(self, job: _Job, account: str, number: int) -> bytes | None:
-        """What an attempt left: a release, nothing (b""), or None: not begun, or not ended."""
-        request_id = f"{account}: recipe {_attempt(job, number)}"
-        try:
-            return self._curator.ledger.find(request_id, job.question, account)
-        except RequestConflict:  # somebody gave another question this name
-            return b"" if account == self._curator.account else None
-
-    def _attempts(self, job: _Job, account: str) -> int:
-        """How many attempts an account has made; after a few numbers without one are no more."""
-
-        def goes_on(number: int) -> bool:
-            tried = range(number, number + _GAP)
-            return any(self._answer(job, account, each) is not None for each in tried)
-
-        low, high = 0, 1
-        while goes_on(high - 1):
-            low, high = high, 2 * high
-        return bisect_left(range(high), 1, lo=low, key=lambda at: 1 - goes_on(at))
-
     # paying
 
-    @contextmanager
-    def _allowance(self, job: _Job, *, fresh: bool) -> Iterator[tuple[Allowance, str]]:
-        """The next attempt. One that never came to an end may still run; ``fresh`` passes it by."""
-        number = self._attempts(job, self._curator.account)
-        for _ in range(_GAP):
-            request_id, opened = _attempt(job, number), False
-            try:
-                with self._curator.allowance(
-                    job.event, question=job.question, request_id=request_id
-                ) as allowed:
-                    opened = True
-                    yield allowed, request_id
-            except RequestConflict:
-                if opened:
-                    raise
-            else:
-                return
-            if not fresh:
-                break
-            number += 1
-        raise RequestConflict(
-            "This release was begun and has not come to an end.",
-            fix="It may be running elsewhere. If it was killed, release with fresh=True: what it "
-            "reserved stays spent.",
-        )
-
-    def _built(self, job: _Job, progress: Progress | None, *, fresh: bool) -> bytes:
+    def _built(self, job: _Job, progress: Progress | None, *, fresh: bool) -> tuple[str, bytes]:
         """Reserve, ask, rebuild, keep. Whatever interrupts it, what was drawn is charged."""
         grid = job.grid
-        with self._allowance(job, fresh=fresh) as (allowed, request_id):
+        with self._attempts(job).begin(job.event, fresh=fresh) as allowed:
             door = DoorAsk(
                 allowed.whole, grid.query, job.making.price, shape=grid.shape, progress=progress
             )
@@ -351,16 +294,16 @@ class Workbench:
             record = {
                 "format": FORMAT,
                 "event": encode(allowed.used()),
-                "request": request_id,
                 "words": list(estimate.words),
             }
             stored = pack(record, [values], tuple(ask.rounds))
             allowed.finish(stored)
         if progress is not None:
             progress(1.0, "done")
-        return stored
+        return allowed.request_id, stored
 
-    def _table(self, job: _Job, stored: bytes, *, free: bool) -> TableRelease:
+    def _table(self, job: _Job, found: tuple[str, bytes], *, free: bool) -> TableRelease:
+        request_id, stored = found
         record, (values,), rounds = unpack(stored)
         grid, curator = job.grid, self._curator
         loss = curator.loss_of(decode(record["event"]))
@@ -378,14 +321,10 @@ class Workbench:
             remaining=curator.remaining(),
             guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
             question=job.question,
-            request_id=f"{curator.account}: recipe {record['request']}",
+            request_id=request_id,
             practice=self._rules.practice,
             log=curator.ledger.history,
         )
-
-
-def _attempt(job: _Job, number: int) -> str:
-    return f"release {digest(job.question)} {number}"
 
 
 def _require_kind(name: str, grid: Grid) -> None:

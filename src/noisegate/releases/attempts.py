@@ -1,0 +1,66 @@
+"""A release is drawn once: found by its question, or begun as the next attempt at it.
+
+    attempts = Attempts(curator, question)   # the canonical text of what is released, price and all
+    found = attempts.found()                 # (request id, bytes), whoever made it; free
+    with attempts.begin(event, fresh=fresh) as allowed:
+        …                                    # ask through allowed.whole
+        allowed.finish(stored)               # what `found` gives from then on
+        allowed.request_id                   # for cards
+
+An attempt that was interrupted leaves its charge and no result. One that never came to an end may
+be running elsewhere, so the next is refused unless it is asked for ``fresh``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, final
+
+from noisegate.curator.allowance import Allowance
+from noisegate.curator.curator import Curator, digest
+from noisegate.errors import RequestConflict
+from noisegate.privacy.event import Event
+
+_TAKEN: Final = 8  # names in a row that somebody else may have taken
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The attempts at one question, in the ledger of a curator."""
+
+    curator: Curator
+    question: str
+
+    def found(self) -> tuple[str, bytes] | None:
+        """The request id and the bytes of a finished release; free, and reads no row."""
+        return self.curator.ledger.find_recipe(self.question)
+
+    @contextmanager
+    def begin(self, event: Event, *, fresh: bool = False) -> Iterator[Allowance]:
+        """An allowance for the next attempt, closed when the block is left."""
+        curator = self.curator
+        begun, open_ones = curator.ledger.attempts(self.question, account=curator.account)
+        names = range(begun, begun + _TAKEN) if fresh or not open_ones else ()
+        for number in names:
+            name, opened = f"release {digest(self.question)} {number}", False
+            try:
+                with curator.allowance(event, question=self.question, request_id=name) as allowed:
+                    opened = True
+                    yield allowed
+            except RequestConflict:
+                if opened:
+                    raise
+                if not fresh and self._is_open():  # another process was faster
+                    break
+            else:
+                return
+        raise RequestConflict(
+            "This release was begun and has not come to an end.",
+            fix="It may be running elsewhere. If it was killed, release with fresh=True: what it "
+            "reserved stays spent.",
+        )
+
+    def _is_open(self) -> bool:
+        curator = self.curator
+        return curator.ledger.attempts(self.question, account=curator.account)[1] > 0
