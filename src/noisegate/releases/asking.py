@@ -20,6 +20,7 @@ from noisegate.mechanisms.base import Mechanism, NoiseMechanism
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
+from noisegate.privacy.event import ExponentialEvent
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Block, Strategy
 
@@ -85,6 +86,15 @@ class Price:
         """The ε of an exponential choice: its range is bounded, so it costs ε²/8 [CR21]."""
         return self._epsilon(share, 8)
 
+    def choice(
+        self, mechanism_of: Callable[[Fraction], Mechanism[L1]], share: Fraction, moved: L1
+    ) -> Mechanism[L1]:
+        """The choice that a share buys, made for its ε per step of 1; sharper if exponential."""
+        sharp = mechanism_of(self.exponential_epsilon(share) / moved.value)
+        if not self.gaussian or type(sharp.event(moved)) is ExponentialEvent:
+            return sharp
+        return mechanism_of(self.epsilon(share) / moved.value)
+
     def _epsilon(self, share: Fraction, over: int) -> Fraction:
         if not self.gaussian:
             return share * self.amount
@@ -130,7 +140,7 @@ class DoorAsk:
         self, mechanism_of: Callable[[Fraction], Mechanism[L1]], share: Fraction
     ) -> NDArray[np.int64]:
         (exact,) = require_shares([share])
-        mechanism = mechanism_of(self._price.epsilon(exact) / self._cells.l1s[0].value)
+        mechanism = self._price.choice(mechanism_of, exact, self._cells.l1s[0])
         release = self._scope.measure(Measurement(query=self._cells, mechanisms=(mechanism,)))
         chosen: NDArray[np.int64] = release.values[0]
         return chosen

@@ -62,7 +62,7 @@ class TrialAsk:
         """What a mechanism chooses by the cells."""
         (exact,) = require_shares([share])
         self._spend(np.full(self._cells.size, float(exact)))
-        mechanism = mechanism_of(self._price.epsilon(exact))
+        mechanism = self._price.choice(mechanism_of, exact, L1(1))
         mechanism.event(L1(1))  # refuses what has no price
         chosen: NDArray[np.int64] = mechanism.sample(self._cells, bits=self._bits)
         return chosen

@@ -108,7 +108,6 @@ def cut_at_medians(ask: Ask, cuts: int, medians: Fraction) -> list[Level]:
     """The levels below the whole; each is one private choice of all its cuts."""
     levels: list[Level] = []
     lows, highs = whole(ask.shape)
-    sharper = 2 if ask.gaussian else 1  # a choice of range ε costs ε²/8 of zCDP, not ε²/2 [CR21]
     for number in range(cuts):
         open_boxes = np.flatnonzero(~single(lows, highs))
         if not open_boxes.size:
@@ -117,7 +116,7 @@ def cut_at_medians(ask: Ask, cuts: int, medians: Fraction) -> list[Level]:
         table = np.column_stack([lows, highs, axes])[open_boxes]
         chosen = ask.choose(
             lambda epsilon, table=table: Splits.for_epsilon(  # type: ignore[misc]
-                sharper * epsilon, shape=ask.shape, boxes=table.tolist()
+                epsilon, shape=ask.shape, boxes=table.tolist()
             ),
             medians / cuts,
         )
