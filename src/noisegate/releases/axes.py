@@ -167,7 +167,7 @@ class Axis:
 
     def to_record(self) -> dict[str, Any]:
         """The axis as JSON values."""
-        record: dict[str, Any] = {"name": self.name, "keys": list(map(_key_record, self.keys))}
+        record: dict[str, Any] = {"name": self.name, "keys": list(map(key_record, self.keys))}
         if self.ends is not None:
             record |= {"ends": [str(end) for end in self.ends], "whole": self.whole}
             bounds = {"low": self.low, "high": self.high}
@@ -181,7 +181,7 @@ class Axis:
         ends = record.get("ends")
         return cls(
             name=record["name"],
-            keys=tuple(map(_key_of, record["keys"])),
+            keys=tuple(map(key_of, record["keys"])),
             ends=None if ends is None else tuple(map(_number, ends)),
             whole=bool(record.get("whole", False)),
             **bounds,
@@ -200,7 +200,8 @@ def _shown(key: AxisKey) -> Any:  # noqa: ANN401 - a cell
     return float(key) if isinstance(key, Fraction) else key
 
 
-def _key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON
+def key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON
+    """A key as a JSON value."""
     if isinstance(key, datetime):
         return {"timestamp": key.isoformat()}
     if isinstance(key, date):
@@ -208,7 +209,8 @@ def _key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON
     return {"number": str(key)} if isinstance(key, Fraction) else key
 
 
-def _key_of(record: Any) -> AxisKey:  # noqa: ANN401 - JSON
+def key_of(record: Any) -> AxisKey:  # noqa: ANN401 - JSON
+    """What `key_record` wrote."""
     if not isinstance(record, dict):
         return record  # type: ignore[no-any-return]
     ((kind, text),) = record.items()

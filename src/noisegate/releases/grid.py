@@ -80,19 +80,7 @@ def grid_of(
 
     ``edges`` are those of columns whose groups are numbers of bins.
     """
-    block = _block(question)
-    schema = schema_of(block.relation)
-    names = _axis_names(question, block)
-    asserted = _asserted(block.relation)
-    keys, axes = [], []
-    for place, (key, name) in enumerate(zip(block.by, names, strict=True)):
-        found, axis = _axis(key, name, schema, (edges or {}).get(place))
-        if not missing or found.expression in asserted or _binned(found.expression) in asserted:
-            found = replace(found, domain=replace(found.domain, nullable=False))
-        if found.domain.nullable:
-            axis = replace(axis, keys=(*axis.keys, None))
-        keys.append(found)
-        axes.append(axis)
+    block, axes = axes_of(question, missing=missing, edges=edges)
     cells = prod(axis.size for axis in axes)
     if cells > CELLS_MAX:
         raise Unsupported(
@@ -100,7 +88,7 @@ def grid_of(
             fix="Use wider bins or fewer columns.",
         )
     caps = caps_of(block, terms)
-    drafted = draft(replace(block, by=tuple(keys)), caps, accountant=accountant, derive=False)
+    drafted = draft(block, caps, accountant=accountant, derive=False)
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
         raise Unsupported("This is not one sum.", fix=_FORM)
@@ -108,14 +96,33 @@ def grid_of(
     plain = replace(tally, by=tuple(replace(each, rest=False) for each in tally.by))
     return Grid(
         sql=sql,
-        axes=tuple(axes),
-        value=_value_name(question, block, names),
+        axes=axes,
+        value=_value_name(question, block, [axis.name for axis in axes]),
         query=Query(plain),
         grain=term.grain,
         whole=drafted.recipes[0].kind is Kind.INTEGER,
         signed=term.low < 0,
         caveats=drafted.caveats,
     )
+
+
+def axes_of(
+    question: Question, *, missing: bool = True, edges: Mapping[int, Edges] | None = None
+) -> tuple[Block, tuple[Axis, ...]]:
+    """The block of a question by declared groups, and their axes; how many cells is left open."""
+    block = _block(question)
+    schema = schema_of(block.relation)
+    asserted = _asserted(block.relation)
+    keys, axes = [], []
+    for place, (key, name) in enumerate(zip(block.by, _axis_names(question, block), strict=True)):
+        found, axis = _axis(key, name, schema, (edges or {}).get(place))
+        if not missing or found.expression in asserted or _binned(found.expression) in asserted:
+            found = replace(found, domain=replace(found.domain, nullable=False))
+        if found.domain.nullable:
+            axis = replace(axis, keys=(*axis.keys, None))
+        keys.append(found)
+        axes.append(axis)
+    return replace(block, by=tuple(keys)), tuple(axes)
 
 
 def _block(question: Question) -> Block:

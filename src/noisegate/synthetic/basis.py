@@ -1,0 +1,290 @@
+"""What is measured for made-up rows: the columns of one table as groups, and one count by them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, final
+
+from noisegate.algebra.relation import Relation
+from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.errors import SpecError, Unsupported
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.looks import caps_of
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.releases.axes import Axis
+from noisegate.releases.grid import axes_of, sql_of
+from noisegate.releases.residuals import Axes
+from noisegate.synthetic.columns import (
+    UNITS,
+    Bounds,
+    Coding,
+    Determined,
+    Layout,
+    Numbered,
+    usual_edges,
+    usual_unit,
+    usual_width,
+)
+from noisegate.transforms.query import CAP_MAX, Query
+
+_COLUMN_CELLS_MAX: Final = 1 << 16
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """Columns as groups, and the count of rows that all tables share."""
+
+    sql: str
+    layout: Layout
+    relation: Relation
+    by: tuple[Grouping, ...]
+    term: Term
+    rows_per_unit: int | None
+    caveats: tuple[str, ...]
+
+    @property
+    def grain(self) -> Fraction:
+        """What a 1 of the measured numbers stands for, in rows."""
+        return self.term.grain
+
+    def query(self, axes: Axes) -> Query:
+        """The table over some columns, as a question."""
+        return Query(
+            Sums(
+                relation=self.relation,
+                by=tuple(self.by[axis] for axis in axes),
+                terms=(self.term,),
+                rows_per_unit=self.rows_per_unit,
+            )
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which columns, as people say it, and the declared facts about them."""
+
+    domain: TableDomain
+    columns: Mapping[str, Any]
+    determined: Mapping[str, tuple[str, Mapping[Any, Any]]]
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        """Numeric columns whose values could be any."""
+        facts = self.domain.columns
+        return tuple(
+            name
+            for name, how in self.columns.items()
+            if facts[name].kind.is_numeric
+            and facts[name].keys is None
+            and facts[name].between is None
+            and not isinstance(how, list | tuple)
+        )
+
+
+def wanted_of(
+    tables: Mapping[str, TableDomain],
+    table: str | None,
+    columns: Mapping[str, Any] | Sequence[str] | None,
+    determined: Mapping[str, Any] | None,
+) -> Wanted:
+    """The columns that are meant: by default all of the table."""
+    private = [name for name, domain in tables.items() if not domain.is_public]
+    if table is None and len(private) == 1:
+        table = private[0]
+    if table is None or table not in private:
+        said = "No table is named." if table is None else f"There is no private table {table!r}."
+        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+    domain = tables[table]
+    usable = [name for name, column in domain.columns.items() if not column.hidden]
+    if columns is None:
+        columns = usable
+    if isinstance(columns, str) or not columns:
+        raise SpecError("No column is named.", fix='Use columns=["age", "ward"].')
+    asked = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
+    maps = _maps(determined or {}, asked)
+    for name in (*asked, *maps, *(of for of, _ in maps.values())):
+        if name not in usable:
+            raise SpecError(
+                f"{table!r} has no column {name!r} that can be asked about.",
+                fix=f"Its columns: {', '.join(usable)}.",
+            )
+    measured = {name: asked[name] for name in usable if name in asked and name not in maps}
+    return Wanted(domain=domain, columns=measured, determined=maps)
+
+
+def _maps(
+    determined: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, tuple[str, Mapping[Any, Any]]]:
+    if not isinstance(determined, Mapping):
+        raise SpecError("determined is no dict by columns.", fix=_DETERMINED)
+    for name, said in determined.items():
+        well = isinstance(said, tuple | list) and len(said) == 2 and isinstance(said[1], Mapping)
+        if not well:
+            raise SpecError(f"What determines {name!r} is not understood.", fix=_DETERMINED)
+        if said[0] not in asked or said[0] in determined:
+            raise SpecError(
+                f"{name!r} is said to follow from {said[0]!r}, which is not measured.",
+                fix="Add that column, or name another one.",
+            )
+    return {name: (said[0], said[1]) for name, said in determined.items()}
+
+
+_DETERMINED: Final = (
+    'Use determined={"region": ("ward", {"north": "up", "south": "down"})}; '
+    "of numbers also ranges: {(0, 17): False, (18, 120): True}."
+)
+
+
+def basis_of(
+    tables: Mapping[str, TableDomain],
+    wanted: Wanted,
+    *,
+    where: str | None = None,
+    rows_per_unit: int | None = None,
+    found: Mapping[str, Bounds] | None = None,
+) -> Basis:
+    """Groups for all columns, or a refusal. ``found`` are bounds that nobody declared."""
+    domain = wanted.domain
+    facts = {
+        name: replace(column, between=(found or {})[name]) if name in (found or {}) else column
+        for name, column in domain.columns.items()
+    }
+    unit = None if domain.unit is None else domain.unit.column
+    measured = {
+        name: how for name, how in wanted.columns.items() if name != unit or how is not None
+    }
+    unusable = {n: why for n, how in measured.items() if (why := _unusable(facts[n], how))}
+    if unusable:
+        raise _refusal(unusable, [name for name in measured if name not in unusable])
+    hows = {name: _how(facts[name], how, name in (found or {})) for name, how in measured.items()}
+    if not hows:
+        raise SpecError("No column can be measured.", fix="Name columns with keys or bounds.")
+    known = {**tables, domain.name: replace(domain, columns=facts)}
+    sql, edges = sql_of(known, domain.name, hows, where)
+    block, axes = axes_of(read(sql, tables), edges=edges)
+    if rows_per_unit is not None and (type(rows_per_unit) is not int or rows_per_unit < 1):
+        raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+    rows = caps_of(block, Terms(rows_per_unit=rows_per_unit)).rows_per_unit
+    first = replace(block, by=block.by[:1], sets=((0,),))
+    drafted = draft(first, Caps(rows_per_unit=rows), derive=False)
+    tally = drafted.parts[0].query.tally
+    assert isinstance(tally, Sums)  # noqa: S101 - of a count
+    groups = [key.domain.keys or () for key in block.by]
+    by = tuple(
+        Grouping(
+            name=key.name,
+            expression=key.expression,
+            keys=(*keys, None) if key.domain.nullable else keys,
+        )
+        for key, keys in zip(block.by, groups, strict=True)
+    )
+    codings = {
+        name: _coding(facts[name], how, axis)
+        for (name, how), axis in zip(hows.items(), axes, strict=True)
+    }
+    return Basis(
+        sql=sql,
+        layout=_layout(wanted, codings, facts, unit),
+        relation=tally.relation,
+        by=by,
+        term=tally.terms[0],
+        rows_per_unit=tally.rows_per_unit,
+        caveats=drafted.caveats,
+    )
+
+
+def _layout(
+    wanted: Wanted, codings: Mapping[str, Coding], facts: Mapping[str, Column], unit: str | None
+) -> Layout:
+    """The columns in the order of the original."""
+    columns: list[Coding | Determined | Numbered] = []
+    for name, column in facts.items():
+        if name in codings:
+            columns.append(codings[name])
+        elif name in wanted.determined:
+            of, pairs = wanted.determined[name]
+            made = Determined(name=name, kind=column.kind, of=of, pairs=tuple(pairs.items()))
+            _require_covered(made, codings[of])
+            columns.append(made)
+        elif name == unit and name in wanted.columns:
+            columns.append(Numbered(name=name, kind=column.kind))
+    return Layout(table=wanted.domain.name, columns=tuple(columns))
+
+
+def _require_covered(determined: Determined, of: Coding) -> None:
+    """Every key has a value: a row cannot be without one that the map promises."""
+    axis = of.axis
+    keys = [*axis.present]
+    if axis.ends is not None:
+        last = [end - axis.whole for end in axis.ends[:-1]]
+        keys = [*axis.present[1:], *last, *(of.bounds or ())]
+    try:
+        without = [key for key in keys if determined.value_of(key) is None]
+    except TypeError:
+        raise SpecError(
+            f"The map for {determined.name!r} has keys of another type.", fix=_DETERMINED
+        ) from None
+    if without:
+        raise SpecError(
+            f"The map for {determined.name!r} says nothing about {_shown(without[0])} of "
+            f"{determined.of!r}.",
+            fix="Give every key a value, or every number a range.",
+        )
+
+
+def _shown(key: Any) -> str:  # noqa: ANN401 - a key
+    return f"{float(key):g}" if isinstance(key, Fraction) else repr(key)
+
+
+def _unusable(column: Column, how: Any) -> str | None:  # noqa: ANN401 - as people write it
+    """Why a column has no cells, or None."""
+    if column.keys is not None or column.kind is Kind.BOOLEAN or isinstance(how, list | tuple):
+        return None
+    if column.kind is Kind.TEXT:
+        return "text without a list of keys"
+    return None if column.between is not None else f"{column.kind.value} without bounds"
+
+
+def _refusal(unusable: Mapping[str, str], usable: Sequence[str]) -> Unsupported:
+    named = ", ".join(f"{name!r} ({why})" for name, why in unusable.items())
+    leave = f"leave them out: columns={list(usable)!r}." if usable else "name other columns."
+    numbers = any("text" not in why and "date" not in why and "time" not in why
+                  for why in unusable.values())  # fmt: skip
+    find = ' have bounds found for a fifth of ε: choose="bounds",' if numbers else ""
+    return Unsupported(
+        f"Nobody declared which values these columns have: {named}.",
+        fix=f"Declare in = [...] for text, between = [low, high] for numbers and dates,{find} or "
+        f"{leave}",
+    )
+
+
+def _how(column: Column, how: Any, found: bool) -> Any:  # noqa: ANN401, FBT001 - see Gate.release
+    """How a column is grouped: as said, else by its keys, else by the usual bins."""
+    if how is not None or column.keys is not None or column.kind is Kind.BOOLEAN:
+        return how
+    bounds = column.between
+    assert bounds is not None  # noqa: S101 - else it was refused
+    if column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return usual_unit(bounds, column.kind)
+    whole = column.kind is Kind.INTEGER
+    if found:
+        return usual_edges(bounds, whole=whole)
+    width = usual_width(bounds, whole=whole)
+    return None if whole and width == 1 else width
+
+
+def _coding(column: Column, how: Any, axis: Axis) -> Coding:  # noqa: ANN401 - of `_how`
+    if axis.size > _COLUMN_CELLS_MAX:
+        raise Unsupported(
+            f"{axis.name!r} has {axis.size:,} cells, more than {_COLUMN_CELLS_MAX:,}.",
+            fix="Use wider bins.",
+        )
+    unit = how if isinstance(how, str) and how in UNITS else None
+    if unit is None and column.keys is None and column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        unit = "day"
+    named = replace(axis, name=column.name)
+    return Coding(kind=column.kind, axis=named, bounds=column.between, unit=unit)
