@@ -1,0 +1,423 @@
+"""What sampling adds to blending in a crowd: from "k like you" to an (ε, δ).
+
+A mechanism is (k, ε)-crowd-blending if each row either has k - 1 others in the data that could take
+its place, for a factor e^ε, or could be left out, for a factor e^ε [GHLP12]. That alone is no
+differential privacy and does not compose. Run on a secret sample that holds each person
+independently with probability p, it is (ε', δ)-differentially private, with the numbers below.
+
+M is how many others could take a person's place, b(x) the chance that x of them are in the sample.
+
+>>> float(round(histogram_delta(Fraction(1, 2), 50, log_up(Fraction(2))), 11))
+9.2409e-07
+>>> least_crowd(Fraction(1, 10), ApproxDP(log_up(Fraction(10, 9)), "1e-6"))
+36
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from math import exp, expm1, floor, inf, log, log1p
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import Real, log_up, real, upper
+from noisegate.privacy.loss import ApproxDP
+
+Long: TypeAlias = NDArray[np.longdouble]
+
+CROWD_MAX: Final = 100_000
+EPSILON_MAX: Final = 100
+SCAN_MAX: Final = 20_000  # others of one kind that are tried before an ε is refused as too small
+_STEPS: Final = 60  # of a bisection
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Chances:
+    """The chances b(x) from ``first`` on, until what follows is at most ``rest``.
+
+    Each is made by at most 2 · M products, so it is off by at most that many roundings, and a
+    difference of two by as much of the larger; `slack` allows four times that and what e^ε may be
+    off.
+    """
+
+    others: int
+    first: int
+    values: Long
+    rest: np.longdouble
+    p: np.longdouble
+
+    def slack(self, mass: np.longdouble) -> np.longdouble:
+        return 8 * (2 * self.others + EPSILON_MAX) * np.finfo(np.longdouble).eps * mass + self.rest
+
+
+def histogram_delta(
+    probability: Fraction, crowd: int, epsilon: Fraction, *, enough: Fraction = Fraction(1)
+) -> Fraction:
+    """The δ at ε of a table of counts from a secret sample, counts below ``crowd`` not shown.
+
+    Claim: the largest hockey-stick divergence at ε of neighbours, over all tables.
+    Adjacency: add/remove one person, who has one row.
+    Why: only the cell of that person differs: with M others there, y of the sample are in it with
+        chance b(y) without and p b(y - 1) + (1 - p) b(y) with the person. All y < k look the same.
+        More people show more, so there is no largest M; beyond (M + 1) q > k Chernoff's bound
+        falls with M, and the search ends where it is below what was found.
+    Rounding: up, by more than the products of one term can be off. The search also ends above
+        ``enough``, for those who need not know more.
+    """
+    p, long = _checked(probability, crowd, epsilon), _long(epsilon)
+    rise, grown = np.expm1(long), np.exp(long)
+
+    def gap(chances: _Chances) -> np.longdouble:
+        before, here = _pairs(chances)
+        there = p * before + (1 - p) * here
+        come = _positive(there - grown * here) + chances.slack(there.sum())
+        if chances.first >= crowd:
+            return come
+        gone = grown * p * before[0]  # more people leave fewer unseen: by p b(k - 1)
+        go = _positive(here - grown * there) + max(gone - rise * _below(chances), 0)
+        return max(come, go + chances.slack(go + gone))
+
+    return _largest(gap, _Search(p, crowd, 0.0, float(epsilon)), enough)
+
+
+def blended_delta(
+    probability: Fraction,
+    crowd: int,
+    within: Fraction,
+    epsilon: Fraction,
+    *,
+    enough: Fraction = Fraction(1),
+) -> Fraction:
+    """The δ at ε of any (``crowd``, ``within``)-crowd-blending mechanism on a secret sample.
+
+    Claim: the sampled mechanism is (ε, δ)-differentially private, in both directions.
+    Adjacency: add/remove one person. Needs ε ≥ ln(1 - p + p e^within).
+    Why: let x of the M others be in the sample. If x ≤ k - 2 the person may be left out. If
+        x ≥ k - 1, any other that is not in the sample, chosen at random, may take the person's
+        place, and the sample is then one with x + 1. As b(x) / b(x + 1) is
+        (x + 1)(1 - p) / ((M - x) p), the outputs that come from y = x + 1 weigh at most
+        (1 - p) + e^within (1 - p) y / (M + 1 - y) times what they weigh without the person; what
+        is above e^ε is charged to δ at its own chance p b(x) [GHLP12, with constants]. Leaving
+        takes the same steps with the factors turned round; where x ≤ k - 2 it costs no δ, as
+        1 - p + p e^-within is at least e^-ε.
+    Rounding: up.
+    """
+    p = _checked(probability, crowd, epsilon)
+    if within < 0 or epsilon < least_epsilon(probability, within):
+        raise SpecError(
+            "Below this ε sampling alone proves nothing.",
+            fix=f"Use an ε of at least {float(least_epsilon(probability, within)):.6g}.",
+        )
+    keeps, long = np.exp(-_long(within)), _long(epsilon)
+    rise, grown = np.expm1(long) + p, np.exp(long)
+
+    def gap(chances: _Chances) -> np.longdouble:
+        before, here = _pairs(chances)
+        come = _positive(p * before - keeps * rise * here) + chances.slack(p * before.sum())
+        if chances.first >= crowd:
+            return come
+        places = np.arange(here.size - 1, dtype=np.longdouble) + crowd
+        left = (1 - p) * (1 + keeps * places / (chances.others + 1 - places))
+        alone = max(before[0] * (1 - grown * (1 - p)), 0)
+        go = _positive(here[:-1] * (1 - grown * left)) + alone
+        return max(come, go + chances.slack(go + alone))
+
+    return _largest(gap, _Search(p, crowd, float(within), float(epsilon)), enough)
+
+
+def least_epsilon(probability: Fraction, within: Fraction) -> Fraction:
+    """Where `blended_delta` begins: what sampling makes of ``within`` [LQS12]."""
+    if within == 0:
+        return Fraction(0)
+    return upper(lambda: (real(probability) * real(within).expm1()).log1p())  # noqa: PLW0108 - precision
+
+
+def closed_form(
+    probability: Fraction,
+    crowd: int,
+    within: Fraction = Fraction(0),
+    *,
+    fraction: Fraction | None = None,
+) -> ApproxDP:
+    """A guarantee of any crowd-blending mechanism on a secret sample, without a search.
+
+    Claim: (ln((1 - p)(1 + e^within q / (1 - q))), e^(-(k/q) KL(q‖p))) for any q = ``fraction`` in
+        [1 - (1 - p)², 1); without one, its least value, where within = 0 has ε = ln(1 / (1 - p)).
+    Adjacency: add/remove one person.
+    Why: in `blended_delta` only y > q (M + 1) add to δ, and p Pr[Bin(M, p) ≥ x] is at most
+        Pr[Bin(M + 1, p) ≥ x + 1] ≤ e^(-N KL(max(k/N, q)‖p)), N = M + 1, largest at N = k/q.
+    Rounding: up.
+    """
+    p = Fraction(probability)
+    _checked(p, crowd, Fraction(1))
+    least = 1 - (1 - p) ** 2
+    q = least if fraction is None else fraction
+    if not least <= q < 1:
+        raise SpecError("The fraction is out of range.", fix=f"Use {float(least):.6g} to below 1.")
+    grown = partial(_log, lambda: real(1 - p) * (1 + real(within).exp() * real(q) / real(1 - q)))
+    return ApproxDP(upper(grown), _tail(Fraction(crowd), q, p))
+
+
+def biased_form(
+    least: Fraction, most: Fraction, crowd: int, within: Fraction = Fraction(0), *, odd: int = 0
+) -> ApproxDP:
+    """The same where people are sampled with differing probabilities, from ``least`` to ``most``.
+
+    Claim: holds for each person whose own probability lies there, if all who could take its place
+        do too, but at most ``odd``, whose probabilities are arbitrary, even 0, 1 or known: with
+        q = 1 - (1 - p')², ε = ln(1 - p' + p' e^within ((1 - p)/p) p'(2 - p')/(1 - p')²) and
+        δ = e^(-((k - odd)/q) KL(q‖p')), p = ``least``, p' = ``most``. A person who is surely in
+        the sample has no guarantee.
+    Adjacency: add/remove one such person.
+    Why: as `blended_delta`, with a place given up with odds of at most (1 - p)/p, x dominated by
+        Bin(M, p'), and only the others with bounded probabilities changing places.
+    Rounding: up.
+    """
+    _checked(least, crowd, Fraction(1))
+    _checked(most, crowd, Fraction(1))
+    if least > most or type(odd) is not int or not 0 <= odd < crowd:
+        raise SpecError(
+            "These probabilities bound nothing.", fix="Use least <= most and odd below the crowd."
+        )
+    q = 1 - (1 - most) ** 2
+    swap = (1 - least) / least * most * (2 - most) / (1 - most) ** 2
+    grown = partial(_log, lambda: real(1 - most) + real(most * swap) * real(within).exp())
+    return ApproxDP(upper(grown), _tail(Fraction(crowd - odd), q, most))
+
+
+def change_one(probability: Fraction, loss: ApproxDP) -> ApproxDP:
+    """What an add/remove guarantee of a sampled mechanism is for changing one person.
+
+    Claim: (ε + ln(1 / (1 - p)), δ), which is less than for any mechanism with that guarantee.
+    Adjacency: change-one. Why: without the person the output is at most 1 / (1 - p) times as likely
+        as with it, as it may not be in the sample; then another one comes. Rounding: up.
+    """
+    if not 0 < probability < 1:
+        raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+    return ApproxDP(loss.epsilon + log_up(1 / (1 - probability)), loss.delta)
+
+
+def least_crowd(probability: Fraction, target: ApproxDP, *, within: Fraction | None = None) -> int:
+    """The smallest crowd that keeps the target: of a table of counts, or of any with ``within``.
+
+    Why: a table that shows less is made of one that shows more, so δ falls with k. For other
+        mechanisms it does where ε is at least ln(1 / (1 - p)); below, a k is found that keeps the
+        target while k - 1 does not.
+    """
+    if target.delta <= 0:
+        raise SpecError("No crowd gives δ = 0.", fix="Allow a δ such as 1e-6.")
+    keeps = partial(_keeps, probability, within, target)
+
+    high = 1
+    while not keeps(high):
+        high *= 2
+        if high > CROWD_MAX:
+            raise SpecError("No crowd keeps this.", fix="Allow a larger ε or δ, or sample less.")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
+def least_loss(
+    probability: Fraction, crowd: int, delta: Fraction, *, within: Fraction | None = None
+) -> Fraction:
+    """The smallest ε, to a millionth, at which the crowd keeps δ. Rounding: up."""
+    if not 0 < delta < 1:
+        raise SpecError("δ is not between 0 and 1.", fix="Use a δ such as 1e-6.")
+    least = Fraction(0) if within is None else least_epsilon(probability, within)
+
+    def keeps(epsilon: Fraction) -> bool:
+        return _keeps(probability, within, ApproxDP(epsilon, delta), crowd)
+
+    high = max(least, log_up(1 / (1 - probability)))
+    while not keeps(high):
+        high = 2 * high
+        if high > EPSILON_MAX:
+            raise SpecError("No ε keeps this δ.", fix="Allow a larger δ, or a larger crowd.")
+    low = least
+    for _ in range(_STEPS):
+        if high - low <= Fraction(1, 1_000_000) * high:
+            break
+        middle = Fraction(floor((low + high) / 2 * (1 << 40)) + 1, 1 << 40)
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
+def zero_knowledge(samples: int, scale: Fraction, *, people: int) -> Fraction:
+    """The ε at which an average with Laplace noise tells no more than a sample of the people does.
+
+    Claim: for the mean of numbers in [0, 1] over ``people``, with noise of ``scale``, a simulator
+        that sees ``samples`` random rows of the others is within ε of it:
+        1/(n λ) + ln(1 + (√(2π/k)/λ) e^(1/(8 k λ²))) [GLP11, with constants].
+    Adjacency: the person is not among the rows that the simulator sees. Why: the ratio of the laws
+        is at most the mean of e^(|g(D) - g(S)|/λ), and Hoeffding's tail is integrated.
+    Rounding: up.
+    """
+    if min(samples, people) < 1 or scale <= 0:
+        raise SpecError("There is no one to compare with.", fix="Use at least one sample and row.")
+    spread = Fraction(1, 8 * samples) / scale**2
+    return upper(
+        lambda: (
+            1 / (people * real(scale))
+            + ((2 * arb.pi() / samples).sqrt() / real(scale) * real(spread).exp()).log1p()
+        )
+    )
+
+
+def _keeps(probability: Fraction, within: Fraction | None, target: ApproxDP, crowd: int) -> bool:
+    if within is None:
+        found = histogram_delta(probability, crowd, target.epsilon, enough=target.delta)
+    else:
+        found = blended_delta(probability, crowd, within, target.epsilon, enough=target.delta)
+    return found <= target.delta
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Which chances are needed for M others, and when no more others are.
+
+    Coming adds to δ only at y > q (M + 1), and leaving only at y < r (M + 1), and only below
+    ε = ln(1 / (1 - p)).
+    """
+
+    p: np.longdouble
+    crowd: int
+    within: float
+    epsilon: float
+
+    @property
+    def both(self) -> bool:
+        """Whether leaving can cost anything."""
+        return self.epsilon < -log1p(-float(self.p)) * (1 + 1e-12)
+
+    @property
+    def high(self) -> float:
+        """The q of coming."""
+        odds = exp(-self.within) * (expm1(self.epsilon) + float(self.p)) / (1 - float(self.p))
+        return odds / (1 + odds)
+
+    @property
+    def low(self) -> float:
+        """The r of leaving."""
+        odds = exp(self.within) * (exp(-self.epsilon) / (1 - float(self.p)) - 1)
+        return max(odds / (1 + odds), 0.0)
+
+    def first(self, others: int) -> int:
+        """Where chances are needed from: k - 1, or where coming adds to δ, less a place."""
+        if self.both:
+            return self.crowd - 1
+        return max(self.crowd - 1, min(floor(self.high * (others + 1)) - 2, others))
+
+    def bound(self, others: int) -> float:
+        """Chernoff's bound on all δ of so many others and more: of both tails."""
+        p, crowd = float(self.p), self.crowd
+        up = 1.0
+        if (others + 1) * self.high > crowd:
+            up = exp(-(others + 1) * _kl_float(self.high, p))
+        if not self.both:
+            return up
+        low = max((crowd - 1) / others, self.low * (others + 1) / others) if others else 1.0
+        return max(up, 1.0 if low >= p else exp(-others * _kl_float(low, p)))
+
+    def chances(self) -> Iterator[_Chances]:
+        """For M = k - 1, k, and so on."""
+        p, first = self.p, self.crowd - 1
+        anchor, odds = p**first, p / (1 - p)
+        if anchor < np.finfo(np.longdouble).tiny * 2**64:
+            raise SpecError("A crowd so large is never sampled.", fix="Use a smaller crowd.")
+        for others in range(first, first + SCAN_MAX):
+            spread = 12 * (others * float(p) * (1 - float(p))) ** 0.5 + 60
+            last = min(others, max(floor(others * float(p) + spread), first))
+            places = np.arange(first, last, dtype=np.longdouble)
+            steps = (others - places) / (places + 1) * odds
+            values = anchor * np.concatenate([[np.longdouble(1)], np.cumprod(steps)])
+            falls = (others - last) / np.longdouble(last + 1) * odds
+            rest = values[-1] * falls / (1 - falls) if last < others else np.longdouble(0)
+            yield _Chances(others, first, values, rest, p)
+            anchor = anchor * (others + 1) * (1 - p) / (others + 1 - first)
+            for _ in range(self.first(others + 1) - first):
+                anchor = anchor * (others + 1 - first) / np.longdouble(first + 1) * odds
+                first += 1
+
+
+def _largest(
+    gap: Callable[[_Chances], np.longdouble], search: _Search, enough: Fraction
+) -> Fraction:
+    """The supremum over M, rounded up; or something above ``enough``."""
+    most = np.longdouble(0)
+    for chances in search.chances():
+        most = max(most, gap(chances))
+        if search.bound(chances.others) <= most or Fraction(float(most)) > enough:
+            break
+    else:
+        raise SpecError("An ε so small needs too many people to be sure of.", fix="Use a larger ε.")
+    return min(Fraction(float(np.nextafter(float(most), inf))), Fraction(1))
+
+
+def _pairs(chances: _Chances) -> tuple[Long, Long]:
+    """The chances b(y - 1) and b(y), for y from one above the first on; the last b(y) is 0."""
+    return chances.values, np.append(chances.values[1:], np.longdouble(0))
+
+
+def _below(chances: _Chances) -> np.longdouble:
+    """The chance of fewer than k: all that the others leave."""
+    above: np.longdouble = chances.values[1:].sum()
+    return max(1 - above, np.longdouble(0)) if above < 0.5 else _lower_tail(chances)
+
+
+def _lower_tail(chances: _Chances) -> np.longdouble:
+    """Σ b(x) for x < k, downwards from the anchor, so that small sums are not differences."""
+    places = np.arange(chances.first, 0, -1, dtype=np.longdouble)
+    ratios = places / (chances.others - places + 1) * ((1 - chances.p) / chances.p)
+    found: np.longdouble = chances.values[0] * (1 + np.cumprod(ratios).sum())
+    return found
+
+
+def _positive(values: Long) -> np.longdouble:
+    found: np.longdouble = np.maximum(values, 0).sum()
+    return found
+
+
+def _kl_float(q: float, p: float) -> float:
+    if q <= 0:
+        return -log1p(-p)
+    return (q * log(q / p) + (1 - q) * log((1 - q) / (1 - p))) * (1 - 1e-9)
+
+
+def _tail(crowd: Fraction, q: Fraction, p: Fraction) -> Fraction:
+    """At least e^(-(k/q) KL(q‖p)), at most 1."""
+
+    def exponent() -> Real:
+        apart = real(q) * real(q / p).log() + real(1 - q) * real((1 - q) / (1 - p)).log()
+        return -real(crowd / q) * apart
+
+    return min(upper(lambda: exponent().exp()), Fraction(1))
+
+
+def _log(compute: Callable[[], Real]) -> Real:
+    return compute().log()
+
+
+def _checked(probability: Fraction, crowd: int, epsilon: Fraction) -> np.longdouble:
+    if not 0 < probability < 1:
+        raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+    if type(crowd) is not int or not 1 <= crowd <= CROWD_MAX:
+        raise SpecError("The crowd is no number of people.", fix=f"Use 1 to {CROWD_MAX}.")
+    if not 0 < epsilon <= EPSILON_MAX:
+        raise SpecError("ε is not usable.", fix=f"Use an ε such as 0.1, at most {EPSILON_MAX}.")
+    return _long(probability)
+
+
+def _long(value: Fraction) -> np.longdouble:
+    """The number to the precision of a long double."""
+    near = float(value)
+    return np.longdouble(near) + np.longdouble(float(value - Fraction(near)))
