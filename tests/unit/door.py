@@ -87,6 +87,10 @@ class Watched(Source):
         self._look()
         return self._inner.sums(tally)
 
+    def marginals(self, tally):
+        self._look()
+        return self._inner.marginals(tally)
+
     def values(self, tally):
         self._look()
         return self._inner.values(tally)

@@ -165,6 +165,9 @@ class Exact(Source):
     def sums(self, tally):
         return np.array([[100, 200, 300]] * len(tally.terms))
 
+    def marginals(self, tally):
+        return [np.full(size, 100) for size in tally.sizes]
+
     def distinct(self, tally):
         return np.array([[100, 200, 300]])
 

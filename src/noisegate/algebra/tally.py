@@ -74,6 +74,31 @@ class Sums:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Marginals:
+    """Sums of one term over several sets of groupings, in one pass over the rows.
+
+    For each set, places in ``by``, the numbers are those of `Sums` over these groupings alone.
+    """
+
+    relation: Relation
+    by: tuple[Grouping, ...]
+    sets: tuple[tuple[int, ...], ...]
+    term: Term
+    rows_per_unit: int | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many cells each set has: public, from the declared keys."""
+        return tuple(prod(self.by[place].size for place in each) for each in self.sets)
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are in all."""
+        return sum(self.sizes)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
     """The values of a term per cell, NULLs left out, at most ``rows_per_unit`` of one owner.
 
@@ -154,7 +179,7 @@ class Cells:
         return prod(axis.size for axis in self.by)
 
 
-Tally: TypeAlias = Sums | Values | Keys | Distinct | Cells
+Tally: TypeAlias = Sums | Marginals | Values | Keys | Distinct | Cells
 
 
 def fields_used(tally: Tally) -> frozenset[str]:
@@ -173,4 +198,4 @@ def _asked(tally: Tally) -> Iterator[Expression]:
     if isinstance(tally, Sums):
         yield from (term.expression for term in tally.terms)
     else:
-        yield tally.term.expression if isinstance(tally, Values) else tally.expression
+        yield tally.expression if isinstance(tally, Distinct) else tally.term.expression

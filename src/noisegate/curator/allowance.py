@@ -24,6 +24,7 @@ from noisegate.privacy.event import Event, NothingEvent, Parallel, Sequential
 from noisegate.privacy.release import Release
 from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
+from noisegate.transforms.strategy import Strategy
 
 Quote: TypeAlias = Callable[[Event], Mapping[str, Charge]]
 Draw: TypeAlias = Callable[[Measurement, str], Release]
@@ -155,7 +156,7 @@ class Allowance:
     def _note_down(self, part: _Part, measurement: Measurement) -> None:
         events, cells = list(part.events), dict(part.cells)
         query = measurement.query
-        if query.strategy is None or measurement.compares:
+        if type(query.strategy) is not Strategy or measurement.compares:
             part.events.append(measurement.event())
         else:
             name = json.dumps(Query(query.tally).to_record(), sort_keys=True)

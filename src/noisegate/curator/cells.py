@@ -32,6 +32,7 @@ from noisegate.privacy.event import (
     NothingEvent,
     Sequential,
 )
+from noisegate.transforms.strategy import Strategy
 
 Cost: TypeAlias = tuple[Fraction, Fraction]  # ε, ρ
 
@@ -52,7 +53,7 @@ class CellAccount:
     def after(self, measurement: Measurement) -> "CellAccount":
         """The account with one more measurement on it."""
         found, query = self, measurement.query
-        if query.strategy is None:
+        if type(query.strategy) is not Strategy:
             raise Bug("This is no question about groups of cells.", fix="Please report it.")
         for block, noise in zip(query.strategy.blocks, measurement.mechanisms, strict=True):
             one, two = block.columns

@@ -14,6 +14,7 @@ request may run again under it, because nothing had left.
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
@@ -23,6 +24,7 @@ import numpy as np
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
+from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import PolicyError, Unsupported
 from noisegate.ledger.store import Ledger
@@ -94,10 +96,13 @@ class Curator:
             account=self.account,
             kind="allowance",
         )
-        allowance = Allowance(entry, quote=self._quote, draw=self._draw_inside)
+        kept = Kept(self._source)
+        draw = partial(self._draw_inside, kept=kept)
+        allowance = Allowance(entry, quote=self._quote, draw=draw)
         try:
             yield allowance
         finally:
+            kept.forget()
             allowance.close()
 
     def find(self, measurement: Measurement) -> Release | None:
@@ -137,9 +142,11 @@ class Curator:
         """Ids belong to accounts, so that no analyst can take another's."""
         return f"{self.account}: {name}"
 
-    def _draw(self, measurement: Measurement, question: str, request_id: str) -> Release:
+    def _draw(
+        self, measurement: Measurement, question: str, request_id: str, kept: Kept | None = None
+    ) -> Release:
         self._require_own(measurement)
-        noisy, keys = measurement.draw(self._source, self._bits)
+        noisy, keys = measurement.draw(self._source, self._bits, kept)
         numbered = keys if isinstance(keys, np.ndarray) else None
         return Release(
             values=noisy, event=measurement.event(), question=question, request_id=request_id,
@@ -150,8 +157,10 @@ class Curator:
         """All rows of a public table: exact and free. Refuses any other."""
         return self._source.public(table)
 
-    def _draw_inside(self, measurement: Measurement, request_id: str) -> Release:
-        return self._draw(measurement, measurement.question(), request_id)
+    def _draw_inside(
+        self, measurement: Measurement, request_id: str, *, kept: Kept | None = None
+    ) -> Release:
+        return self._draw(measurement, measurement.question(), request_id, kept)
 
     def _quote(self, event: Event) -> Mapping[str, Charge]:
         return self.ledger.quote(event, account=self.account).charges

@@ -1,17 +1,20 @@
 """A question with its noise: what the door is asked to do, and all it needs to know."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Sums, Values
+from noisegate.curator.kept import Kept
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.dawa_partition import DawaPartition
+from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -28,13 +31,16 @@ from noisegate.noise.subset import Places
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, Sequential
 from noisegate.sources.source import Source
+from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
+from noisegate.transforms.strategy import Strategy
 
 # What the door hands out for each kind of tally. Others are refused, heirs of these too: they could
 # sample something else than their event says.
 _NOISE: Final[set[type]] = {Geometric, DiscreteGaussian}
 _ALLOWED: Final[dict[type, set[type]]] = {
     Sums: _NOISE,
+    Marginals: _NOISE,
     Distinct: _NOISE,
     Values: {Quantile, Quantiles},
     Keys: {KeySelection, ThresholdedGeometric},
@@ -47,9 +53,10 @@ _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """An exact query and its mechanisms: one for each term or block of sums, else one.
+    """An exact query and its mechanisms: one for each term, set or block of sums, else one.
 
-    A choice reads the cells of one sum, as they are, and releases what it chose.
+    A choice reads the cells of one sum, as they are, and releases what it chose. A choice by score
+    releases the place of a table whose guess is nearly the worst.
     """
 
     query: Query
@@ -62,6 +69,8 @@ class Measurement:
         kinds = {type(mechanism) for mechanism in self.mechanisms}
         if AboveThreshold in kinds:
             self._require_comparison()
+        elif Exponential in kinds:
+            self._require_scores()
         elif kinds & _CHOICES and isinstance(tally, Sums):
             plain = self.query.strategy is None and len(tally.terms) == 1
             if not plain or len(self.mechanisms) != 1:
@@ -76,7 +85,7 @@ class Measurement:
             )
         if isinstance(tally, Cells) and {m.domain for m in self._summaries} != {tally.cells}:
             raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
-        wanted = len(self.query.l1s) if isinstance(tally, Sums) else 1
+        wanted = len(self.query.l1s) if isinstance(tally, Sums | Marginals) else 1
         if len(self.mechanisms) != wanted:
             raise Unsupported(
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
@@ -96,14 +105,25 @@ class Measurement:
         """
         query, tally = self.query, self.query.tally
         (first, *others) = self.mechanisms
-        single = query.strategy is not None and len(query.strategy.blocks) == 1
-        if not isinstance(tally, Sums) or query.strategy is None or not single or others:
+        strategy = query.strategy if type(query.strategy) is Strategy else None
+        single = strategy is not None and len(strategy.blocks) == 1
+        if not isinstance(tally, Sums) or strategy is None or not single or others:
             raise Unsupported(
                 "A threshold is for one block of questions about one sum.", fix="Give a strategy."
             )
-        rises = query.strategy.is_positive and tally.terms[0].low >= 0
+        rises = strategy.is_positive and tally.terms[0].low >= 0
         if isinstance(first, AboveThreshold) and first.monotone and not rises:
             raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
+
+    def _require_scores(self) -> None:
+        """One choice among guesses of tables: a unit may bring some nearer and others further."""
+        (first, *others) = self.mechanisms
+        if type(self.query.strategy) is not Distances or others:
+            raise Unsupported(
+                "A choice by score is among guesses of tables.", fix="Give distances of marginals."
+            )
+        if isinstance(first, Exponential) and first.monotone:
+            raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
 
     def event(self) -> Event:
         """What one use is, for accounting: each mechanism at the query's own sensitivity.
@@ -113,11 +133,13 @@ class Measurement:
             sequentially. Of quantiles and keys, a unit holds at most `per_unit`; over several
             cells, its values are split among independent choices whose losses are proportional to
             the number of values, so together they are at most that of all values in one. Against
-            a threshold, what counts is how far a unit moves any one answer.
+            a threshold, and for a choice by score, what counts is how far a unit moves any one.
         """
         query, first = self.query, self.mechanisms[0]
-        if self.compares and query.strategy is not None:
+        if type(query.strategy) is Strategy and self.compares:
             return first.event(query.moved * query.strategy.reaches[0])
+        if type(query.strategy) is Distances and type(first) is Exponential:
+            return first.event(query.moved * query.strategy.reach)
         if isinstance(query.tally, Values | Keys):
             return first.event(query.per_unit)
         pairs = zip(self.mechanisms, query.l1s, query.l2s, strict=True)
@@ -138,11 +160,11 @@ class Measurement:
         return [each for each in self.mechanisms if isinstance(each, Summarised)]
 
     def draw(
-        self, source: Source, bits: Bits
+        self, source: Source, bits: Bits, kept: Kept | None = None
     ) -> tuple[Int64Array, tuple[tuple[Key, ...], ...] | Places | None]:
         """The noisy numbers, and the keys (or numbers of cells) if these were asked for.
 
-        Reads rows; call it once paid.
+        Reads rows, but for tables that are ``kept``; call it once paid.
         """
         tally, first = self.query.tally, self.mechanisms[0]
         if isinstance(tally, Cells):
@@ -154,13 +176,21 @@ class Measurement:
         if isinstance(tally, Values):
             cells = source.values(tally)
             return np.stack([first.sample(values, bits=bits) for values in cells]), None
+        if isinstance(tally, Marginals):
+            tables = (source if kept is None else kept).marginals(tally)
+            if type(self.query.strategy) is Distances:
+                tables = [self.query.strategy.apply(tables)]
+            return self._joined(tables, bits), None
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
-        if self.query.strategy is not None:
-            blocks = zip(self.mechanisms, self.query.strategy.apply(exact[0]), strict=True)
-            drawn = [noise.sample(block, bits=bits) for noise, block in blocks]
-            return np.hstack(drawn)[None], None
+        if type(self.query.strategy) is Strategy:
+            return self._joined(self.query.strategy.apply(exact[0]), bits), None
         pairs = zip(self.mechanisms, exact, strict=True)
         return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
+
+    def _joined(self, blocks: Sequence[Int64Array], bits: Bits) -> Int64Array:
+        """Blocks of different sizes, one after the other in one row."""
+        pairs = zip(self.mechanisms, blocks, strict=True)
+        return np.hstack([noise.sample(block, bits=bits) for noise, block in pairs])[None]
 
 
 def _shown(

@@ -22,6 +22,7 @@ from noisegate.algebra.tally import (
     Distinct,
     Grouping,
     Keys,
+    Marginals,
     Sums,
     Tally,
     Values,
@@ -30,6 +31,7 @@ from noisegate.algebra.tally import (
 from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
+from noisegate.sources.adding import add_up
 from noisegate.sources.counting import count_cells
 from noisegate.sources.duckdb_files import (
     GIVE,
@@ -48,9 +50,11 @@ from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
 from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_tallies import (
     cells_query,
+    constant_of,
     distinct_query,
     keys_query,
     keys_table,
+    marginals_query,
     sums_query,
     values_query,
 )
@@ -150,6 +154,20 @@ class DuckDBSource(Source):
             found = self._few(tally, wide=True)
         return np.stack([_filled(found, name, shape) for name in names])
 
+    def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
+        used = sorted({place for each in tally.sets for place in each})
+        by = tuple(tally.by[place] for place in used)
+        sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
+        asked = replace(tally, by=by, sets=sets)
+        text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb")
+        sizes, constant = [grouping.size for grouping in by], constant_of(asked)
+
+        def work(connection: duckdb.DuckDBPyConnection) -> list[Whole]:
+            return add_up(_stream(connection.sql(text)), sizes, sets, constant=constant)
+
+        found: list[Whole] = self._run(work, by)
+        return found
+
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
         found = self._ask(values_query(tally, self._writer(tally)), tally.by)
         values = found["v"].astype(np.int64, copy=False)
@@ -180,7 +198,7 @@ class DuckDBSource(Source):
     def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
         listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
         text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb")
-        cells, counts = self._run(lambda c: count_cells(_stream(c.sql(text))), listed)
+        cells, counts = self._run(lambda c: count_cells(_numbers(c.sql(text))), listed)
         return HeldCells(cells=cells, counts=counts)
 
     def public(self, table: str) -> "pa.Table":
@@ -386,8 +404,13 @@ def _remove(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
-    """The one column of a relation, which has no NULL, a batch at a time.
+def _numbers(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
+    """The one column of a relation, unsigned."""
+    return (columns[0].view(np.uint64) for columns in _stream(rows))
+
+
+def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[list[Whole]]:
+    """The columns of a relation, 64 bits each and without NULL, a batch at a time.
 
     An error on the way is the engine's, as any other: Arrow only passes on its words.
     """
@@ -395,8 +418,10 @@ def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
 
     try:
         for batch in rows.to_arrow_reader(_BATCH):
-            held = batch.column(0)
-            yield np.frombuffer(held.buffers()[1], np.uint64, len(held), 8 * held.offset)
+            yield [
+                np.frombuffer(held.buffers()[1], np.int64, len(held), 8 * held.offset)
+                for held in batch.columns
+            ]
     except (ArrowException, OSError):
         raise duckdb.Error from None
 

@@ -6,6 +6,7 @@ that is known to be exact, as doubles of at most 2**53 grains: `sums_query` tell
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -14,7 +15,17 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal, Schema, domain_of
 from noisegate.algebra.relation import Filter, Project, Relation, Table
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Axis, Cells, Distinct, Grouping, Keys, Sums, Term, Values
+from noisegate.algebra.tally import (
+    Axis,
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Marginals,
+    Sums,
+    Term,
+    Values,
+)
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
 from noisegate.sources.duckdb_expressions import write
 from noisegate.sources.duckdb_parts import (
@@ -63,18 +74,8 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     groups = [f"k{place}" for place in range(len(tally.by))]
     sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
     if is_owned and tally.rows_per_unit is not None:
-        cap, size = tally.rows_per_unit, col("n", "h")
-        few = exp.Is(this=size, expression=exp.null())
-        values = [
-            case((few.copy(), value), otherwise=_weighed(value.copy(), cap, size.copy()))
-            for value in values
-        ]
-        sums = sums.join(
-            named("h"),
-            on=exp.EQ(this=col(OWNER, "r"), expression=col(OWNER, "h")),
-            join_type="left",
-            copy=False,
-        )
+        values = [_weighed(value, tally.rows_per_unit) for value in values]
+        sums = _with_heavy(sums)
     for place, value in enumerate(values):
         sums = sums.select(as_(_sum(value), f"s{place}"), copy=False)
     if groups:
@@ -88,6 +89,38 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
             cte("h"), as_=_heavy(tally.rows_per_unit), materialized=False, copy=False
         )
     return query
+
+
+def marginals_query(tally: Marginals, writer: RelationWriter) -> exp.Query:
+    """Columns i0, i1, … and v: for each row the places of its keys, and its number, as in a sum.
+
+    A key in no list has the place behind the last. Where all rows have one number, `constant_of`
+    tells it and there is no v.
+    """
+    constant = constant_of(tally)
+    rows, is_owned = _rows(tally.relation, tally.by, [tally.term], writer)
+    shown = exp.select(*(col(f"k{place}", "r") for place in range(len(tally.by))))
+    shown = shown.from_(named("r"), copy=False)
+    cap = tally.rows_per_unit if is_owned else None
+    value: exp.Expr = col("e0", "r")
+    if cap is not None:
+        value, shown = _weighed(value, cap), _with_heavy(shown)
+    if constant is None:
+        held = exp.Coalesce(this=value, expressions=[whole(0)])
+        shown = shown.select(as_(cast(held, "BIGINT"), "v"), copy=False)
+    every = [replace(grouping, rest=True) for grouping in tally.by]
+    query = _placed(shown, every, ["v"] if constant is None else [])
+    twice = cap is not None and not _is_scan(tally.relation)
+    query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
+    if cap is not None:
+        query = query.with_(cte("h"), as_=_heavy(cap), materialized=False, copy=False)
+    return query
+
+
+def constant_of(tally: Marginals) -> int | None:
+    """The one number of all rows, where the rows' owners do not matter."""
+    is_one = type(tally.term.expression) is Literal and tally.rows_per_unit is None
+    return _constant_number(tally.term) if is_one and tally.by else None
 
 
 def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
@@ -317,16 +350,29 @@ def _clamped_to(term: Term, relation: Relation) -> tuple[Fraction, Fraction] | N
 
 
 def _constant(term: Term) -> exp.Expr:
+    return whole(_constant_number(term))
+
+
+def _constant_number(term: Term) -> int:
     value = term.expression.value if type(term.expression) is Literal else None
     if not isinstance(value, int | Fraction):
-        return whole(0)  # NULL adds nothing
-    return whole(max(term.low, min(term.high, round(Fraction(value) / term.grain))))
+        return 0  # NULL adds nothing
+    return max(term.low, min(term.high, round(Fraction(value) / term.grain)))
 
 
-def _weighed(value: exp.Expr, cap: int, size: exp.Expr) -> exp.Expr:
-    """The value times cap / size, rounded towards zero."""
+def _weighed(value: exp.Expr, cap: int) -> exp.Expr:
+    """The value of an owner's row: times cap / rows, rounded towards zero, if it has many."""
+    size = col("n", "h")
     product = exp.Mul(this=exp.paren(value, copy=False), expression=whole(cap))
-    return exp.IntDiv(this=exp.paren(product, copy=False), expression=size)
+    less = exp.IntDiv(this=exp.paren(product, copy=False), expression=size)
+    few = exp.Is(this=size.copy(), expression=exp.null())
+    return case((few, value.copy()), otherwise=less)
+
+
+def _with_heavy(query: exp.Select) -> exp.Select:
+    """The rows r, each with the number of its owner's rows where these are many."""
+    same = exp.EQ(this=col(OWNER, "r"), expression=col(OWNER, "h"))
+    return query.join(named("h"), on=same, join_type="left", copy=False)
 
 
 def _sum(value: exp.Expr) -> exp.Expr:

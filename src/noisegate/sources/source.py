@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Sums, Values
 from noisegate.privacy.domain import Key
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class Source(ABC):
     @abstractmethod
     def sums(self, tally: Sums) -> Whole:
         """The sums, of shape (terms, cells)."""
+
+    @abstractmethod
+    def marginals(self, tally: Marginals) -> list[Whole]:
+        """The sums over each set of groupings, in one pass."""
 
     @abstractmethod
     def values(self, tally: Values) -> list[Whole]:

@@ -47,6 +47,7 @@ from noisegate.algebra.tally import (
     Distinct,
     Grouping,
     Keys,
+    Marginals,
     Sums,
     Tally,
     Term,
@@ -65,6 +66,7 @@ from noisegate.privacy.domain import (
     require_keys,
 )
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.transforms.distances import Distances
 from noisegate.transforms.stability import Stability, stability_of
 from noisegate.transforms.strategy import Strategy
 
@@ -79,10 +81,11 @@ CAP_MAX: Final = 1 << 20
 GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
 
 
-_NODES: Final = frozenset({
-    Sums, Values, Keys, Distinct, Cells, Axis, Grouping, Term, Table, Filter, Project, Join,
-    Matching, PerUnit, Folded, Union, Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
-})  # fmt: skip
+_TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells})
+_NODES: Final = _TALLIES | {
+    Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union,
+    Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
+}  # fmt: skip
 _ATOMS: Final = frozenset({
     str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold,
 })  # fmt: skip
@@ -94,22 +97,24 @@ class Query:
     """A tally, checked: its sensitivity is computed from it, never stated by a caller.
 
     With a ``strategy``, what is asked are its whole-number questions about the cells of the one sum
-    of the tally, instead of the cells themselves.
+    of the tally, instead of the cells themselves; of marginals, how far guesses of them are off.
     """
 
     tally: Tally
-    strategy: Strategy | None = None
+    strategy: Strategy | Distances | None = None
 
     def __post_init__(self) -> None:
         tally = self.tally
         require_exact(tally)
-        if type(tally) not in (Sums, Values, Keys, Distinct, Cells):
-            raise Unsupported("This is no tally.", fix="Use Sums, Values, Keys, Distinct, Cells.")
+        if type(tally) not in _TALLIES:
+            raise Unsupported(
+                "This is no tally.", fix="Use Sums, Marginals, Values, Keys, Distinct, Cells."
+            )
         schema, facts = schema_of(tally.relation), self.stability
         if not facts.is_private:
             raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
         per_unit = self.per_unit
-        if self.strategy is not None and not isinstance(tally, Sums):
+        if self.strategy is not None and not isinstance(tally, Sums | Marginals):
             raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
             _require_keys(tally, schema, facts)
@@ -117,9 +122,11 @@ class Query:
         if isinstance(tally, Cells):
             _require_axes(tally, schema)
             return
+        if isinstance(tally, Marginals):
+            _require_sets(tally)
         _require_groupings(tally.by, schema, tally.cells)
-        if isinstance(tally, Sums):
-            _require_terms(tally.terms, schema, per_unit)
+        if isinstance(tally, Sums | Marginals):
+            _require_terms(terms_of(tally), schema, per_unit)
             self._require_strategy(tally)
             return
         if any(grouping.rest for grouping in tally.by):
@@ -129,9 +136,15 @@ class Query:
         else:
             domain_of(tally.expression, schema)
 
-    def _require_strategy(self, tally: Sums) -> None:
+    def _require_strategy(self, tally: Sums | Marginals) -> None:
         found = self.strategy
         if found is None:
+            return
+        if isinstance(tally, Marginals):
+            if type(found) is not Distances or found.cells != tally.sizes:
+                raise Unsupported(
+                    "The guesses are not about these tables.", fix="Give one for each set."
+                )
             return
         if type(found) is not Strategy or len(tally.terms) != 1 or found.cells != tally.cells:
             raise Unsupported(
@@ -171,41 +184,51 @@ class Query:
 
     @property
     def moved(self) -> Fraction:
-        """How far one unit moves the cells of the first sum, in L1."""
-        reach = self.tally.terms[0].reach if isinstance(self.tally, Sums) else 1
+        """How far one unit moves the cells of the first sum (of marginals, of each), in L1."""
+        reach = terms_of(self.tally)[0].reach if isinstance(self.tally, Sums | Marginals) else 1
         return Fraction(self.per_unit * reach)
 
     @property
     def l1s(self) -> tuple[L1, ...]:
-        """For each term (or block of the strategy), the largest sum of absolute changes.
+        """For each term (or set, or block of the strategy), the largest sum of absolute changes.
 
         Claim: cap · reach. Adjacency: add/remove one unit. Why: a row lies in one cell and moves
             the term by at most its reach; an owner's rows weigh at most cap rows; rounding weighted
             values towards zero only shortens them. Distinct: each kept pair of cell and value can
-            make one value appear. Cells: each kept row adds 1 to one cell. Rounding: none.
+            make one value appear. Cells: each kept row adds 1 to one cell. Marginals: each set is
+            the sum over its own groupings. Distances: see there. Rounding: none.
         """
+        if isinstance(self.tally, Marginals):
+            if type(self.strategy) is Distances:
+                return (L1(self.moved * self.strategy.l1),)
+            return (L1(self.moved),) * len(self.tally.sets)
         if not isinstance(self.tally, Sums):
             return (L1(self.per_unit),)
         cells = tuple(self.per_unit * term.reach for term in self.tally.terms)
-        if self.strategy is not None:
+        if type(self.strategy) is Strategy:
             return tuple(L1(cells[0] * norm) for norm in self.strategy.l1s)
         return tuple(map(L1, cells))
 
     @property
     def l2s(self) -> tuple[L2, ...]:
-        """For each term, the largest Euclidean change over all cells.
+        """For each term (or set, or block), the largest Euclidean change over all cells.
 
         Claim: squared, cap · reach² where a unit has at most one row per cell, else (cap · reach)².
         Why: with n ≤ cap rows in n cells the squares add up to n reach²; with n > cap each counts
             cap / n, so n (cap / n)² reach² < cap reach². Otherwise L2 is at most L1.
         """
-        cap = self.per_unit
-        if isinstance(self.tally, Sums) and self.strategy is not None:
-            moved = (cap * self.tally.terms[0].reach) ** 2
-            return tuple(L2(squared=moved * norm) for norm in self.strategy.l2s_squared)
-        if isinstance(self.tally, Sums):
-            factor = cap if self._one_row_per_cell else cap**2
-            return tuple(L2(squared=factor * term.reach**2) for term in self.tally.terms)
+        cap, tally = self.per_unit, self.tally
+        if type(self.strategy) is Distances:
+            return (L2(squared=self.moved**2 * self.strategy.l2_squared),)
+        if type(self.strategy) is Strategy:
+            return tuple(L2(squared=self.moved**2 * n) for n in self.strategy.l2s_squared)
+        if isinstance(tally, Marginals):
+            sets = (tuple(tally.by[place] for place in each) for each in tally.sets)
+            factors = [cap if self._one_row_per_cell(by) else cap**2 for by in sets]
+            return tuple(L2(squared=factor * tally.term.reach**2) for factor in factors)
+        if isinstance(tally, Sums):
+            factor = cap if self._one_row_per_cell(tally.by) else cap**2
+            return tuple(L2(squared=factor * term.reach**2) for term in tally.terms)
         return (L2(squared=cap**2),)
 
     @property
@@ -226,14 +249,12 @@ class Query:
         """The tables that are read."""
         return self.stability.tables
 
-    @property
-    def _one_row_per_cell(self) -> bool:
-        identity = self.stability.identity
-        if identity is None or not isinstance(self.tally, Sums):
-            return False
-        groupings = (g for g in self.tally.by if not g.rest)  # the rest holds several of a unit
+    def _one_row_per_cell(self, by: tuple[Grouping, ...]) -> bool:
+        """Whether no two rows of a unit share a cell of these groupings."""
+        groupings = (g for g in by if not g.rest)  # the rest holds several of a unit
         shown = {g.expression.name for g in groupings if type(g.expression) is Field}
-        return identity <= shown
+        identity = self.stability.identity
+        return identity is not None and identity <= shown
 
     def to_record(self) -> dict[str, Any]:
         """The question as plain values; equal for equal questions, so the ledger can compare."""
@@ -280,6 +301,9 @@ def tally_record(tally: Tally) -> dict[str, Any]:
         return record | {"distinct": to_plain(tally.expression), "cap": tally.keys_per_unit}
     if isinstance(tally, Values):
         return record | {"values": _term_record(tally.term), "cap": tally.rows_per_unit}
+    if isinstance(tally, Marginals):
+        sets, term = [list(each) for each in tally.sets], _term_record(tally.term)
+        return record | {"marginals": term, "sets": sets, "cap": tally.rows_per_unit}
     return record | {"sums": list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
 
 
@@ -351,6 +375,19 @@ def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> 
             )
 
 
+def _require_sets(tally: Marginals) -> None:
+    """Sets of rising places of groupings, each once, and no more cells than one table may have."""
+    places = range(len(tally.by)) if type(tally.by) is tuple else range(0)
+    if type(tally.sets) is not tuple or any(type(each) is not tuple for each in tally.sets):
+        raise Unsupported("The sets are no tuples.", fix="Give a tuple of places for each table.")
+    if not tally.sets or len(set(tally.sets)) < len(tally.sets):
+        raise Unsupported("There is no set, or one twice.", fix="List each set once.")
+    for each in tally.sets:
+        known = all(type(place) is int and place in places for place in each)
+        if not known or list(each) != sorted(set(each)):
+            raise Unsupported("A set names no groupings.", fix="Give their places, rising.")
+
+
 def _require_axes(tally: Cells, schema: Schema) -> None:
     if type(tally.by) is not tuple or not tally.by:
         raise Unsupported("There is no axis.", fix="Group by at least one column.")
@@ -385,6 +422,11 @@ def _require_keys(tally: Keys, schema: Schema, facts: Stability) -> None:
             raise Unsupported(f"{kind.value} values make no keys.", fix="Use bins or a cast.")
     if not tally.by:
         raise Unsupported("No key is asked for.", fix="Group by at least one column.")
+
+
+def terms_of(tally: Sums | Marginals) -> tuple[Term, ...]:
+    """What is added up."""
+    return tally.terms if isinstance(tally, Sums) else (tally.term,)
 
 
 def _require_terms(terms: tuple[Term, ...], schema: Schema, cap: int) -> None:
