@@ -17,10 +17,12 @@ from noisegate.mechanisms.catalogue import MECHANISMS, from_record
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.fourier_cut import FourierCut
+from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
@@ -55,6 +57,8 @@ EXAMPLES = (
     FourierCut(factor=THIRD, cuts=(1, 3), noises=(0, 5), weights=(9, 2)),
     SparseGeometric(scale=THIRD, domain=1 << 64, threshold=20, tau=30),
     SparsePriority(scale=THIRD, domain=1 << 40, threshold=8, size=5),
+    OutsideBand(threshold=4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
+    Furthest(factor=THIRD, guesses=(5, -3)),
 )
 NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
 
@@ -136,6 +140,14 @@ REFUSED = [
     lambda: AboveThreshold(threshold=0, threshold_scale=1, query_scale=1, cutoff=0),
     lambda: AboveThreshold(threshold=0, threshold_scale=1, query_scale=1, cutoff=1, monotone=0),
     lambda: AboveThreshold.for_epsilon(1, threshold=0, sensitivity=0, cutoff=1),
+    lambda: OutsideBand(threshold=-1, threshold_scale=1, query_scale=1, cutoff=1),
+    lambda: OutsideBand(threshold=0, threshold_scale=1, query_scale=0, cutoff=1),
+    lambda: OutsideBand(threshold=0, threshold_scale=1, query_scale=1, cutoff=0),
+    lambda: OutsideBand.for_epsilon(1, threshold=0, sensitivity=0, cutoff=1),
+    lambda: Furthest(factor=0, guesses=(1,)),
+    lambda: Furthest(factor=1, guesses=()),
+    lambda: Furthest(factor=1, guesses=(1 << 61,)),
+    lambda: Furthest(factor=1, guesses=(1, 2)).sample(np.arange(3)),
     lambda: Quantile(tau="3/2", factor=1, **GRID),
     lambda: Quantile(tau=Fraction(1, 10**9 + 1), factor=1, **GRID),
     lambda: Quantile(tau="1/2", factor=0, **GRID),

@@ -16,13 +16,16 @@ from noisegate.exact import fraction, shown
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.fourier_cut import FourierCut
+from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
@@ -37,6 +40,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, DiscreteGaussian, RoundedGaussian, Exponential,
     PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
     PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut, SparseGeometric, SparsePriority,
+    OutsideBand, Furthest, CrowdCounts,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
