@@ -16,7 +16,7 @@ M is how many others could take a person's place, b(x) the chance that x of them
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from math import exp, expm1, floor, inf, log, log1p
 from typing import Final, TypeAlias, final
 
@@ -56,6 +56,7 @@ class _Chances:
         return 8 * (2 * self.others + EPSILON_MAX) * np.finfo(np.longdouble).eps * mass + self.rest
 
 
+@lru_cache(maxsize=256)
 def histogram_delta(
     probability: Fraction, crowd: int, epsilon: Fraction, *, enough: Fraction = Fraction(1)
 ) -> Fraction:

@@ -11,10 +11,12 @@ from typing import ClassVar, Final, final
 
 from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.amplification import poisson
+from noisegate.accounting.crowd import histogram_delta
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
 from noisegate.privacy.conversion import group_of_approx
 from noisegate.privacy.event import (
     AboveThresholdEvent,
+    CrowdCountsEvent,
     DeclaredEvent,
     Event,
     ExponentialEvent,
@@ -90,6 +92,11 @@ def _declared(event: DeclaredEvent | KeySelectionEvent) -> Pair:
     return event.epsilon, event.delta
 
 
+def _crowd_counts(event: CrowdCountsEvent) -> Pair:
+    """Claim: ε with the δ that the exact curve has there, see `histogram_delta`."""
+    return event.epsilon, histogram_delta(event.probability, event.crowd, event.epsilon)
+
+
 def _group(event: Group) -> Pair:
     grouped = group_of_approx(pure_loss(event.event), size=event.size)
     return grouped.epsilon, grouped.delta
@@ -112,6 +119,7 @@ _RULES: Final = Rules(
             TopKEvent: _top_k,
             AboveThresholdEvent: _above_threshold,
             KeySelectionEvent: _declared,
+            CrowdCountsEvent: _crowd_counts,
             DeclaredEvent: _declared,
             Group: _group,
             PoissonSampled: _sampled,

@@ -37,6 +37,7 @@ from noisegate.privacy.conversion import (
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     AboveThresholdEvent,
+    CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
     DiscreteGaussianEvent,
@@ -234,6 +235,7 @@ def _rules(order: Fraction) -> Rules:
         PermuteAndFlipEvent: _through_approx,
         AboveThresholdEvent: _through_approx,
         KeySelectionEvent: _through_approx,
+        CrowdCountsEvent: _through_approx,
         DeclaredEvent: _through_approx,
         Group: _group,
         PoissonSampled: _sampled,

@@ -28,6 +28,7 @@ from noisegate.privacy.conversion import (
 )
 from noisegate.privacy.event import (
     AboveThresholdEvent,
+    CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
     DiscreteGaussianEvent,
@@ -171,6 +172,7 @@ _RULES: Final = Rules(
             PermuteAndFlipEvent: _through_approx,
             AboveThresholdEvent: _through_approx,
             KeySelectionEvent: _through_approx,
+            CrowdCountsEvent: _through_approx,
             DeclaredEvent: _through_approx,
             PoissonSampled: _through_approx,
             Group: _group,

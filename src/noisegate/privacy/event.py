@@ -159,6 +159,28 @@ class KeySelectionEvent(Event):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdCountsEvent(Event):
+    """Counts of a secret sample, those below ``crowd`` not shown [GHLP12].
+
+    Each unit is in the sample independently with ``probability``. Such a step has a whole curve of
+    (ε, δ); ``epsilon`` is the point of it that is charged.
+    """
+
+    name: ClassVar[str] = "crowd-counts/1"
+    probability: Fraction
+    crowd: int
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "probability")
+        _store_positive(self, "epsilon")
+        _require_count(self.crowd, "crowd")
+        if self.probability >= 1:
+            raise SpecError("This is no sample.", fix="Use a probability below 1.")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredEvent(Event):
     """A step known only by its proven (ε, δ); prefer the event that says what happened."""
 
@@ -256,7 +278,8 @@ class PoissonSampled(Event):
 _KINDS: Final = (
     NothingEvent, GeometricEvent, LaplaceEvent, DiscreteGaussianEvent, GaussianEvent,
     ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent, KeySelectionEvent,
-    DeclaredEvent, DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group, PoissonSampled,
+    CrowdCountsEvent, DeclaredEvent, DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group,
+    PoissonSampled,
 )  # fmt: skip
 EVENTS: Final[Mapping[str, type[Event]]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
