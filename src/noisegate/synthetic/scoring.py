@@ -6,15 +6,17 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import NoiseMechanism
-from noisegate.releases.asking import Noisy, variance_of
+from noisegate.privacy.distance import L1, L2
+from noisegate.releases.asking import Noisy, Price, require_shares, variance_of
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
@@ -44,6 +46,23 @@ def coarse(values: NDArray[np.int64], noise: NoiseMechanism[Any]) -> Noisy:
     """Noisy distances in grains again, rounded."""
     rounded = np.rint(values / FINE).astype(np.int64)
     return Noisy(rounded, variance_of(noise) / FINE**2 + 1 / 12)
+
+
+def distance_variance(price: Price, count: int, share: Fraction, *, moved: Fraction) -> float:
+    """The variance of each of ``count`` distances, where a unit moves a table by ``moved``."""
+    reach = moved * FINE
+    query = Moved((L1(count * reach),), (L2(squared=count * reach**2),))
+    (noise,) = price.noise(query, require_shares([share]))  # type: ignore[arg-type]
+    return coarse(np.zeros(count, np.int64), noise).variance
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The part of a query that prices look at."""
+
+    l1s: tuple[L1, ...]
+    l2s: tuple[L2, ...]
 
 
 def require_axes(axes: Axes, sizes: Sizes) -> None:

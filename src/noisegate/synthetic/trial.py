@@ -12,21 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import Bug, SpecError
+from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
 from noisegate.releases.asking import Noisy, Price, require_shares, variance_of
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
-from noisegate.synthetic.scoring import coarse, distances_of, require_axes
+from noisegate.synthetic.scoring import (
+    Moved,
+    coarse,
+    distance_variance,
+    distances_of,
+    require_axes,
+)
 from noisegate.transforms.distances import Distances
-
-
-class _Moved:
-    """The part of a query that prices look at: one unit moves each table by 1 in one cell."""
-
-    def __init__(self, l1s: Sequence[int], l2s_squared: Sequence[int]) -> None:
-        self.l1s = tuple(map(L1, l1s))
-        self.l2s = tuple(L2(squared=squared) for squared in l2s_squared)
 
 
 class TrialTables:
@@ -60,7 +59,7 @@ class TrialTables:
         if len(sets) != len(shares) or not sets:
             raise SpecError("There is not one share for each table.", fix="Give one for each.")
         self._spend(sum(require_shares(shares), Fraction(0)))
-        noises = self._noise(_Moved([1] * len(sets), [1] * len(sets)), shares)
+        noises = self._noise([1] * len(sets), [1] * len(sets), shares)
         return [
             Noisy(noise.sample(self._table(axes), bits=self._bits), variance_of(noise))
             for axes, noise in zip(sets, noises, strict=True)
@@ -71,7 +70,7 @@ class TrialTables:
         scores = distances_of(guesses)
         (exact,) = require_shares([share])
         self._spend(exact)
-        (noise,) = self._noise(_Moved([scores.l1], [scores.l2_squared]), [exact])
+        (noise,) = self._noise([scores.l1], [scores.l2_squared], [exact])
         return coarse(noise.sample(self._apply(guesses, scores), bits=self._bits), noise)
 
     def furthest(
@@ -93,21 +92,23 @@ class TrialTables:
 
     def variance(self, share: Fraction) -> float:
         """The variance of each cell of a table that the share buys."""
-        (noise,) = self._noise(_Moved([1], [1]), require_shares([share]))
+        (noise,) = self._noise([1], [1], require_shares([share]))
         return variance_of(noise)
 
     def distance_variance(self, count: int, share: Fraction) -> float:
         """The variance of each of ``count`` distances that the share buys."""
-        scores = distances_of({(axis,): np.zeros(1) for axis in range(count)})
-        (noise,) = self._noise(_Moved([scores.l1], [scores.l2_squared]), require_shares([share]))
-        return coarse(np.zeros(count, np.int64), noise).variance
+        return distance_variance(self._price, count, share, moved=Fraction(1))
 
     def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see TablesAsk
         """Nobody watches."""
         if not 0 <= part <= 1:
             raise Bug("A synthesizer is more than done.", fix="Report it.")
 
-    def _noise(self, moved: _Moved, shares: Sequence[Fraction]) -> tuple[Any, ...]:
+    def _noise(
+        self, l1s: Sequence[int], l2s: Sequence[int], shares: Sequence[Fraction]
+    ) -> tuple[NoiseMechanism[Any], ...]:
+        """For numbers that a unit moves so far, in L1 and squared in L2."""
+        moved = Moved(tuple(map(L1, l1s)), tuple(L2(squared=squared) for squared in l2s))
         return self._price.noise(moved, shares)  # type: ignore[arg-type]
 
     def _apply(self, guesses: Mapping[Axes, Floats], scores: Distances) -> NDArray[np.int64]:
