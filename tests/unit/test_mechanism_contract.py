@@ -14,6 +14,7 @@ from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import INPUT_MAX, NoiseMechanism, to_record
 from noisegate.mechanisms.bounds import PrivateBounds
 from noisegate.mechanisms.catalogue import MECHANISMS, from_record
+from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.fourier_cut import FourierCut
@@ -59,6 +60,7 @@ EXAMPLES = (
     SparsePriority(scale=THIRD, domain=1 << 40, threshold=8, size=5),
     OutsideBand(threshold=4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Furthest(factor=THIRD, guesses=(5, -3)),
+    CrowdCounts(probability=THIRD, crowd=5, epsilon=THIRD),
 )
 NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
 

@@ -13,9 +13,11 @@ from noisegate.curator.kept import Kept
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
+from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.fourier_cut import FourierCut
+from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
@@ -48,6 +50,8 @@ _ALLOWED: Final[dict[type, set[type]]] = {
 }
 # What may read a sum's cells and choose by them.
 _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
+# What says of one block of questions only which of them stand out.
+_COMPARISONS: Final[set[type]] = {AboveThreshold, Furthest}
 
 
 @final
@@ -67,17 +71,14 @@ class Measurement:
         if type(self.mechanisms) is not tuple:
             raise Unsupported("The mechanisms are no tuple.", fix="Give a tuple of mechanisms.")
         kinds = {type(mechanism) for mechanism in self.mechanisms}
-        if AboveThreshold in kinds:
+        if kinds & _COMPARISONS:
             self._require_comparison()
         elif Exponential in kinds:
             self._require_scores()
+        elif CrowdCounts in kinds:
+            self._require_people()
         elif kinds & _CHOICES and isinstance(tally, Sums):
-            plain = self.query.strategy is None and len(tally.terms) == 1
-            if not plain or len(self.mechanisms) != 1:
-                raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
-            shape = getattr(self.mechanisms[0], "shape", (tally.cells,))
-            if prod(shape) != tally.cells:
-                raise Unsupported("The choice is for another table.", fix="Give it this shape.")
+            self._require_choice(tally)
         elif kinds - _ALLOWED[type(tally)]:
             raise Unsupported(
                 f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
@@ -94,8 +95,8 @@ class Measurement:
 
     @property
     def compares(self) -> bool:
-        """Whether all that it says is which of many questions reach a threshold."""
-        return any(type(mechanism) is AboveThreshold for mechanism in self.mechanisms)
+        """Whether all that it says is which of many questions reach a threshold or stand out."""
+        return any(type(mechanism) in _COMPARISONS for mechanism in self.mechanisms)
 
     def _require_comparison(self) -> None:
         """One block of questions about the cells of one sum, in the block's order.
@@ -111,6 +112,8 @@ class Measurement:
             raise Unsupported(
                 "A threshold is for one block of questions about one sum.", fix="Give a strategy."
             )
+        if isinstance(first, Furthest) and len(first.guesses) != strategy.blocks[0].size:
+            raise Unsupported("There is not one guess for each question.", fix="Give one for each.")
         rises = strategy.is_positive and tally.terms[0].low >= 0
         if isinstance(first, AboveThreshold) and first.monotone and not rises:
             raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
@@ -124,6 +127,28 @@ class Measurement:
             )
         if isinstance(first, Exponential) and first.monotone:
             raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
+
+    def _require_choice(self, tally: Sums) -> None:
+        """One choice by the cells of one sum, for a table of their shape."""
+        plain = self.query.strategy is None and len(tally.terms) == 1
+        if not plain or len(self.mechanisms) != 1:
+            raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
+        shape = getattr(self.mechanisms[0], "shape", (tally.cells,))
+        if prod(shape) != tally.cells:
+            raise Unsupported("The choice is for another table.", fix="Give it this shape.")
+
+    def _require_people(self) -> None:
+        """Cells that count people: a unit has one row, and a row counts 1 or nothing."""
+        query, tally = self.query, self.query.tally
+        single = isinstance(tally, Sums) and query.strategy is None and len(tally.terms) == 1
+        if not isinstance(tally, Sums) or not single or len(self.mechanisms) != 1:
+            raise Unsupported("A crowd is counted in cells.", fix="Ask for one count by groups.")
+        term = tally.terms[0]
+        if query.stability.rows != 1 or (term.grain, term.low, term.high) != (1, 0, 1):
+            raise Unsupported(
+                "One unit may have several rows here, so a cell counts no people.",
+                fix="Count one row of each unit, such as COUNT(DISTINCT unit).",
+            )
 
     def event(self) -> Event:
         """What one use is, for accounting: each mechanism at the query's own sensitivity.
