@@ -17,6 +17,7 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism
+from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
@@ -53,6 +54,9 @@ class Ask(Protocol):
 
         A unit that may move the cells by s in all has s such steps, each at an s-th of the ε.
         """
+
+    def furthest(self, block: Block, guesses: NDArray[np.int64], share: Fraction) -> int:
+        """A question of the block whose guess is nearly the furthest off: exponential choice."""
 
     def variance(self, block: Block, share: Fraction) -> float:
         """The variance that `sums` would have: free."""
@@ -94,6 +98,12 @@ class Price:
         if not self.gaussian or type(sharp.event(moved)) is ExponentialEvent:
             return sharp
         return mechanism_of(self.epsilon(share) / moved.value)
+
+    def furthest(self, guesses: NDArray[np.int64], share: Fraction, moved: Fraction) -> Furthest:
+        """The choice of a question that a share buys, where a unit moves each answer so far."""
+        (exact,) = require_shares([share])
+        epsilon = self.exponential_epsilon(exact)
+        return Furthest.for_epsilon(epsilon, guesses=guesses.tolist(), score_sensitivity=moved)
 
     def _epsilon(self, share: Fraction, over: int) -> Fraction:
         if not self.gaussian:
@@ -144,6 +154,12 @@ class DoorAsk:
         release = self._scope.measure(Measurement(query=self._cells, mechanisms=(mechanism,)))
         chosen: NDArray[np.int64] = release.values[0]
         return chosen
+
+    def furthest(self, block: Block, guesses: NDArray[np.int64], share: Fraction) -> int:  # noqa: D102
+        query, strategy = self._query([block]), Strategy(block.cells, (block,))
+        choice = self._price.furthest(guesses, share, query.moved * strategy.reaches[0])
+        release = self._scope.measure(Measurement(query=query, mechanisms=(choice,)))
+        return int(release.values[0, 0])
 
     def variance(self, block: Block, share: Fraction) -> float:  # noqa: D102 - see Ask
         (noise,) = self._price.noise(self._query([block]), require_shares([share]))

@@ -53,6 +53,11 @@ class Listening:
         self.rounds.append((found,))
         return found
 
+    def furthest(self, block: Block, guesses: NDArray[np.int64], share: Fraction) -> int:  # noqa: D102
+        found = self.ask.furthest(block, guesses, share)
+        self.rounds.append((np.array([found], np.int64),))
+        return found
+
     def variance(self, block: Block, share: Fraction) -> float:  # noqa: D102 - see Ask
         return self.ask.variance(block, share)
 
@@ -85,6 +90,10 @@ class Told:
     ) -> NDArray[np.int64]:
         (found,) = self._next([None])
         return found
+
+    def furthest(self, block: Block, guesses: NDArray[np.int64], share: Fraction) -> int:  # noqa: ARG002, D102
+        (found,) = self._next([1])
+        return int(found[0])
 
     def variance(self, block: Block, share: Fraction) -> float:  # noqa: D102 - see Ask
         (noise,) = self._price.noise(self._query([block]), require_shares([share]))  # type: ignore[arg-type]

@@ -67,6 +67,13 @@ class TrialAsk:
         chosen: NDArray[np.int64] = mechanism.sample(self._cells, bits=self._bits)
         return chosen
 
+    def furthest(self, block: Block, guesses: NDArray[np.int64], share: Fraction) -> int:
+        """A question whose guess is nearly the furthest off."""
+        strategy = Strategy(self._cells.size, (block,))
+        choice = self._price.furthest(guesses, share, Fraction(strategy.reaches[0]))
+        self._spend(np.full(self._cells.size, float(share)))
+        return int(choice.sample(block.apply(self._cells), bits=self._bits)[0])
+
     def variance(self, block: Block, share: Fraction) -> float:
         """The variance that `sums` would have."""
         moved = _Moved(Strategy(self._cells.size, (block,)))

@@ -1,0 +1,373 @@
+"""Counting questions in SQL as sets of cells: what a WHERE says of each cell of a declared grid.
+
+A question is ``SELECT COUNT(*) FROM t WHERE …`` with comparisons, BETWEEN, IN, IS NULL, AND, OR and
+NOT. A cell must lie wholly inside it or wholly outside: what would cut a bin is refused, with the
+fix. Truth has SQL's three values, here 2 (true), 1 (unknown) and 0 (false).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from math import ceil, floor, prod
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
+from noisegate.algebra.relation import Filter, Relation, Table
+from noisegate.errors import SpecError, Unsupported
+from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
+from noisegate.query.question import Function, Terms
+from noisegate.query.reading.reader import read
+from noisegate.releases.axes import Axis
+from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.transforms.strategy import Matrix
+
+Truth: TypeAlias = NDArray[np.int8]
+Mask: TypeAlias = NDArray[np.bool_]
+
+ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
+_FORM: Final = "Ask such as SELECT COUNT(*) FROM people WHERE age BETWEEN 20 AND 39 AND ward = 'x'."
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
+}  # fmt: skip
+_TURNED: Final = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+_STEPS: Final = {"hour": "hours", "day": "days", "week": "weeks"}
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """All values of a bin: from ``low`` to ``high``; ``high`` itself if ``closed``."""
+
+    low: Fraction
+    high: Fraction
+    closed: bool
+    whole: bool
+
+    def compare(self, function: str, value: Fraction) -> bool | None:
+        """Whether it is true of all values, or of none; None: of some."""
+        if self.low > self.high:  # no value is here
+            return False
+        if function in ("gt", "ge", "ne"):
+            found = self.compare({"gt": "le", "ge": "lt", "ne": "eq"}[function], value)
+            return None if found is None else not found
+        ends = self.high < value or (self.high == value and not self.closed)
+        if function == "lt":
+            return True if ends else False if self.low >= value else None
+        if function == "le":
+            return True if self.high <= value else False if self.low > value else None
+        if self.low == self.high == value:
+            return True
+        outside = value < self.low or ends or (self.whole and value.denominator != 1)
+        return False if outside else None
+
+
+@final
+class CountingGrid:
+    """A grid, and what questions say about its cells."""
+
+    def __init__(self, grid: Grid, tables: Mapping[str, TableDomain]) -> None:
+        self.grid, self._tables = grid, tables
+        self._expressions = [grouping.expression for grouping in grid.query.tally.by]  # type: ignore[union-attr]
+        self._rows = grid.query.tally.relation
+        self._known: dict[tuple[str, Expression, Any], Truth] = {}
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return prod(self.grid.shape)
+
+    def mask(self, sql: str) -> Mask:
+        """Which cells a question counts, flat."""
+        truth = self._truth(_condition(sql, self._tables, self._rows))
+        return np.broadcast_to(truth == 2, self.grid.shape).reshape(-1)
+
+    def block(self, questions: Sequence[str]) -> Matrix:
+        """All questions as 0/1 rows over the cells."""
+        return matrix_of([self.mask(sql) for sql in questions], self.cells)
+
+    def _truth(self, condition: Expression | None) -> Truth:
+        if condition is None:
+            return np.full((1,) * len(self.grid.axes), 2, np.int8)
+        if type(condition) is Call and condition.function in ("and", "or"):
+            combine = np.minimum if condition.function == "and" else np.maximum
+            found = self._truth(condition.args[0])
+            for each in condition.args[1:]:
+                found = combine(found, self._truth(each))
+            return found
+        if type(condition) is Call and condition.function == "not":
+            return np.int8(2) - self._truth(condition.args[0])
+        if type(condition) is Call and condition.function == "is_true":
+            return np.where(self._truth(condition.args[0]) == 2, np.int8(2), np.int8(0))
+        if type(condition) is Literal and isinstance(condition.value, bool | None):
+            at = {True: 2, None: 1, False: 0}[condition.value]
+            return np.full((1,) * len(self.grid.axes), at, np.int8)
+        return self._atom(condition)
+
+    def _atom(self, condition: Expression) -> Truth:
+        """A comparison of one column with constants."""
+        if type(condition) is not Call:  # a boolean column
+            return self._compared("eq", condition, value=True)
+        function, (first, *others) = condition.function, condition.args
+        if function == "is_null":
+            return self._compared("is_null", first, None)
+        if function in _COMPARE and type(first) is Literal and len(others) == 1:
+            function, first, others = _TURNED[function], others[0], [first]
+        if function not in ("between", "in", *_COMPARE) or any(
+            type(each) is not Literal for each in others
+        ):
+            raise Unsupported(
+                "A condition is more than a comparison of a column with constants.", fix=_FORM
+            )
+        values = [each.value for each in others if type(each) is Literal]
+        if function == "between":
+            low = self._compared("ge", first, values[0])
+            return np.minimum(low, self._compared("le", first, values[1]))
+        if function == "in":
+            found = [self._compared("eq", first, value) for value in values]
+            return np.max(np.stack(found), axis=0)  # type: ignore[no-any-return]
+        return self._compared(function, first, values[0])
+
+    def _compared(self, function: str, expression: Expression, value: Any) -> Truth:  # noqa: ANN401
+        key = function, expression, (type(value), value)
+        if key not in self._known:
+            place = self._axis(expression)
+            axis = self.grid.axes[place]
+            found = np.array(
+                [self._at(place, at, function, expression, value) for at in range(axis.size)],
+                np.int8,
+            )
+            shape = [1] * len(self.grid.axes)
+            shape[place] = axis.size
+            self._known[key] = found.reshape(shape)
+        return self._known[key]
+
+    def _axis(self, expression: Expression) -> int:
+        for place, known in enumerate(self._expressions):
+            if expression == known or (
+                type(expression) is Field and set(fields_of(known)) == {expression.name}
+            ):
+                return place
+        names = ", ".join(dict.fromkeys(fields_of(expression))) or "a constant"
+        there = ", ".join(axis.name for axis in self.grid.axes)
+        raise Unsupported(
+            f"The grid has no axis for a condition on {names}.",
+            fix=f"Name it among the columns; there are {there}.",
+        )
+
+    def _at(self, place: int, at: int, function: str, expression: Expression, value: Any) -> int:  # noqa: ANN401
+        axis, known = self.grid.axes[place], self._expressions[place]
+        key = axis.keys[at]
+        if function == "is_null":
+            return 2 if key is None else 0
+        if key is None or value is None:
+            return 1
+        binned = type(known) is Call and known.function == "bin"  # then keys are what BIN gives
+        exact = expression == known and (axis.ends is None or binned)
+        try:
+            if exact:
+                one, other = _alike(key, value)
+                return 2 if _COMPARE[function](one, other) else 0
+            found = self._span(axis, known, at).compare(function, ordinal(_alike(key, value)[1]))
+        except (TypeError, SpecError):
+            raise Unsupported(
+                f"{axis.name!r} is compared with another type.", fix="Compare like with like."
+            ) from None
+        if found is None:
+            raise SpecError(
+                f"{value} is inside a bin of {axis.name!r}, {axis.labels[at]}.",
+                fix=f"Use finer bins of {axis.name!r}, or edges at {value}.",
+            )
+        return 2 if found else 0
+
+    def _span(self, axis: Axis, expression: Expression, at: int) -> _Span:
+        """The values of a bin, or of a stretch of time."""
+        last = at == len(axis.present) - 1
+        if axis.ends is not None:
+            low, high = Fraction(axis.present[at]), Fraction(axis.ends[at])
+            low = axis.low if at == 0 and axis.low is not None else low
+            if axis.high is not None and (last or axis.high < high):
+                return _Span(low, axis.high, closed=True, whole=axis.whole)
+            closed = axis.whole
+            return _Span(low, high - 1 if closed else high, closed=closed, whole=axis.whole)
+        if type(expression) is Call and expression.function == "date_trunc":
+            unit, key = expression.args[0], axis.present[at]
+            assert type(unit) is Literal  # noqa: S101 - a constant by its rule
+            high = ordinal(_after(key, str(unit.value)))
+            return _Span(ordinal(key), high - 1, closed=True, whole=True)
+        raise Unsupported(
+            f"The groups of {axis.name!r} say little about the column.",
+            fix=f"Ask for the groups themselves, or group by the column {axis.name!r}.",
+        )
+
+
+def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
+    """Sets of cells as the rows of a 0/1 matrix."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
+
+    if not masks:
+        raise SpecError("There is no question.", fix=_FORM)
+    places = [np.flatnonzero(mask) for mask in masks]
+    starts = np.cumsum([0, *(each.size for each in places)])
+    if starts[-1] > ENTRIES_MAX:
+        raise SpecError(
+            f"The questions speak of more than {ENTRIES_MAX:,} cells together.",
+            fix="Ask fewer or smaller ones, or use wider bins.",
+        )
+    ones = np.ones(starts[-1], np.int64)
+    return Matrix(csr_array((ones, np.concatenate(places), starts), shape=(len(masks), cells)))
+
+
+def counting_grid(
+    tables: Mapping[str, TableDomain],
+    *,
+    accountant: str,
+    table: str | None = None,
+    columns: Mapping[str, Any] | None = None,
+    questions: Sequence[str] = (),
+    rows_per_unit: int | None = None,
+) -> CountingGrid:
+    """The grid of some columns, or the smallest grid that can express the questions."""
+    if columns is None:
+        table, columns = columns_for(tables, questions)
+    sql, edges = sql_of(tables, table, columns)
+    terms = Terms(rows_per_unit=rows_per_unit)
+    grid = grid_of(read(sql, tables), sql, terms, accountant=accountant, edges=edges)
+    return CountingGrid(grid, tables)
+
+
+# which grid can express questions
+
+
+def columns_for(
+    tables: Mapping[str, TableDomain], questions: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    """The table that questions are about, and bins of its columns that none of them cuts."""
+    cuts: dict[str, set[Fraction]] = {}
+    names = set()
+    for sql in questions:
+        rows, condition = _read(sql, tables)
+        names.add(rows.domain.name)
+        for column, function, value in _atoms(condition):
+            cuts.setdefault(column, set()).update(
+                _cuts(rows.domain.columns[column], function, value)
+            )
+    if len(names) != 1 or not cuts:
+        raise SpecError("The questions are about no column, or several tables.", fix=_FORM)
+    (name,) = names
+    known = tables[name].columns
+    return name, {column: _bins(known[column], found) for column, found in cuts.items()}
+
+
+def _atoms(condition: Expression | None) -> Iterator[tuple[str, str, Any]]:
+    """(column, function, constant) of all comparisons."""
+    if type(condition) is Field:
+        yield condition.name, "eq", True
+    if type(condition) is not Call:
+        return
+    fields = [each for each in condition.args if type(each) is Field]
+    constants = [each.value for each in condition.args if type(each) is Literal]
+    if condition.function in ("and", "or", "not", "is_true"):
+        for each in condition.args:
+            yield from _atoms(each)
+    elif len(fields) != 1 or len(fields) + len(constants) < len(condition.args):
+        raise Unsupported("A condition is no comparison of a column with constants.", fix=_FORM)
+    elif condition.function == "between":
+        yield from zip([fields[0].name] * 2, ("ge", "le"), constants, strict=True)
+    elif condition.function == "is_null":
+        yield fields[0].name, "is_null", None
+    else:
+        turned = type(condition.args[0]) is Literal
+        function = _TURNED.get(condition.function, "eq") if turned else condition.function
+        yield from ((fields[0].name, function, value) for value in constants)
+
+
+def _cuts(column: Column, function: str, value: Any) -> list[Fraction]:  # noqa: ANN401
+    """Where a bin must begin so that the comparison cuts none."""
+    if column.keys is not None or value is None or not column.kind.is_ordered:
+        return []
+    if column.kind is Kind.TIMESTAMP:
+        raise Unsupported("Times have no cells of their own.", fix="Give columns, such as days.")
+    at = ordinal(value)
+    if column.kind is not Kind.NUMBER:
+        starts = {"lt": [ceil(at)], "ge": [ceil(at)], "le": [floor(at) + 1], "gt": [floor(at) + 1]}
+        return [Fraction(each) for each in starts.get(function, [floor(at), floor(at) + 1])]
+    if function not in ("lt", "ge"):
+        raise Unsupported(
+            f"{column.name!r} is not whole, so no bin ends with {value}.",
+            fix=f"Use {column.name} < {value} or {column.name} >= {value}.",
+        )
+    return [at]
+
+
+def _bins(column: Column, cuts: set[Fraction]) -> Any:  # noqa: ANN401 - see `sql_of`
+    if column.keys is not None or not column.kind.is_ordered:
+        return None
+    if column.between is None:
+        raise Unsupported(
+            f"{column.name!r} has no declared bounds.", fix="Declare between = [low, high] for it."
+        )
+    low, high = column.between
+    inner = sorted(cut for cut in cuts if low < cut <= high)
+    if column.kind is Kind.DATE:
+        days = [date(1970, 1, 1) + timedelta(days=int(cut)) for cut in inner]
+        if all((day.month, day.day) == (1, 1) for day in days):
+            return "year"
+        return "month" if all(day.day == 1 for day in days) else "day"
+    return [low, *inner, high + 1]
+
+
+# reading
+
+
+def _read(sql: str, tables: Mapping[str, TableDomain]) -> tuple[Table, Expression | None]:
+    """The table of a question and its condition."""
+    question = read(sql, tables)
+    blocks = question.blocks
+    if len(blocks) != 1 or question.picked is None or len(question.picked) != 1 or blocks[0].by:
+        raise Unsupported("This is no counting question.", fix=_FORM)
+    (found,) = blocks[0].aggregates
+    if found.function is not Function.COUNT or found.where is not None:
+        raise Unsupported("This is no count of rows.", fix=_FORM)
+    rows, conditions = blocks[0].relation, list[Expression]()
+    while type(rows) is Filter:
+        conditions.append(rows.condition)
+        rows = rows.of
+    if type(rows) is not Table:
+        raise Unsupported("A question is about one table.", fix="Leave out joins and subqueries.")
+    if len(conditions) > 1:
+        return rows, Call("and", tuple(conditions))
+    return rows, conditions[0] if conditions else None
+
+
+def _condition(sql: str, tables: Mapping[str, TableDomain], wanted: Relation) -> Expression | None:
+    rows, condition = _read(sql, tables)
+    if rows != wanted:
+        raise Unsupported("The question is about another table.", fix="Ask about that of the grid.")
+    return condition
+
+
+def _alike(key: Any, value: Any) -> tuple[Any, Any]:  # noqa: ANN401 - a key and a constant
+    """Both of one type; a boolean is no number, and a date is the midnight it begins with."""
+    if isinstance(key, bool) != isinstance(value, bool):
+        raise TypeError
+    if isinstance(key, datetime) and type(value) is date:
+        return key, datetime.combine(value, datetime.min.time())
+    if type(key) is date and isinstance(value, datetime):
+        if value.time() != datetime.min.time():
+            raise TypeError
+        return key, value.date()
+    return key, value
+
+
+def _after(key: Any, unit: str) -> Any:  # noqa: ANN401 - a date or a time
+    """When the stretch of time that begins with the key has ended."""
+    if unit in _STEPS:
+        return key + timedelta(**{_STEPS[unit]: 1})
+    months = key.month - 1 + _MONTHS[unit]
+    return key.replace(year=key.year + months // 12, month=months % 12 + 1)
