@@ -197,10 +197,21 @@ def bounds(
     curator: Curator, table: str, column: str, epsilon: Fraction
 ) -> tuple[Fraction, Fraction]:
     """A range that holds nearly all values of a column, measured once."""
-    domain = _private(curator, table)
+    look = bounds_look(_private(curator, table), column, epsilon)
+    return bounds_seen(look, curator.measure(look))
+
+
+def bounds_look(domain: TableDomain, column: str, epsilon: Fraction) -> Measurement:
+    """What to measure for the bounds of a column."""
     query = range_query(Table(domain), Field(column), rows_per_unit=domain.rows_per_unit_max)
-    release, scale = _measured(curator, query, epsilon)
-    found = range_of(release.values[0].tolist(), scale=scale)
+    return Measurement(
+        query=query, mechanisms=(Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0]),)
+    )
+
+
+def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction]:
+    """The range that a look at bounds shows."""
+    found = range_of(release.values[0].tolist(), scale=_scale(look))
     if found is None:
         raise Unsupported("No range stands clear of the noise; it was paid for.", fix=_NO_RANGE)
     return found

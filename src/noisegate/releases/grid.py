@@ -248,6 +248,16 @@ def _conditions(relation: Relation) -> Iterator[Call]:
         relation = relation.of
 
 
+def counted(record: Mapping[str, Any]) -> list[Any]:
+    """Of a query's record: which rows of which state of the tables are added up, and how."""
+    tables = {
+        name: {term: said for term, said in table.items() if term != "columns"}
+        for name, table in record["tables"].items()
+    }
+    tally = record["tally"]
+    return [record["dataset"], tables, tally["rows"], tally.get("sums"), tally.get("cap")]
+
+
 # without SQL
 
 

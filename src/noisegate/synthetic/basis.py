@@ -38,6 +38,7 @@ class Basis:
     """Columns as groups, and the count of rows that all tables share."""
 
     sql: str
+    domain: TableDomain
     layout: Layout
     relation: Relation
     by: tuple[Grouping, ...]
@@ -74,11 +75,12 @@ class Wanted:
     @property
     def unbounded(self) -> tuple[str, ...]:
         """Numeric columns whose values could be any."""
-        facts = self.domain.columns
+        facts, unit = self.domain.columns, self.domain.unit
         return tuple(
             name
             for name, how in self.columns.items()
             if facts[name].kind.is_numeric
+            and (unit is None or name != unit.column)
             and facts[name].keys is None
             and facts[name].between is None
             and not isinstance(how, list | tuple)
@@ -188,6 +190,7 @@ def basis_of(
     }
     return Basis(
         sql=sql,
+        domain=domain,
         layout=_layout(wanted, codings, facts, unit),
         relation=tally.relation,
         by=by,

@@ -1,0 +1,123 @@
+"""What is known without looking at rows: combinations of values that no row has."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.expression import fields_of
+from noisegate.algebra.relation import Table, expressions_of
+from noisegate.errors import SpecError
+from noisegate.privacy.domain import TableDomain
+from noisegate.query.reading.reader import read
+from noisegate.releases.axes import require_names
+from noisegate.releases.grid import Grid
+from noisegate.releases.residuals import Axes, Sizes
+from noisegate.synthetic.bars import Masks, box
+from noisegate.synthetic.basis import Basis
+from noisegate.synthetic.columns import Cells, Layout
+from noisegate.synthetic.model import Evidence
+from noisegate.synthetic.questions import CountingGrid
+from noisegate.transforms.query import Query
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Impossible:
+    """Cells of the table over ``axes`` that no row is in: those ``inside``."""
+
+    axes: Axes
+    inside: NDArray[np.bool_]
+
+    def held_by(self, rows: Cells, sizes: Sizes) -> NDArray[np.bool_]:
+        """Which rows are in such a cell."""
+        found: NDArray[np.bool_] = self.inside[numbers(rows, self.axes, sizes)]
+        return found
+
+    def evidence(self, variance: float) -> Evidence:
+        """The same as a number: no row is there."""
+        return Evidence(
+            self.axes, np.zeros(1), variance, np.where(self.inside, 0, -1).astype(np.int32)
+        )
+
+
+def numbers(rows: Cells, axes: Axes, sizes: Sizes) -> NDArray[np.int64]:
+    """In which cell of the table over some columns each row is."""
+    found = np.zeros(len(rows), np.int64)
+    for axis in axes:
+        found = found * sizes[axis] + rows[:, axis]
+    return found
+
+
+def masks_of(sizes: Sizes, cells: Mapping[int, Sequence[int]]) -> Masks:
+    """Which cells of each column are meant."""
+    masks = {axis: np.zeros(sizes[axis], bool) for axis in cells}
+    for axis, chosen in cells.items():
+        masks[axis][list(chosen)] = True
+    return masks
+
+
+def places(layout: Layout, where: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    """The cells that conditions mean: ``{"age": (20, 39), "ward": ["north", "west"]}``."""
+    if not isinstance(where, Mapping):
+        raise SpecError("Conditions are no dict by columns.", fix='Use {"age": (20, 39)}.')
+    require_names(layout.axes, where)
+    found = {}
+    for name, asked in where.items():
+        axis = layout.place(name)
+        runs = layout.axes[axis].runs(asked)
+        found[axis] = tuple(place for low, high in runs for place in range(low, high + 1))
+    return dict(sorted(found.items()))
+
+
+def counted_cells(
+    sql: str, basis: Basis, tables: Mapping[str, TableDomain]
+) -> tuple[Axes, NDArray[np.bool_]]:
+    """The columns that a counting question speaks of, and which cells of them it counts, flat."""
+    relation = read(sql, tables).blocks[0].relation
+    fields = {name for each in expressions_of(relation) for name in fields_of(each)}
+    axes = tuple(a for a, axis in enumerate(basis.layout.axes) if axis.name in fields)
+    if not axes:
+        raise SpecError("A question speaks of no measured column.", fix=_LISTED)
+    query = basis.query(axes)
+    rows = replace(query.tally, relation=Table(basis.domain))  # a WHERE of the rows is no matter
+    grid = Grid(
+        sql=sql,
+        axes=tuple(basis.layout.axes[axis] for axis in axes),
+        value="n",
+        query=Query(rows),
+        grain=basis.grain,
+        whole=True,
+        signed=False,
+        caveats=(),
+    )
+    return axes, CountingGrid(grid, tables).mask(sql)
+
+
+def impossible_of(
+    asked: Sequence[Any] | None, basis: Basis, tables: Mapping[str, TableDomain]
+) -> tuple[Impossible, ...]:
+    """Combinations as people write them: ``[{"age": (0, 14), "married": True}]``, or in SQL."""
+    if isinstance(asked, str | Mapping):
+        raise SpecError("What is impossible is no list.", fix=_LISTED)
+    found, layout = [], basis.layout
+    for each in asked or ():
+        if isinstance(each, str):
+            name = layout.table.replace('"', '""')
+            sql = f'SELECT COUNT(*) FROM "{name}" WHERE {each}'  # noqa: S608 - read, never run
+            axes, inside = counted_cells(sql, basis, tables)
+        else:
+            cells = places(layout, each)
+            axes, inside = (
+                tuple(cells),
+                box(layout.sizes, tuple(cells), masks_of(layout.sizes, cells)),
+            )
+        if not axes or inside.all():
+            raise SpecError("Every row would be impossible.", fix=_LISTED)
+        found.append(Impossible(axes, inside))
+    return tuple(found)
+
+
+_LISTED: Final = 'Use impossible=[{"age": (0, 14), "married": True}], or ["age < 15 AND married"].'

@@ -1,0 +1,127 @@
+"""What the ledger keeps of made-up rows: noisy tables, the model fitted to them, the columns."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.releases.residuals import Axes
+from noisegate.releases.transcript import pack, unpack
+from noisegate.synthetic.columns import Cells, Layout
+from noisegate.synthetic.constraints import Impossible
+from noisegate.synthetic.model import Evidence, Model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FORMAT: Final = "noisegate-synthetic/1"
+_TRIES: Final = 50  # draws for rows that are possible
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """What the ledger keeps: everything that rows and answers follow from.
+
+    Numbers are in grains. ``sets`` are the tables of the workload; ``total`` is a number of rows
+    that is known exactly.
+    """
+
+    layout: Layout
+    model: Model
+    evidence: tuple[Evidence, ...]
+    sets: tuple[Axes, ...]
+    method: str
+    gaussian: bool
+    grain: Fraction
+    words: tuple[str, ...]
+    impossible: tuple[Impossible, ...] = ()
+    total: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows the original has: as known, or as measured."""
+        found = self.model.total * float(self.grain)
+        return max(1, round(found)) if self.total is None else self.total
+
+    @property
+    def seed(self) -> int:
+        """Decides the order of rows and where in its bin a value lies: public, the same always."""
+        hashed = sha256()
+        for each in self.evidence:
+            hashed.update(np.ascontiguousarray(each.values, "<f8").tobytes())
+        return int.from_bytes(hashed.digest()[:6], "little")
+
+    def to_bytes(self, **more: Any) -> bytes:  # noqa: ANN401 - JSON values beside it
+        """All of it, with further values."""
+        labels = [each.labels for each in self.evidence if each.labels is not None]
+        arrays: list[NDArray[Any]] = [*(each.values for each in self.evidence), *labels]
+        arrays += [each.inside.astype(np.int64) for each in self.impossible]
+        record = {
+            "format": FORMAT,
+            "layout": self.layout.to_record(),
+            "model": b64encode(self.model.to_record()).decode(),
+            "evidence": [
+                [list(each.axes), each.variance, each.labels is not None] for each in self.evidence
+            ],
+            "sets": [list(axes) for axes in self.sets],
+            "method": self.method,
+            "gaussian": self.gaussian,
+            "grain": str(self.grain),
+            "words": list(self.words),
+            "impossible": [list(each.axes) for each in self.impossible],
+            "total": self.total,
+            **more,
+        }
+        return pack(record, arrays, ())
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> "tuple[Fitted, dict[str, Any]]":
+        """What `to_bytes` wrote, and the record with the further values."""
+        record, arrays, _ = unpack(stored)
+        if record.get("format") != FORMAT:
+            raise SpecError("These are no made-up rows of this version.", fix="Release them anew.")
+        count = len(record["evidence"])
+        others = iter(arrays[count:])
+        evidence = tuple(
+            Evidence(
+                tuple(axes), values, variance, next(others).astype(np.int32) if labelled else None
+            )
+            for (axes, variance, labelled), values in zip(
+                record["evidence"], arrays[:count], strict=True
+            )
+        )
+        found = cls(
+            layout=Layout.from_record(record["layout"]),
+            model=Model.from_record(b64decode(record["model"])),
+            evidence=evidence,
+            sets=tuple(map(tuple, record["sets"])),
+            method=record["method"],
+            gaussian=record["gaussian"],
+            grain=Fraction(record["grain"]),
+            words=tuple(record["words"]),
+            impossible=tuple(
+                Impossible(tuple(axes), next(others).astype(bool)) for axes in record["impossible"]
+            ),
+            total=record["total"],
+        )
+        return found, record
+
+    def draw(self, count: int, *, seed: int, given: Mapping[int, Sequence[int]]) -> Cells:
+        """Rows as numbers of cells: none of an impossible combination."""
+        rows = self.model.rows(count, seed=seed, given=given or None)
+        for attempt in range(1, _TRIES):
+            bad = np.zeros(count, bool)
+            for each in self.impossible:
+                bad |= each.held_by(rows, self.layout.sizes)
+            missing = int(bad.sum())
+            if not missing:
+                return rows
+            again = self.model.rows(missing, seed=seed + (attempt << 48), given=given or None)
+            rows[bad] = again
+        raise SpecError("Hardly any such row is possible.", fix="Give other conditions.")
