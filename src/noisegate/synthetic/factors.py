@@ -7,10 +7,10 @@
 [3.0, 7.0]
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Generic, TypeVar, final
+from typing import Generic, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 
 Name = TypeVar("Name", bound=Hashable)
+Settle: TypeAlias = Callable[[Name, Floats], Floats]
 
 
 @final
@@ -50,6 +51,20 @@ class Sums(Generic[Name]):
         if not started:
             table.fill(0.0)
         return table
+
+    def scale(self, table: Floats, settle: Settle[Name]) -> Iterator[Floats]:
+        """Multiply a table by what ``settle`` says for each wanted table by turns: the factors."""
+        for name, turn, back in self.ends:
+            factor = settle(name, table.transpose(turn)).transpose(back)
+            table *= factor
+            yield factor
+        for axis, part in self.parts:
+            smaller = np.ones(part.shape)
+            for more in part.scale(summed(table, axis), settle):
+                smaller *= more
+            factor = np.expand_dims(smaller, axis)
+            table *= factor
+            yield factor
 
 
 def sums_plan(axes: Axes, wanted: Mapping[Name, Axes], sizes: Sizes) -> Sums[Name]:

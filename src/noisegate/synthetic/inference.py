@@ -6,7 +6,7 @@ is multiplied by what the parent says about the shared ones. One exponential per
 place: memory is one number per cell of the model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import final
@@ -66,6 +66,34 @@ class Network:
             self.plans[place].sums(tables[place], found)
         return found
 
+    def settle(
+        self,
+        tables: Sequence[Floats],
+        shared: dict[int, Floats],
+        block: Callable[[int, Floats], Floats],
+    ) -> None:
+        """Visit all cliques; ``block`` says by what a wanted table is to be multiplied.
+
+        ``shared`` are the tables of shared columns that the cliques know of, by message. A child
+        is visited as soon as a table of its shared columns is at hand, and answers with a factor.
+        """
+
+        def visit(place: int) -> None:
+            for _ in self.plans[place].scale(tables[place], settle):
+                pass
+
+        def settle(name: int, table: Floats) -> Floats:
+            if name >= 0:
+                return block(name, table)
+            place = ~name
+            rows = tables[place].reshape(table.size, -1)
+            rows *= _ratio(table, shared[name]).reshape(-1, 1)
+            visit(place)
+            shared[name] = (rows @ np.ones(rows.shape[1])).reshape(table.shape)
+            return _ratio(shared[name], table)
+
+        visit(0)
+
     def empty(self) -> list[Floats]:
         """Room for the tables of all cliques."""
         return [np.empty([self.sizes[a] for a in clique.axes]) for clique in self.tree]
@@ -83,6 +111,10 @@ def network(sizes: Sizes, tree: tuple[Clique, ...], sets: Sequence[Axes]) -> Net
             wanted[clique.parent][~place] = clique.shared
     plans = (sums_plan(c.axes, w, sizes) for c, w in zip(tree, wanted, strict=True))
     return Network(sizes, tree, tuple(plans))
+
+
+def _ratio(new: Floats, old: Floats) -> Floats:
+    return np.divide(new, old, out=np.ones(new.shape), where=old > 0)
 
 
 @final

@@ -19,7 +19,7 @@ from noisegate.releases.residuals import Axes, Sizes
 @final
 @dataclass(frozen=True, slots=True)
 class Clique:
-    """A set of columns: first those shared with its parent, then the others."""
+    """A set of columns: first those shared with its parent, then the others, the largest last."""
 
     shared: Axes
     others: Axes
@@ -38,13 +38,14 @@ def junction_tree(sets: Iterable[Axes], sizes: Sizes) -> tuple[Clique, ...]:
     """
     cliques = [_bits(mask) for mask in _cliques(_joined(sets, sizes), sizes)]
     cliques.sort(key=lambda axes: (-prod(sizes[a] for a in axes), axes))
-    tree = [Clique((), cliques[0], -1)]
+    tree = [Clique((), tuple(sorted(cliques[0], key=lambda a: (sizes[a], a))), -1)]
     members, left = [set(cliques[0])], dict.fromkeys(cliques[1:], 0)
     shares = {axes: members[0].intersection(axes) for axes in left}
     while left:
         best = max(left, key=lambda axes: (len(shares[axes]), -len(axes), axes))
         shared = tuple(a for a in best if a in shares[best])
-        tree.append(Clique(shared, tuple(a for a in best if a not in shared), left.pop(best)))
+        others = sorted(set(best) - set(shared), key=lambda a: (sizes[a], a))
+        tree.append(Clique(shared, tuple(others), left.pop(best)))
         members.append(set(best))
         for axes in left:
             common = members[-1].intersection(axes)
