@@ -9,7 +9,7 @@ place: memory is one number per cell of the model.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import final
+from typing import Final, final
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.factors import Sums, product, summed, sums_plan
 from noisegate.synthetic.junction import Clique
 
-_KEPT_MAX = 1 << 22  # cells of intermediate tables that are kept while many are made
+_KEPT_MAX: Final = 1 << 22  # cells of intermediate tables that are kept while many are made
+_WORK_MAX: Final = 1 << 32  # products
 
 
 @final
@@ -119,77 +120,107 @@ def _ratio(new: Floats, old: Floats) -> Floats:
 
 @final
 class Elimination:
-    """Tables over any columns from the beliefs of a tree, sharing what they have in common."""
+    """Tables over any columns from the beliefs of a tree, sharing what they have in common.
+
+    The cliques that are needed are joined towards the one of them for which that is least work.
+    """
 
     def __init__(self, sizes: Sizes, tree: tuple[Clique, ...], beliefs: Sequence[Floats]) -> None:
-        self._sizes, self._tree, self._beliefs = sizes, tree, beliefs
-        self._kept: dict[tuple[object, ...], Floats] = {}
-        self._kept_cells = 0
+        self._sizes = sizes
+        self._held = [frozenset(clique.axes) for clique in tree]
+        self._around: dict[int, set[int]] = {c: set() for c in range(len(tree))}
+        for c, clique in enumerate(tree):
+            if c:
+                self._around[c].add(clique.parent)
+                self._around[clique.parent].add(c)
+        self._kept: list[dict[frozenset[int], tuple[Axes, Floats]]] = [
+            {frozenset(clique.axes): (clique.axes, belief)}
+            for clique, belief in zip(tree, beliefs, strict=True)
+        ]
+        self._room = _KEPT_MAX
 
     def table(self, axes: Axes) -> Floats:
         """Probabilities over some columns."""
-        top, below = self._needed(frozenset(axes))
-        found, table = self._up(top, frozenset(axes), below, top=True)
+        wanted = frozenset(axes)
+        around = self._needed(wanted)
+        works = {c: self._work(c, -1, wanted, around)[1] for c in around}
+        end = min(works, key=works.__getitem__)
+        if works[end] > _WORK_MAX:
+            raise SpecError(
+                "A table over so many columns takes too much work.", fix="Ask for fewer columns."
+            )
+        found, table = self._joined(end, -1, wanted, around)
         return table.transpose([found.index(a) for a in axes])
 
-    def _needed(self, wanted: frozenset[int]) -> tuple[int, dict[int, list[int]]]:
-        """The smallest part of the tree that holds the wanted columns: its top, and children."""
-        tree = self._tree
-        parents = {c: clique.parent for c, clique in enumerate(tree) if c}
-        around: dict[int, set[int]] = {c: set() for c in range(len(tree))}
-        for c, parent in parents.items():
-            around[c].add(parent)
-            around[parent].add(c)
-        held = [wanted.intersection(clique.axes) for clique in tree]
-        loose = [c for c in around if len(around[c]) <= 1]
+    def _needed(self, wanted: frozenset[int]) -> dict[int, set[int]]:
+        """The smallest part of the tree that holds the wanted columns, by neighbours."""
+        around = {c: set(others) for c, others in self._around.items()}
+        held = [wanted & axes for axes in self._held]
+        loose = [c for c in around if len(around[c]) == 1]
         while loose:
             c = loose.pop()
-            if len(around) == 1 or c not in around or len(around[c]) != 1:
-                continue
-            (other,) = around[c]
-            if held[c] <= held[other]:
-                del around[c]
-                around[other].discard(c)
-                loose.append(other)
-        top = min(around)
-        below = {c: [x for x in sorted(around[c]) if parents.get(x) == c] for c in around}
-        return top, below
+            if c in around and len(around[c]) == 1:
+                (other,) = around[c]
+                if held[c] <= held[other]:
+                    del around[c]
+                    around[other].discard(c)
+                    loose.append(other)
+        return around
 
-    def _up(
-        self, place: int, wanted: frozenset[int], below: Mapping[int, list[int]], *, top: bool
+    def _work(
+        self, place: int, towards: int, wanted: frozenset[int], around: Mapping[int, set[int]]
+    ) -> tuple[frozenset[int], int]:
+        """Which columns `_joined` would leave, and how many products it would take."""
+        kept = wanted | self._shared(place, towards)
+        others = sorted(around[place] - {towards})
+        ends = [self._shared(c, place) for c in others]
+        axes, work = self._held[place] & kept.union(*ends), 0
+        for number, c in enumerate(others):
+            more, below = self._work(c, place, wanted, around)
+            work += below + prod(self._sizes[a] for a in axes | more)
+            axes = (axes | more) & kept.union(*ends[number + 1 :])
+        return axes, work
+
+    def _joined(
+        self, place: int, towards: int, wanted: frozenset[int], around: Mapping[int, set[int]]
     ) -> tuple[Axes, Floats]:
-        """Wanted columns from a clique down, given those it shares with its parent (or not)."""
-        clique, children = self._tree[place], below[place]
-        shared = frozenset() if top else frozenset(clique.shared)
-        ends = [frozenset(self._tree[c].shared) for c in children]
+        """Wanted columns on this side of a clique, given those it shares with the other side."""
+        others = sorted(around[place] - {towards})
+        shared = self._shared(place, towards)
         kept = wanted | shared
-        start = tuple(a for a in clique.axes if a in kept.union(*ends))
-        axes, table = start, self._start(place, start, given=not top)
-        for number, child in enumerate(children):
-            more = self._up(child, wanted, below, top=False)
-            still = kept.union(*ends[number + 1 :])
-            axes, table = product((axes, table), more, still)
-            if table.size > _KEPT_MAX * 16:
-                raise SpecError("A table has too many cells.", fix="Ask for fewer columns.")
-        return axes, table
+        ends = [self._shared(c, place) for c in others]
+        start = self._held[place] & kept.union(*ends)
+        found = self._start(place, start, given=shared if towards >= 0 else None)
+        for number, c in enumerate(others):
+            more = self._joined(c, place, wanted, around)
+            found = product(found, more, kept.union(*ends[number + 1 :]))
+        return found
 
-    def _start(self, place: int, axes: Axes, *, given: bool) -> Floats:
-        key = (place, axes, given)
-        if key in self._kept:
-            return self._kept[key]
-        clique = self._tree[place]
-        table = self._beliefs[place]
-        gone = [a for a in clique.axes if a not in axes]
-        order = list(clique.axes)
-        for axis in sorted(gone, key=lambda a: -self._sizes[a]):
+    def _start(
+        self, place: int, axes: frozenset[int], *, given: frozenset[int] | None
+    ) -> tuple[Axes, Floats]:
+        """What a clique alone says about some of its columns, maybe given some of them."""
+        order, table = self._sums(place, axes)
+        if given is None:
+            return order, table
+        others = tuple(n for n, a in enumerate(order) if a not in given)
+        total = np.expand_dims(self._sums(place, given)[1], others)
+        return order, _ratio(table, np.broadcast_to(total, table.shape))
+
+    def _sums(self, place: int, axes: frozenset[int]) -> tuple[Axes, Floats]:
+        """The table of some columns of a clique, from the smallest one at hand."""
+        kept = self._kept[place]
+        best = min((s for s in kept if s >= axes), key=lambda s: kept[s][1].size)
+        order, table = kept[best]
+        for axis in sorted(best - axes, key=lambda a: -self._sizes[a]):
             table = summed(table, order.index(axis))
-            order.remove(axis)
-        if given:
-            shape = table.shape[: len(clique.shared)]
-            rows = table.reshape(prod(shape), -1)
-            total = rows.sum(axis=1, keepdims=True)
-            table = (rows / np.where(total > 0, total, 1.0)).reshape(table.shape)
-        if self._kept_cells + table.size <= _KEPT_MAX:
-            self._kept[key] = table
-            self._kept_cells += table.size
-        return table
+            order = tuple(a for a in order if a != axis)
+            if self._room >= table.size:
+                kept[frozenset(order)] = order, table
+                self._room -= table.size
+        return order, table
+
+    def _shared(self, one: int, other: int) -> frozenset[int]:
+        if other < 0:
+            return frozenset()
+        return self._held[one] & self._held[other]
