@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.fluent import TableQuestion
+    from noisegate.releases.order import Order
     from noisegate.releases.workbench import Progress
+    from noisegate.synthetic.making import SyntheticBench
 
 __all__ = ["Gate", "Rules"]
 
@@ -91,7 +93,7 @@ class Gate:
         sql: str | None = None,
         *,
         table: str | None = None,
-        columns: "Mapping[str, Any] | None" = None,
+        columns: "Mapping[str, Any] | Sequence[str] | None" = None,
         where: str | None = None,
         method: str = "auto",
         workload: Any = None,  # noqa: ANN401 - a name, ranges, or a Workload
@@ -107,7 +109,8 @@ class Gate:
         Args:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
                 result is a `TableRelease`. "sparse", "cube", "above", "boxplot", "cdf", and a
-                series that grows, have results of their own: see docs/releases.md.
+                series that grows, have results of their own: see docs/releases.md. "synthetic"
+                are made-up rows, a `SyntheticRelease`: see docs/synthetic.md.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             table: Or, without SQL: the table, where there are several,
@@ -129,10 +132,13 @@ class Gate:
         from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
         order = Order(
-            name=name, sql=sql, table=table, columns=columns, where=where, method=method,
+            name=name, sql=sql, table=table, where=where, method=method,
+            columns=columns,  # type: ignore[arg-type]  # names alone are for made-up rows
             workload=workload, epsilon=epsilon, rows_per_unit=rows_per_unit,
             groups_per_unit=groups_per_unit, options=options,
         )  # fmt: skip
+        if name == "synthetic":
+            return self._synthetic(order).release(progress, fresh=fresh)
         bench = Workbench(self._curator, self._rules)
         return bench.release(order, fresh=fresh, progress=progress)
 
@@ -145,14 +151,28 @@ class Gate:
         **terms: Any,  # noqa: ANN401 - as for release
     ) -> Any:  # noqa: ANN401 - a ReleasePlan; some names have plans of their own
         """Price, method and predicted error of a release. Free: spends nothing, reads no row."""
-        from noisegate.releases.order import Order  # noqa: PLC0415 - when asked for
+        from noisegate.releases.order import order_of  # noqa: PLC0415 - when asked for
         from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
-        known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
-        said = {term: value for term, value in terms.items() if term in known}
-        options = {term: value for term, value in terms.items() if term not in known}
-        order = Order(name=name, sql=sql, **said, options=options)
+        order = order_of(name, sql, terms)
+        if name == "synthetic":
+            return self._synthetic(order).plan(fresh=fresh)
         return Workbench(self._curator, self._rules).plan(order, fresh=fresh)
+
+    def release_endings(self, name: str, sql: str | None = None, **terms: Any) -> tuple[str, ...]:  # noqa: ANN401
+        """The forms of file that a release can be saved in. Free, so ask before paying."""
+        from noisegate.releases.order import order_of  # noqa: PLC0415 - when asked for
+        from noisegate.releases.workbench import Workbench  # noqa: PLC0415
+
+        order = order_of(name, sql, terms)
+        if name == "synthetic":
+            return self._synthetic(order).endings
+        return Workbench(self._curator, self._rules).endings(order)
+
+    def _synthetic(self, order: "Order") -> "SyntheticBench":
+        from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
+
+        return SyntheticBench(self._curator, self._rules, synthetic_of(order))
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Look at how many rows units have, for a price; plans then show what a cap loses.

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import noisegate
-from noisegate.errors import OverBudget, RequestConflict, SpecError
+from noisegate.errors import LedgerError, OverBudget, RequestConflict, SpecError
+from noisegate.query.card import verify as card_problems
 from noisegate.releases.axes import Axis
+from noisegate.releases.cube import CubeRelease
 from noisegate.releases.marginal_bench import MarginalBench, MarginalOrder
 from noisegate.releases.marginal_fit import (
     agreeing,
@@ -26,7 +28,7 @@ from noisegate.releases.marginal_fit import (
     whole_tables,
     whole_with,
 )
-from noisegate.releases.marginal_tables import MarginalRelease, build_tables
+from noisegate.releases.marginal_tables import Marginals, build_tables
 from noisegate.releases.residuals import Question
 
 SIZES = (4, 2, 5, 3)
@@ -196,25 +198,22 @@ def test_margins_hold_for_cells_and_for_sums_also_where_tables_were_shrunk():
     assert hits >= binom.ppf(1e-6, asked, 0.95)
 
 
-def test_saved_and_read_again_it_is_the_same(tmp_path):
+def test_stored_and_read_again_it_is_the_same():
     columns = records(100)
     ask_of, _ = asks(columns, Fraction(1), gaussian=False)
     plan = plan_tables(ask_of, SIZES, PAIRS, shrink=True)
-    release = build_tables(ask_of, plan, axes_of(), facts={"guarantee": "ε = 1"})
-    release.save(tmp_path / "tables.parquet")
-    again = MarginalRelease.load(tmp_path / "tables.parquet")
+    release = build_tables(ask_of, plan, axes_of())
+    again = Marginals.from_bytes(release.to_bytes())
     assert (again.axes, again.sets, again.words) == (release.axes, release.sets, release.words)
     assert all(map(np.array_equal, again.values, release.values))
     assert again.query(a=1, b=0) == release.query(a=1, b=0)
-    assert dict(again.facts) == {"guarantee": "ε = 1"}
-    table = again.to_arrow("b", "a", confidence=0.9)
-    assert table.column_names == ["a", "b", "count", "count ±"]
+    table = again.table("b", "a").to_arrow(0.9)
+    assert table.column_names == ["a", "b", "count", "count_margin"]
     assert table.num_rows == 8
     with pytest.raises(ValueError, match="read-only"):
         again.values[0][0] = 1
-    (tmp_path / "other").write_text("nothing")
-    with pytest.raises(SpecError, match="no file of marginal tables"):
-        MarginalRelease.load(tmp_path / "other")
+    with pytest.raises(LedgerError, match="cannot be read"):
+        Marginals.from_bytes(b"nothing")
     with pytest.raises(SpecError, match="together"):
         again.table("a", "b", "c")
 
@@ -262,11 +261,12 @@ def test_through_the_door_it_is_paid_once_and_is_the_same_ever_after(terms):
     assert gate.spent.epsilon == spent > 0
     if not terms:
         assert 2 - Fraction(1, 10**6) < spent <= 2
-    assert all(map(np.array_equal, first.values, again.values))
+    assert all(map(np.array_equal, first.tables.values, again.tables.values))
+    assert (first.free, again.free, again.request_id) == (False, True, first.request_id)
     assert bench(gate, epsilon=2).plan().price.epsilon == 0
     assert abs(first.total.value - 400) <= 60
     assert first.query(age=(70, 99), sick=1).value >= 0
-    assert "people" in first.facts["guarantee"]
+    assert "people" in first.promise
     assert gate.ledger.verify().ok
 
 
@@ -311,7 +311,7 @@ def test_a_domain_far_too_large_for_cells_is_no_problem():
     assert abs(release.total.value - 2000) < 200
 
 
-def test_a_cube_is_asked_of_the_gate_like_any_release(tmp_path):
+def test_a_cube_is_asked_of_the_gate_like_any_release():
     gate = gate_of(epsilon=3)
     plan = gate.release_plan("cube", columns=COLUMNS, epsilon=1)
     assert "age × ward" in str(plan)
@@ -324,17 +324,42 @@ def test_a_cube_is_asked_of_the_gate_like_any_release(tmp_path):
     once = gate.release("cube", columns={"sick": None}, sets=1, epsilon=0.5, fresh=True)
     assert Fraction(299, 100) < gate.spent.epsilon <= 3
     assert made.names == (("sick",), ("age", "ward"))
-    assert all(map(np.array_equal, made.values, again.values))
+    assert all(map(np.array_equal, made.tables.values, again.tables.values))
     assert other.names == (("age", "ward"),)
     assert once.names == fresh.names == (("sick",),)
-    made.save(tmp_path / "cube.json")
-    assert "ward" in (tmp_path / "cube.json").read_text()
-    assert "adding or removing" in str(made)
+    assert "adding or removing" in made.promise
     for more in ({"method": "tree"}, {"bins": 3}, {"columns": None}):
         with pytest.raises(SpecError):
             gate.release("cube", **({"columns": COLUMNS, "epsilon": 1} | more))
-    with pytest.raises(SpecError, match="Parquet"):
-        made.save(tmp_path / "cube.png")
+
+
+def test_a_cube_has_price_promise_card_pictures_and_files(tmp_path):
+    gate = gate_of(epsilon=1)
+    sets = [("age", "ward"), ("sick",)]
+    made = gate.release("cube", columns=COLUMNS, epsilon=1, sets=sets)
+    assert (made.cost.epsilon, made.guarantee.loss.epsilon, made.free) == (1, 1, False)
+    rows = made.to_arrow(0.95)
+    assert rows.column_names == ["age", "ward", "sick", "count", "count_margin"]
+    assert rows.num_rows == 2 + 10 * 3
+    assert rows["age"].null_count == 2
+    assert sum(rows["count"].to_pylist()) == 2 * int(made.total)
+    assert rows["count_margin"][0].as_py() == made.table("sick").margins()[0]
+    assert len(made.to_csv().splitlines()) == 33
+    for ending in made.endings:
+        made.save(tmp_path / f"cube{ending}")
+        assert (tmp_path / f"cube{ending}").stat().st_size > 0
+    again = CubeRelease.load(tmp_path / "cube.parquet")
+    assert (again.names, again.query(age=(0, 19))) == (made.names, made.query(age=(0, 19)))
+    assert (again.guarantee, again.free, again.card()) == (made.guarantee, True, made.card())
+    assert again.to_dict()["tables"] == made.to_dict()["tables"]
+    assert card_problems(made.card(), gate.ledger) == []
+    assert "by age × ward" in str(made.plot(x="ward", y="age").to_dict()["title"])
+    spec = made.plot(x="age").to_dict()
+    assert "count by age" in str(spec["title"])
+    with pytest.raises(SpecError, match="together"):
+        made.plot(x="age", y="sick")
+    with pytest.raises(SpecError, match="no release of this kind"):
+        CubeRelease.load(tmp_path / "cube.csv")
 
 
 def test_a_release_that_was_killed_can_be_made_afresh():

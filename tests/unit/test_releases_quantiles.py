@@ -68,7 +68,7 @@ def test_a_box_plot_is_drawn_once_and_has_a_free_plan(tmp_path):
 def test_the_picture_of_a_box_plot_has_its_boxes(tmp_path):
     pytest.importorskip("altair")
     found = gate_of().release("boxplot", columns={"age": None, "ward": None}, epsilon=1)
-    spec = found.plot("Ages").to_dict()
+    spec = found.plot(title="Ages").to_dict()
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["rule", "bar", "tick"]
 
 

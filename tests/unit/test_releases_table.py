@@ -223,7 +223,7 @@ def test_it_shows_itself_on_screens(release):
     assert "<table" in release._repr_html_()
     assert "more cells" not in str(release)
     assert "visits" in release.promise
-    assert repr(release).startswith("<TableRelease of n by age, ward, day")
+    assert repr(release).startswith("<TableRelease: 5 × 3 × 3 cells by 'cells'")
 
 
 def test_a_transcript_is_read_as_it_was_written():

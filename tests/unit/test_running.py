@@ -462,7 +462,7 @@ def test_a_gate_opens_a_series_once_and_adds_to_it_for_nothing(tmp_path):
     assert (str(again.guarantee), again.card()) == (str(second.guarantee), second.card())
     with pytest.raises(ValueError, match="read-only"):
         again.totals.values[0] = 1
-    with pytest.raises(SpecError, match="no series"):
+    with pytest.raises(SpecError, match="no release"):
         SeriesRelease.load(tmp_path / "s.csv")
     second.save(tmp_path / "s.csv")
     assert "20 periods" in repr(second)

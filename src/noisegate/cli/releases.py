@@ -81,14 +81,9 @@ def release(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Publish a table once. The same release again is free, and the same."""
-    from noisegate.releases.table import ENDINGS  # noqa: PLC0415
-    from noisegate.shell import require_writable  # noqa: PLC0415
-
-    for path in save or []:
-        require_writable(path, ENDINGS)
     terms: dict[str, Any] = {
         "table": table, "columns": _columns(columns), "where": where, "method": method,
-        "workload": workload, "epsilon": epsilon, "fresh": fresh, **_options(option),
+        "workload": workload, "epsilon": epsilon, **_options(option),
         **caps_of(file, rows_per_unit, groups_per_unit),
     }  # fmt: skip
     gate = (gate_to_plan if plan else gate_of)(
@@ -96,20 +91,30 @@ def release(
         unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
         columns=columns_of(keys, between), ledger=ledger, practice=practice,
     )  # fmt: skip
+    if save:
+        _require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
-        _print_plan(gate.release_plan(name, sql, **terms), confidence, as_json=as_json)
+        found = gate.release_plan(name, sql, fresh=fresh, **terms)
+        _print_plan(found, confidence, as_json=as_json)
         return
     with _bar() as progress:
-        made = gate.release(name, sql, progress=progress, **terms)
+        made = gate.release(name, sql, progress=progress, fresh=fresh, **terms)
     if as_json:
-        as_dict = getattr(made, "to_dict", None) or made.answer().to_dict
-        typer.echo(json.dumps(as_dict(confidence), ensure_ascii=False, allow_nan=False))
+        typer.echo(made.to_json(confidence=confidence))
     elif as_csv:
-        typer.echo(made.answer().to_csv(confidence=confidence), nl=False)
+        typer.echo(made.to_csv(confidence=confidence), nl=False)
     else:
         _print(made, confidence)
     for path in save or []:
         made.save(path, confidence)
+
+
+def _require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
+    """Refuse a file that the release cannot be written to, before it is paid for."""
+    from noisegate.shell import require_writable  # noqa: PLC0415
+
+    for path in files:
+        require_writable(path, endings)
 
 
 def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401
@@ -122,9 +127,6 @@ def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa:
 
 
 def _print(made: Any, confidence: str) -> None:  # noqa: ANN401
-    if not hasattr(made, "shown"):  # of a name with a result of its own
-        typer.echo(str(made))
-        return
     shown = made.shown()
     print_table(None, shown.columns, shown.cells(confidence))
     typer.echo(made.footer(confidence))

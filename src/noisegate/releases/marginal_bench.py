@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from io import BytesIO
 from itertools import combinations
 from typing import Any, final
 
@@ -20,9 +19,10 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Ask, DoorAsk, Price
 from noisegate.releases.attempts import Attempts
+from noisegate.releases.cube import CubeRelease
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
-from noisegate.releases.marginal_tables import FORMAT, MarginalRelease, build_tables
+from noisegate.releases.marginal_tables import FORMAT, Marginals, build_tables
 from noisegate.releases.residuals import Axes
 from noisegate.releases.transcript import Told
 
@@ -100,11 +100,11 @@ class MarginalBench:
             words=(words,),
         )
 
-    def release(self, progress: Progress | None = None, *, fresh: bool = False) -> MarginalRelease:
+    def release(self, progress: Progress | None = None, *, fresh: bool = False) -> CubeRelease:
         """The tables: from the ledger if they were released before, else for their price."""
         stored = None if fresh else self._attempts.found()
         if stored:
-            return MarginalRelease.load(BytesIO(stored[1]))
+            return self._cube(stored[0], Marginals.from_bytes(stored[1]), free=True)
         with self._attempts.begin(self._event, fresh=fresh) as allowed:
             found = build_tables(
                 lambda axes: self._door(allowed.whole, axes),
@@ -113,12 +113,9 @@ class MarginalBench:
                 shrink=self._order.shrink,
                 grain=float(self._grain),
                 done=progress,
-                facts=self._facts(),
             )
-            kept = BytesIO()
-            found.save(kept)
-            allowed.finish(kept.getvalue())
-        return found
+            allowed.finish(found.to_bytes())
+        return self._cube(allowed.request_id, found, free=False)
 
     # parts
 
@@ -199,14 +196,24 @@ class MarginalBench:
         }
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def _facts(self) -> dict[str, Any]:
-        query = self._grid(self._sets[0]).query
-        unit = next(table.unit for table in query.tables if table.unit is not None)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
-        loss = self._curator.loss_of(self._event)
-        promise = Guarantee(loss=loss, unit=unit, scope=f"these tables about {names}")
-        facts = {"guarantee": str(promise), "question": self._question}
-        return facts | {"practice": True} if self._rules.practice else facts
+    def _cube(self, request_id: str, found: Marginals, *, free: bool) -> CubeRelease:
+        grids, curator = [self._grid(axes) for axes in self._sets], self._curator
+        tables = grids[0].query.tables
+        loss = curator.loss_of(self._event)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+        unit = next(table.unit for table in tables if table.unit is not None)
+        return CubeRelease(
+            sql="; ".join(grid.sql for grid in grids),
+            tables=found,
+            counted=json.loads(json.dumps(grids[0].query.to_record())),
+            cost=ApproxDP(0) if free else loss,
+            remaining=curator.remaining(),
+            guarantee=Guarantee(loss=loss, unit=unit, scope=f"these tables about {names}"),
+            question=self._question,
+            request_id=request_id,
+            practice=self._rules.practice,
+            log=curator.ledger.history,
+        )
 
 
 def cube_of(order: Any) -> MarginalOrder:  # noqa: ANN401 - an Order of the workbench

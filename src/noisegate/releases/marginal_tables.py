@@ -6,16 +6,15 @@ asked, saved and read again at no cost.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.errors import SpecError
+from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
@@ -33,6 +32,7 @@ from noisegate.releases.marginal_fit import (
 from noisegate.releases.recipes.marginals import CELLS_MAX, fitted, marginal, whole_table
 from noisegate.releases.residuals import Axes, box_variance
 from noisegate.releases.table import Number, tail_factor
+from noisegate.releases.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ class MarginalTable:
     def _half(
         self,
         raw: float | Floats,
-        shown: int | NDArray[np.int64],
+        shown: int | NDArray[Any],
         counts: NDArray[np.int64],
         confidence: Numeric,
     ) -> NDArray[np.int64]:
@@ -96,18 +96,27 @@ class MarginalTable:
         sizes = tuple(axis.size for axis in self.axes)
         numbered = {p: k for p, k in self._precision.items() if set(p) <= set(self._places)}
         local = {tuple(self._places.index(a) for a in p): k for p, k in numbered.items()}
-        variance = box_variance(sizes, local, tuple(range(len(sizes))), counts)[0]
+        variance = box_variance(sizes, local, tuple(range(len(sizes))), counts)
+        variance = variance if len(counts) > 1 else variance[0]
         spread = factor * np.sqrt(variance + 1 / 6)
         low, high = np.maximum(raw - spread, 0), np.maximum(raw + spread, 0)
         half = np.maximum(high - shown, shown - low)
         return np.ceil(np.atleast_1d(half) - 1e-9).astype(np.int64)
+
+    def widths(self, asked: Workload, confidence: Numeric) -> list[int]:
+        """Half-widths around the released sums of some boxes."""
+        counts = asked.highs - asked.lows + 1
+        shown = asked.answers(self.values.astype(np.float64))
+        half = self._half(asked.answers(self.measured), shown, counts, confidence)
+        found: list[int] = half.tolist()
+        return found
 
     def to_numpy(self) -> NDArray[np.int64]:
         """The numbers, in the shape of the axes; a copy."""
         return self.values.copy()
 
     def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
-        """One row for each cell, with a column of margins if a confidence is given."""
+        """A row for each cell: its keys and its number; with a confidence, its margin too."""
         import pyarrow as pa  # noqa: PLC0415
 
         places = np.indices(self.values.shape).reshape(len(self.axes), -1)
@@ -115,17 +124,14 @@ class MarginalTable:
         columns = {axis.name: axis.column().take(pa.array(at)) for axis, at in pairs}
         columns[self.value] = pa.array(self.values.ravel())
         if confidence is not None:
-            columns[f"{self.value} ±"] = pa.array(self.margins(confidence).ravel())
+            columns[f"{self.value}_margin"] = pa.array(self.margins(confidence).ravel())
         return pa.table(columns)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MarginalRelease:
-    """Tables over sets of ``axes``, in one release. Reading it again never draws again.
-
-    ``facts`` are public statements as plain values: guarantee, price, question.
-    """
+class Marginals:
+    """Tables over sets of ``axes`` that were measured together."""
 
     axes: tuple[Axis, ...]
     sets: tuple[Axes, ...]
@@ -135,7 +141,6 @@ class MarginalRelease:
     gaussian: bool
     value: str = "count"
     words: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("values", "measured"):
@@ -143,8 +148,7 @@ class MarginalRelease:
             for each in held:
                 each.flags.writeable = False
             object.__setattr__(self, name, held)
-        for name in ("precision", "facts"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        object.__setattr__(self, "precision", MappingProxyType(dict(self.precision)))
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
@@ -188,36 +192,11 @@ class MarginalRelease:
         """The sum over some keys of some columns, from the table over these columns."""
         return self.table(*where).query(confidence, **where)
 
-    def to_arrow(self, *names: str, confidence: Numeric | None = None) -> "pa.Table":
-        """One table, one row for each cell."""
-        return self.table(*names).to_arrow(confidence)
+    # as bytes, for the ledger and for files
 
-    def __str__(self) -> str:
-        promise = self.facts.get("guarantee", "")
-        return "\n".join(filter(None, [repr(self), *self.words, str(promise)]))
-
-    def __repr__(self) -> str:
-        tables = ", ".join(" × ".join(each) or "total" for each in self.names[:3])
-        more = f" and {len(self.sets) - 3} more" if len(self.sets) > 3 else ""
-        return f"MarginalRelease({tables}{more})"
-
-    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
-        """All tables as plain values: keys, numbers and margins."""
-        tables = [self.to_arrow(*names, confidence=confidence).to_pydict() for names in self.names]
-        return {"tables": tables, "words": list(self.words), **self.facts}
-
-    # files
-
-    def save(self, file: str | Path | BinaryIO, confidence: Numeric = 0.95) -> None:
-        """All tables in one Parquet file, and everything else in its metadata; or as JSON."""
-        if isinstance(file, str | Path) and Path(file).suffix == ".json":
-            text = json.dumps(self.to_dict(confidence), ensure_ascii=False, default=str)
-            Path(file).write_text(text, encoding="utf-8")
-            return
-        if isinstance(file, str | Path) and Path(file).suffix != ".parquet":
-            raise SpecError("Tables are kept as Parquet or JSON.", fix="End in .parquet or .json.")
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.parquet as pq  # noqa: PLC0415
+    def to_parquet(self) -> "pa.Table":
+        """All tables in one, cell by cell."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
         sizes = [each.size for each in self.values]
         columns = {
@@ -226,34 +205,22 @@ class MarginalRelease:
             "value": np.concatenate([each.ravel() for each in self.values]),
             "measured": np.concatenate([each.ravel() for each in self.measured]),
         }
-        record = {
-            "format": FORMAT,
+        return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+    def to_record(self) -> dict[str, Any]:
+        """Everything else, as plain values."""
+        return {
             "axes": [axis.to_record() for axis in self.axes],
             "sets": [list(axes) for axes in self.sets],
             "precision": [[list(part), known] for part, known in self.precision.items()],
             "gaussian": self.gaussian,
             "value": self.value,
             "words": list(self.words),
-            "facts": dict(self.facts),
         }
-        head = json.dumps(record, ensure_ascii=False).encode()
-        made = pa.table({name: pa.array(column) for name, column in columns.items()})
-        where = str(file) if isinstance(file, Path) else file
-        pq.write_table(made.replace_schema_metadata({_KEY: head}), where, compression="zstd")
 
     @classmethod
-    def load(cls, file: str | Path | BinaryIO) -> "MarginalRelease":
-        """What `save` wrote; needs no gate."""
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        try:
-            held = pq.read_table(str(file) if isinstance(file, Path) else file)
-            record = json.loads((held.schema.metadata or {}).get(_KEY, b"{}"))
-        except (pa.ArrowInvalid, OSError, ValueError):
-            record = {}
-        if record.get("format") != FORMAT:
-            raise SpecError("This is no file of marginal tables.", fix="Give one that was saved.")
+    def of(cls, held: "pa.Table", record: Mapping[str, Any]) -> "Marginals":
+        """What `to_parquet` and `to_record` said."""
         axes = tuple(map(Axis.from_record, record["axes"]))
         sets = tuple(tuple(each) for each in record["sets"])
         shapes = [tuple(axes[a].size for a in each) for each in sets]
@@ -271,8 +238,34 @@ class MarginalRelease:
             gaussian=record["gaussian"],
             value=record["value"],
             words=tuple(record["words"]),
-            facts=record["facts"],
         )
+
+    def to_bytes(self) -> bytes:
+        """A Parquet file with the record in its metadata."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        head = json.dumps({"format": FORMAT, **self.to_record()}, ensure_ascii=False).encode()
+        sink = pa.BufferOutputStream()
+        table = self.to_parquet().replace_schema_metadata({_KEY: head})
+        pq.write_table(table, sink, compression="zstd")
+        stored: bytes = sink.getvalue().to_pybytes()
+        return stored
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> "Marginals":
+        """What `to_bytes` made."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        try:
+            held = pq.read_table(pa.BufferReader(stored))
+            record = json.loads((held.schema.metadata or {})[_KEY])
+            return cls.of(held, record)
+        except (pa.ArrowInvalid, KeyError, ValueError):
+            raise LedgerError(
+                "A stored release cannot be read.", fix="Run: noisegate ledger verify."
+            ) from None
 
 
 def build_tables(
@@ -283,8 +276,7 @@ def build_tables(
     shrink: bool = True,
     grain: float = 1.0,
     done: "Callable[[float, str], None] | None" = None,
-    **more: Any,  # noqa: ANN401 - value, facts
-) -> MarginalRelease:
+) -> Marginals:
     """Measure what the plan says, and make tables that agree, whole and without negative numbers.
 
     Where tables of three or more columns overlap so that rounding cannot keep them in agreement,
@@ -304,7 +296,7 @@ def build_tables(
         words.append("what columns say about each other was shrunk towards independence")
     if done is not None:
         done(1.0, "rebuilt")
-    return MarginalRelease(
+    return Marginals(
         axes=axes,
         sets=plan.sets,
         values=tuple(found[each] for each in plan.sets),
@@ -312,5 +304,4 @@ def build_tables(
         precision=parts.precision,
         gaussian=ask_of(plan.sets[0]).gaussian,
         words=tuple(words),
-        **more,
     )

@@ -31,6 +31,14 @@ class Order:
     options: Mapping[str, Any]
 
 
+def order_of(name: str, sql: str | None, terms: Mapping[str, Any]) -> Order:
+    """An order from all that was said: what is no part of every order is an option."""
+    known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
+    said = {term: value for term, value in terms.items() if term in known}
+    options = {term: value for term, value in terms.items() if term not in known}
+    return Order(name=name, sql=sql, **said, options=options)
+
+
 def agreed(inner: Terms, order: Order) -> Terms:
     """What the caller says goes before what the SQL says."""
     for cap in (order.rows_per_unit, order.groups_per_unit):

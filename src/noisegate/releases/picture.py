@@ -1,28 +1,41 @@
 """A released table as a picture: bars or a line over one axis, a heat map over two."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.query.answer import Answer
 from noisegate.query.plot import framed, plot
 from noisegate.releases.axes import Axis
-from noisegate.releases.workload import marginals
-
-if TYPE_CHECKING:
-    from noisegate.releases.table import TableRelease
+from noisegate.releases.workload import Workload, marginals
 
 _BARS_MAX: Final = 40
 _PIXELS: Final = 420  # about so many, along each axis
 _SQUARES_MAX: Final = 128  # along each axis; more are added up
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawable:
+    """What a picture needs of a table; ``frame`` says price and promise."""
+
+    axes: tuple[Axis, ...]
+    values: NDArray[Any]
+    value: str
+    whole: bool
+    widths: Callable[[Workload, Number], list[Any] | None]
+    frame: Answer
+
+
 def picture(
-    release: "TableRelease",
+    release: Drawable,
     confidence: Number = 0.95,
     *,
     x: str | None = None,
@@ -45,26 +58,26 @@ def picture(
     return _heat(release, names.index(x), names.index(y), title)
 
 
-def _bars(release: "TableRelease", place: int, confidence: Number, title: str | None) -> Any:  # noqa: ANN401
+def _bars(release: Drawable, place: int, confidence: Number, title: str | None) -> Any:  # noqa: ANN401
     """As an answer with one key is drawn, with error bars."""
     import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
-    axis, asked = release.axes[place], marginals(release.shape, [(place,)])
+    axis, asked = release.axes[place], marginals(release.values.shape, [(place,)])
     numbers = asked.answers(release.values)
-    if release.making.whole:
+    if release.whole:
         numbers = np.rint(numbers).astype(np.int64)
     as_text = axis.size <= _BARS_MAX and (axis.ends is not None or not axis.is_ordered)
     keys = pa.array(axis.labels) if as_text else axis.column()
     widths = release.widths(asked, confidence)
     answer = replace(
-        release.answer(0),
+        release.frame,
         table=pa.table({axis.name: keys, release.value: numbers}),
         half_widths=lambda _: (None, None if widths is None else tuple(widths)),
     )
     return plot(answer, confidence, x=axis.name, y=release.value, title=title)
 
 
-def _heat(release: "TableRelease", x: int, y: int, title: str | None) -> Any:  # noqa: ANN401
+def _heat(release: Drawable, x: int, y: int, title: str | None) -> Any:  # noqa: ANN401
     try:
         alt: Any = import_module("altair")  # an extra
     except ImportError:
@@ -93,7 +106,7 @@ def _heat(release: "TableRelease", x: int, y: int, title: str | None) -> Any:  #
     notes = [f"Each square is {steps[0]} × {steps[1]} cells."] if max(steps) > 1 else []
     return framed(
         chart.properties(width=across.pixels, height=down.pixels),
-        release.answer(0),
+        release.frame,
         title=title,
         notes=notes,
     )

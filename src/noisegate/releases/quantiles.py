@@ -7,13 +7,12 @@ about a population they might be drawn from.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -24,10 +23,13 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.card import Card
+from noisegate.query.display import percent
 from noisegate.query.plot import framed
 from noisegate.query.question import Terms
 from noisegate.query.run import Run
 from noisegate.releases.estimate import Floats
+from noisegate.releases.held import Held, read_held
 from noisegate.releases.table import TableRelease
 from noisegate.releases.workload import Workload
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 WHISKERS: Final = Fraction(1, 20)
 _NAMES: Final = ("low", "lower", "middle", "upper", "high")
-_ENDINGS: Final = (".parquet", ".csv", ".json", ".png", ".svg", ".html")
+FORMAT: Final = "noisegate-boxplot/1"
 
 
 # box plots
@@ -56,18 +58,28 @@ class Box:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BoxplotRelease:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BoxplotRelease(Held):
     """Boxes by group, as an answer holds them. Reading it again never draws again."""
 
+    kind: ClassVar[str] = "boxplot"
+    form: ClassVar[str] = FORMAT
     held: Answer
     column: str
     by: tuple[str, ...]
     whiskers: Fraction
+    stated: Card | None = None
 
-    def answer(self) -> Answer:
+    def answer(self, rows: int | None = None) -> Answer:
         """The same as an answer has it: a row for each group."""
-        return self.held
+        if rows is None:
+            return self.held
+        widths = self.held.half_widths
+
+        def cut(confidence: Numeric) -> Sequence[HalfWidths]:
+            return [each if each is None else each[:rows] for each in widths(confidence)]
+
+        return replace(self.held, table=self.held.table.slice(0, rows), half_widths=cut)
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -99,25 +111,16 @@ class BoxplotRelease:
         return self.held.cost
 
     @property
-    def free(self) -> bool:
-        """Whether it came from the ledger."""
-        return self.held.free
-
-    @property
     def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
         """What is promised."""
         return self.held.guarantee
-
-    def to_arrow(self) -> "pa.Table":
-        """A row for each group."""
-        return self.held.to_arrow()
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values."""
         ranks = self.rank_error(confidence)
         return self.held.to_dict(confidence) | {"column": self.column, "rank_error": ranks}
 
-    def plot(self, title: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """Boxes with whiskers, an altair chart."""
         alt = _altair()
         rows = [
@@ -137,22 +140,50 @@ class BoxplotRelease:
         body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
-        words = f"{ends}; ± {self.rank_error():,} rows each at 95 %"
+        words = f"{ends}; ± {self.rank_error(confidence):,} rows each at {percent(confidence)}"
         boxes = (whisker + body + middle).properties(width=alt.Step(64))
         return framed(boxes, self.held, title=title, notes=[f"{words}."])
 
-    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write it in the form of the file's ending."""
-        _save(Path(file), self.to_arrow(), self.to_dict(confidence), self.plot)
+    def record(self) -> dict[str, Any]:
+        """What the boxes are of; the ± in ranks follows from the questions."""
+        return {
+            "column": self.column,
+            "by": list(self.by),
+            "whiskers": str(self.whiskers),
+            "questions": list(self.held.questions),
+            "requests": list(self.held.request_ids),
+            "caveats": list(self.held.caveats),
+        }
 
-    def __str__(self) -> str:
-        return str(self.held)
+    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - it has no ± in values
+        """A row for each group."""
+        return self.held.table
 
-    def __repr__(self) -> str:
-        return f"<BoxplotRelease of {self.column}: {len(self.boxes)} boxes>"
+    @classmethod
+    def load(cls, file: str | Path) -> "BoxplotRelease":
+        """The boxes that `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        paid = record["standing"]
+        held = Answer(
+            sql=paid["sql"],
+            table=table.replace_schema_metadata(None),
+            half_widths=lambda _: (None,) * table.num_columns,
+            cost=paid["cost"],
+            remaining=None,
+            guarantee=paid["guarantee"],
+            request_ids=tuple(record["requests"]),
+            questions=tuple(record["questions"]),
+            caveats=tuple(record["caveats"]),
+            practice=paid["practice"],
+        )
+        by, ends = tuple(record["by"]), Fraction(record["whiskers"])
+        return cls(held=held, column=record["column"], by=by, whiskers=ends, stated=paid["stated"])
 
-    def _repr_html_(self) -> str:
-        return self.held._repr_html_()
+    @property
+    def headline(self) -> str:
+        """How many boxes there are, and how surely they stand where they stand."""
+        boxes = f"{self.held.table.num_rows:,} boxes of {self.column}"
+        return f"{boxes}, ± {self.rank_error():,} rows in rank at 95% confidence"
 
 
 @final
@@ -222,11 +253,22 @@ def boxplot(
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CdfRelease:
-    """The share of rows at or below each point, from a released histogram of one ordered axis."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CdfRelease(Held):
+    """The share of rows at or below each point, from a released histogram of one ordered axis.
+
+    A Parquet file of it is one of the histogram, with more columns.
+    """
+
+    kind: ClassVar[str] = TableRelease.kind
+    form: ClassVar[str] = TableRelease.form
 
     histogram: TableRelease
+
+    @property
+    def stated(self) -> Card | None:  # type: ignore[override]
+        """The card of the histogram."""
+        return self.histogram.stated
 
     def __post_init__(self) -> None:
         axes = self.histogram.axes
@@ -316,20 +358,15 @@ class CdfRelease:
         return self.histogram.cost
 
     @property
-    def free(self) -> bool:
-        """Whether it came from the ledger."""
-        return self.histogram.free
-
-    @property
     def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
         """What is promised."""
         return self.histogram.guarantee
 
-    def to_arrow(self, confidence: Numeric = 0.95) -> "pa.Table":
+    def to_arrow(self, confidence: Numeric | None = 0.95) -> "pa.Table":
         """The points, the function, and the ends of its band."""
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
-        low, high = self.band(confidence)
+        low, high = self.band(0.95 if confidence is None else confidence)
         axis = self.histogram.axes[0]
         return pa.table({axis.name: self._keys(), "share": self.values, "low": low, "high": high})
 
@@ -348,10 +385,10 @@ class CdfRelease:
             "columns": list(columns),
             "rows": rows,
             "confidence": float(fraction(confidence)),
-            "guarantee": self.guarantee.to_dict(),
+            "guarantee": self.promise,
         }
 
-    def plot(self, title: str | None = None, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """Steps with their band, an altair chart."""
         alt = _altair()
         axis, (low, high) = self.histogram.axes[0], self.band(confidence)
@@ -373,7 +410,7 @@ class CdfRelease:
         words = f"The exact function lies in the band at {float(fraction(confidence)):.0%}"
         return framed(area + line, self.histogram.answer(0), title=title, notes=[f"{words}."])
 
-    def answer(self) -> Answer:
+    def answer(self, rows: int | None = None) -> Answer:
         """The shares as an answer has them; their margins hold everywhere at once."""
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
@@ -382,47 +419,54 @@ class CdfRelease:
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
             low, high = self.band(confidence)
-            return None, tuple(np.maximum(self.values - low, high - self.values).tolist())
+            return None, tuple(np.maximum(self.values - low, high - self.values)[:rows].tolist())
 
         keys = self._keys()
         return replace(
             kept,
-            table=pa.table({axis: keys, "share": self.values}),
+            table=pa.table({axis: keys, "share": self.values}).slice(0, rows),
             half_widths=half_widths,
             caveats=self.histogram.words,
         )
 
-    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write it in the form of the file's ending."""
-        plot = partial(self.plot, confidence=confidence)
-        _save(Path(file), self.to_arrow(confidence), self.to_dict(confidence), plot)
+    def card(self, confidence: Numeric = 0.95) -> Card:
+        """The release card of the histogram: all that was measured."""
+        return self.histogram.card(confidence)
 
-    def __str__(self) -> str:
-        return str(self.answer())
+    def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
+        """The points, the function and its band, also written to a file if one is named."""
+        return replace(self.answer(0), table=self.to_arrow(confidence), half_widths=_none).to_csv(
+            file, confidence
+        )
 
-    def _repr_html_(self) -> str:
-        return self.answer()._repr_html_()
+    def record(self) -> dict[str, Any]:
+        """That of the histogram."""
+        return self.histogram.record()
 
-    def __repr__(self) -> str:
-        return f"<CdfRelease of {self.histogram.axes[0].name}: {len(self.points)} steps>"
+    def facts(self) -> dict[str, str]:
+        """Those of the histogram."""
+        return self.histogram.facts()
+
+    def parquet(self, confidence: Numeric) -> "pa.Table":
+        """The histogram, with the function and its band beside it."""
+        table, shares = self.histogram.parquet(confidence), self.to_arrow(confidence)
+        for name in ("share", "low", "high"):
+            table = table.append_column(name, shares[name])
+        return table
+
+    @classmethod
+    def load(cls, file: str | Path) -> "CdfRelease":
+        """The function that `save` wrote to a Parquet file. Needs no gate."""
+        return cls(histogram=TableRelease.load(file))
+
+    @property
+    def headline(self) -> str:
+        """How many steps there are, and how they were measured."""
+        return f"{len(self.points):,} steps by {self.histogram.method!r}"
 
 
-def _save(path: Path, table: "pa.Table", record: dict[str, Any], plot: Callable[[], Any]) -> None:
-    if path.suffix not in _ENDINGS:
-        raise SpecError(f"{path.suffix!r} is no form.", fix=f"Use {', '.join(_ENDINGS)}.")
-    text = json.dumps(record, ensure_ascii=False)
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
-
-        pq.write_table(table.replace_schema_metadata({"noisegate.release": text}), path)
-    elif path.suffix == ".csv":
-        import pyarrow.csv as pc  # noqa: PLC0415 - only when asked for
-
-        pc.write_csv(table, path)
-    elif path.suffix == ".json":
-        path.write_text(text, encoding="utf-8")
-    else:
-        plot().save(str(path))
+def _none(_: Numeric) -> Sequence[HalfWidths]:
+    return (None,) * 4
 
 
 def _json(value: Any) -> Any:  # noqa: ANN401 - a key

@@ -10,14 +10,13 @@ promised and why.
   C itself, so the totals are unbiased.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import Any, ClassVar, Final, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,29 +32,21 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Key
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
-from noisegate.query.card import card as card_of
 from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
 from noisegate.releases.asking import variance_of
 from noisegate.releases.axes import Axis
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
+from noisegate.releases.held import Held, read_held
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.table import Number, tail_factor
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FORMAT: Final = "noisegate-series/1"
-_KEPT: Final = (
-    "sql", "value", "factor", "gaussian", "signed", "whole", "words", "question", "request_id",
-    "practice",
-)  # fmt: skip
+_KEPT: Final = ("value", "factor", "gaussian", "signed", "whole", "words")
 METHODS: Final = ("auto", "tree", "root")
-_ENDINGS: Final = (".parquet", ".csv", ".json", ".md", ".png", ".svg", ".html")
 
 
 @final
@@ -307,10 +298,12 @@ def _words(counter: Counter) -> tuple[str, ...]:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SeriesRelease:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SeriesRelease(Held):
     """Running totals by period. Later ones are added; those that are out never change."""
 
+    kind: ClassVar[str] = "series"
+    form: ClassVar[str] = FORMAT
     sql: str
     axis: Axis
     value: str
@@ -341,11 +334,6 @@ class SeriesRelease:
         found = self.totals.values * float(self.grain)
         found = found if self.signed else np.maximum(found, 0)
         return np.rint(found).astype(np.int64) if self.whole else found
-
-    @property
-    def free(self) -> bool:
-        """Whether nothing new was charged."""
-        return self.cost.epsilon == 0 and self.cost.delta == 0
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any]:
         """The ± of every total, each by itself: wider of the normal and the Laplace law. Up."""
@@ -380,18 +368,20 @@ class SeriesRelease:
         means, sizes = [each[0] for each in blocks], [each[2] for each in blocks]
         return cast("Floats", np.maximum(np.repeat(means, sizes), 0) * float(self.grain))
 
-    def answer(self) -> Answer:
-        """A row for each period, as an answer has it."""
+    def answer(self, rows: int | None = None) -> Answer:
+        """A row for each period, or for the last."""
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
-        keys = self.axis.column().slice(0, len(self.periods))
+        size = len(self.periods)
+        first = 0 if rows is None else max(0, size - rows)
+        keys = self.axis.column().slice(first, size - first)
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
-            return (None, tuple(self.margins(confidence).tolist()))
+            return (None, tuple(self.margins(confidence)[first:].tolist()))
 
         return Answer(
             sql=self.sql,
-            table=pa.table({self.axis.name: keys, self.value: self.values}),
+            table=pa.table({self.axis.name: keys, self.value: self.values[first:]}),
             half_widths=half_widths,
             cost=self.cost,
             remaining=self.remaining,
@@ -403,98 +393,35 @@ class SeriesRelease:
             log=self.log,
         )
 
-    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
-        """The periods and totals; with a confidence, margins too."""
-        return self.answer().to_arrow(confidence)
-
-    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
-        """Plain JSON values."""
-        return self.answer().to_dict(confidence) | {"method": self.factor, "sql": self.sql}
-
-    def card(self, confidence: Numeric = 0.95) -> Card:
-        """The release card."""
-        return self.stated or card_of(self.answer(), confidence)
-
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""
         from noisegate.query.plot import plot  # noqa: PLC0415 - only when asked for
 
         return plot(self.answer(), confidence, x=self.axis.name, y=self.value, title=title)
 
-    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write it in the form of the file's ending."""
-        path = Path(file)
-        if path.suffix not in _ENDINGS:
-            raise SpecError(f"{path.suffix!r} is no form.", fix=f"Use {', '.join(_ENDINGS)}.")
-        if path.suffix == ".parquet":
-            self._save(path, confidence)
-        elif path.suffix == ".csv":
-            self.answer().to_csv(path, confidence)
-        elif path.suffix == ".json":
-            path.write_text(json.dumps(self.to_dict(confidence)), encoding="utf-8")
-        elif path.suffix == ".md":
-            path.write_text(self.card(confidence).to_markdown(), encoding="utf-8")
-        else:
-            self.plot(confidence).save(str(path))
-
-    def _save(self, path: Path, confidence: Numeric) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
-
-        loss = self.guarantee.loss
-        record = {
-            "format": FORMAT,
+    def record(self) -> dict[str, Any]:
+        """Axis and totals, and what the ± follows from."""
+        return {
             "axis": self.axis.to_record(),
             "totals": [self.totals.values.tolist(), self.totals.variances.tolist()],
-            "loss": [str(loss.epsilon), str(loss.delta)],  # type: ignore[union-attr]
-            "unit": [self.guarantee.unit.column, self.guarantee.unit.noun],
-            "scope": self.guarantee.scope,
             "grain": str(self.grain),
             **{name: getattr(self, name) for name in _KEPT},
         }
-        facts = {"noisegate.series": json.dumps(record, ensure_ascii=False)}
-        if not self.practice:
-            facts["noisegate.card"] = self.card(confidence).to_json()
-        pq.write_table(self.to_arrow(confidence).replace_schema_metadata(facts), path)
 
     @classmethod
     def load(cls, file: str | Path) -> "SeriesRelease":
         """The series that `save` wrote to a Parquet file. Needs no gate."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        try:
-            facts = pq.read_schema(str(file)).metadata or {}
-            record = json.loads(facts[b"noisegate.series"])
-            known = record["format"] == FORMAT
-        except (OSError, KeyError, ValueError, pa.ArrowInvalid):
-            known = False
-        if not known:
-            raise SpecError(
-                f"{Path(file).name!r} is no series.", fix="Give a Parquet file that save() wrote."
-            )
-        column, noun = record["unit"]
-        card = facts.get(b"noisegate.card")
+        _, record = read_held(file, cls)
         kept = {name: record[name] for name in _KEPT} | {"words": tuple(record["words"])}
         return cls(
             axis=Axis.from_record(record["axis"]),
             totals=Totals(*(np.array(each, np.float64) for each in record["totals"])),
             grain=Fraction(record["grain"]),
-            cost=ApproxDP(0),
-            remaining=None,
-            guarantee=Guarantee(
-                loss=ApproxDP(*record["loss"]),
-                unit=PrivacyUnit(column=column, noun=noun),
-                scope=record["scope"],
-            ),
-            stated=None if card is None else Card.from_json(card.decode()),
             **kept,
+            **record["standing"],
         )
 
-    def __str__(self) -> str:
-        return str(self.answer())
-
-    def __repr__(self) -> str:
-        return f"<SeriesRelease of {self.value}: {len(self.periods)} periods by {self.factor!r}>"
-
-    def _repr_html_(self) -> str:
-        return self.answer()._repr_html_()
+    @property
+    def headline(self) -> str:
+        """How far it goes, and how it was measured."""
+        return f"{len(self.periods):,} periods by {self.factor!r}"

@@ -3,13 +3,12 @@
 Cells that are not shown hold few rows or none; how few, and how surely, follows from the noise.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, expm1, floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +24,13 @@ from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
-from noisegate.query.card import card as card_of
 from noisegate.query.plot import plot
+from noisegate.releases.held import ENDINGS, Held, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
 FORMAT: Final = "noisegate-sparse/1"
@@ -64,13 +60,16 @@ class SparseNumber:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SparseRelease:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SparseRelease(Held):
     """Numbers of some cells of ``axes``; all others are below the threshold, or not sampled.
 
     Immutable: reading it again never draws again and never costs.
     """
 
+    kind: ClassVar[str] = "sparse"
+    form: ClassVar[str] = FORMAT
+    endings: ClassVar[tuple[str, ...]] = tuple(each for each in ENDINGS if each != ".json")
     sql: str
     axes: tuple[SparseAxis, ...]
     cells: Places
@@ -222,15 +221,20 @@ class SparseRelease:
 
     # other forms
 
-    def to_arrow(self) -> "pa.Table":
-        """The keys of the shown cells, and their numbers."""
+    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
+        """The keys of the shown cells, and their numbers; with a confidence, margins too."""
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
         places = places_of(self.axes, self.cells)
         columns = [axis.column(at) for axis, at in zip(self.axes, places, strict=True)]
         whole = self.grain == 1
         numbers = self.values if whole else self.values * float(self.grain)
-        return pa.table([*columns, pa.array(numbers)], [*self._names, self.value])
+        found = pa.table([*columns, pa.array(numbers)], [*self._names, self.value])
+        if confidence is None:
+            return found
+        width = np.where(self._plain, float(self.margin(confidence)), np.nan)
+        margins = pa.array(width, from_pandas=True).cast(pa.int64())
+        return found.append_column(f"{self.value}_margin", margins)
 
     @property
     def value(self) -> str:
@@ -250,19 +254,9 @@ class SparseRelease:
         out["cell"], out["n"] = self.cells, self.values
         return out
 
-    def to_pandas(self) -> "pd.DataFrame":
-        """A pandas frame of `to_arrow`."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> "pl.DataFrame":
-        """A Polars frame of `to_arrow`."""
-        import polars as pl  # noqa: PLC0415 - only when asked for
-
-        return pl.DataFrame(self.to_arrow())
-
-    def plot(self, count: int = _BARS) -> Any:  # noqa: ANN401 - an altair chart
+    def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - an altair chart
         """Bars of the largest cells. ``.save("x.png")`` writes it."""
-        answer = self.answer(count)
+        answer = self.answer(_BARS)
         if answer.table.num_rows == 0:
             raise SpecError("No cell is shown, so there is nothing to draw.", fix="Pay more.")
         import pyarrow as pa  # noqa: PLC0415
@@ -272,57 +266,58 @@ class SparseRelease:
         table = pa.table({"cell": labels, self.value: [row[-1] for row in rows]})
         widths = answer.half_widths
         bars = replace(answer, table=table, half_widths=lambda c: (None, widths(c)[-1]))
-        return plot(bars, x="cell", y=self.value)
+        return plot(bars, confidence, x="cell", y=self.value)
 
-    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write Parquet (all of it: see `load`), CSV, a card (.md), or a picture."""
-        path = Path(file)
-        writers: dict[str, Callable[[], Any]] = {
-            ".parquet": lambda: self._save(path),
-            ".csv": lambda: self._save_csv(path),
-            ".md": lambda: path.write_text(self.card(confidence).to_markdown(), encoding="utf-8"),
-            **dict.fromkeys((".png", ".svg", ".html"), lambda: self.plot().save(str(path))),
-        }
-        if path.suffix.lower() not in writers:
-            raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(writers)}.")
-        writers[path.suffix.lower()]()
+    def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
+        """All shown cells with margins, also written to a file if one is named."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+        from pyarrow import csv  # noqa: PLC0415
 
-    def _save_csv(self, path: Path) -> None:
-        from pyarrow import csv  # noqa: PLC0415 - only when asked for
+        sink = pa.BufferOutputStream()
+        csv.write_csv(self.to_arrow(confidence), sink)
+        text: str = sink.getvalue().to_pybytes().decode()
+        if file is not None:
+            Path(file).write_text(text, encoding="utf-8")
+        return text
 
-        csv.write_csv(self.to_arrow(), path)
-
-    def _save(self, path: Path) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        guarantee = self.guarantee
-        record = {
-            "format": FORMAT,
-            "sql": self.sql,
+    def record(self) -> dict[str, Any]:
+        """Axes and noise, from which the ± follows."""
+        return {
             "axes": [axis.to_record() for axis in self.axes],
             "noise": to_record(self.noise),
             "words": list(self.words),
-            "loss": [str(guarantee.loss.epsilon), str(guarantee.loss.delta)],  # type: ignore[union-attr]
-            "unit": [guarantee.unit.column, guarantee.unit.noun],
-            "scope": guarantee.scope,
-            "question": self.question,
-            "request": self.request_id,
-            "practice": self.practice,
         }
-        facts = {"noisegate.sparse": json.dumps(record, ensure_ascii=False)}
-        if not self.practice:
-            facts["noisegate.card"] = self.card().to_json()
-        table = self.to_arrow()
+
+    def parquet(self, confidence: Numeric) -> "pa.Table":
+        """The shown cells with their numbers, in the domain and as drawn."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        table = self.to_arrow(confidence)
         for name, held in (("cell number", self.cells), ("number", self.values)):
             table = table.append_column(name, pa.array(held))
-        pq.write_table(table.replace_schema_metadata(facts), path)
+        return table
+
+    @classmethod
+    def load(cls, file: str | Path) -> "SparseRelease":
+        """The release that `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        noise = from_record(record["noise"])
+        if not isinstance(noise, SparseGeometric | SparsePriority):
+            raise SpecError("The file is no sparse release.", fix="Use it as save() wrote it.")
+        return cls(
+            axes=tuple(map(SparseAxis.from_record, record["axes"])),
+            cells=table.column("cell number").to_numpy(),
+            values=table.column("number").to_numpy(),
+            noise=noise,
+            words=tuple(record["words"]),
+            **record["standing"],
+        )
 
     # on a screen
 
-    def answer(self, count: int = _SHOWN) -> Answer:
-        """The largest cells as an answer has them."""
-        order = np.argsort(-self.values, kind="stable")[:count]
+    def answer(self, rows: int | None = None) -> Answer:
+        """The largest cells as an answer has them; by default as many as a screen holds."""
+        order = np.argsort(-self.values, kind="stable")[: _SHOWN if rows is None else rows]
         table = replace(self, cells=self.cells[order], values=self.values[order]).to_arrow()
         plain = self._plain[order].tolist()
 
@@ -345,62 +340,14 @@ class SparseRelease:
             log=self.log,
         )
 
-    def card(self, confidence: Numeric = 0.95) -> Card:
-        """The release card: what was promised and measured, to be checked against the ledger."""
-        return self.stated or card_of(self.answer(), confidence)
-
-    def footer(self, confidence: Numeric = 0.95) -> str:
-        """Price, balance, what the ± means, and what is missing."""
-        shown = f"{self.cells.size:,} of {self.domain:,} cells"
-        return f"{shown} · {self.answer().footer(confidence)}"
+    def shown(self) -> Answer:
+        """The largest cells."""
+        return self.answer()
 
     @property
-    def promise(self) -> str:
-        """The guarantee in a sentence."""
-        return self.answer(0).promise
-
-    def __str__(self) -> str:
-        answer = self.answer()
-        rows = ["\t".join(row) for row in answer.cells()]
-        return "\n".join(["\t".join(answer.columns), *rows, self.footer()])
-
-    def __repr__(self) -> str:
-        return f"<SparseRelease by {', '.join(self._names)}: {self.footer().splitlines()[0]}>"
-
-    def _repr_html_(self) -> str:
-        return self.answer()._repr_html_()
-
-
-def load(file: str | Path) -> SparseRelease:
-    """A release that was saved as Parquet. Needs no gate, and costs nothing."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
-
-    table = pq.read_table(file)
-    facts = table.schema.metadata or {}
-    try:
-        record = json.loads(facts[b"noisegate.sparse"])
-        unit = PrivacyUnit(column=record["unit"][0], noun=record["unit"][1])
-        loss = ApproxDP(*map(Fraction, record["loss"]))
-        card = facts.get(b"noisegate.card")
-        noise = from_record(record["noise"])
-        assert isinstance(noise, SparseGeometric | SparsePriority)  # noqa: S101 - caught below
-        return SparseRelease(
-            sql=record["sql"],
-            axes=tuple(map(SparseAxis.from_record, record["axes"])),
-            cells=table.column("cell number").to_numpy(),
-            values=table.column("number").to_numpy(),
-            noise=noise,
-            words=tuple(record["words"]),
-            cost=ApproxDP(0),
-            remaining=None,
-            guarantee=Guarantee(loss=loss, unit=unit, scope=record["scope"]),
-            question=record["question"],
-            request_id=record["request"],
-            practice=record["practice"],
-            stated=None if card is None else Card.from_json(card.decode()),
-        )
-    except (KeyError, ValueError, TypeError, AssertionError):
-        raise SpecError("The file is no sparse release.", fix="Save one as .parquet.") from None
+    def headline(self) -> str:
+        """How many cells are shown."""
+        return f"{self.cells.size:,} of {self.domain:,} cells"
 
 
 def false_cells(noise: SparseGeometric | SparsePriority) -> float:

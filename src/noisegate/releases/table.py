@@ -1,6 +1,5 @@
 """A released table: numbers that stay, to be asked, drawn, saved and read again at no cost."""
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 from math import ceil, log, prod, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,35 +19,20 @@ from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
-from noisegate.query.card import card as card_of
 from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
+from noisegate.releases.held import ENDINGS, PICTURES, Held, read_held
 from noisegate.releases.making import Making
 from noisegate.releases.transcript import pack, unpack
 from noisegate.releases.workload import Workload, cells
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
 FORMAT: Final = "noisegate-release/1"
-ENDINGS: Final = (
-    ".parquet",
-    ".csv",
-    ".json",
-    ".png",
-    ".svg",
-    ".html",
-    ".geojson",
-    ".geoparquet",
-    ".md",
-)
-_SHOWN: Final = 200  # rows on a screen
-_LONG: Final = (1 << 31) - 1  # of a transcript in a file
+_MAPS: Final = (".geojson", ".geoparquet")
 
 
 @final
@@ -74,13 +58,16 @@ class Number:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableRelease:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TableRelease(Held):
     """Numbers over the cells of ``axes``. Reading it again never draws again and never costs.
 
     ``remaining`` is None, and ``stated`` the card, where it was read from a file.
     """
 
+    kind: ClassVar[str] = "release"
+    form: ClassVar[str] = FORMAT
+    endings: ClassVar[tuple[str, ...]] = (*ENDINGS, *_MAPS)
     sql: str
     axes: tuple[Axis, ...]
     values: NDArray[Any]
@@ -110,11 +97,6 @@ class TableRelease:
     def method(self) -> str:
         """The recipe that made it."""
         return self.making.method
-
-    @property
-    def free(self) -> bool:
-        """Whether it came from the ledger or a file, without a new charge."""
-        return self.cost.epsilon == 0 and self.cost.delta == 0
 
     @property
     def total(self) -> Number:
@@ -192,141 +174,73 @@ class TableRelease:
         """The numbers, in the shape of the axes; a copy."""
         return self.values.copy()
 
-    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
-        """A row for each cell: its keys and its number; with a confidence, its margin too."""
-        return self.answer().to_arrow(confidence)
-
-    def to_pandas(self, confidence: Numeric | None = None) -> "pd.DataFrame":
-        """The same as a pandas frame."""
-        return self.answer().to_pandas(confidence)
-
-    def to_polars(self, confidence: Numeric | None = None) -> "pl.DataFrame":
-        """The same as a Polars frame."""
-        return self.answer().to_polars(confidence)
-
-    def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
-        """Comma-separated rows with margins, also written to a file if one is named."""
-        return self.answer().to_csv(file, confidence)
-
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values: those of an answer, and how it was made."""
         made = {"method": self.method, "shape": list(self.shape), "sql": self.sql}
         return self.answer().to_dict(confidence) | made | {"words": list(self.words)}
-
-    def to_json(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
-        """`to_dict` as JSON text, also written to a file if one is named."""
-        text = json.dumps(self.to_dict(confidence), ensure_ascii=False, allow_nan=False)
-        if file is not None:
-            Path(file).write_text(text, encoding="utf-8")
-        return text
-
-    def card(self, confidence: Numeric = 0.95) -> Card:
-        """The release card: what was promised and measured, to be checked against the ledger."""
-        return self.stated or card_of(self.answer(), confidence)
 
     def plot(self, confidence: Numeric = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
         """A picture, an altair chart: bars or a line of one axis, a heat map of two.
 
         ``x`` and ``y`` choose axes; all others are summed over. ``.save("x.png")`` writes it.
         """
-        from noisegate.releases.picture import picture  # noqa: PLC0415 - only when asked for
+        from noisegate.releases.picture import Drawable, picture  # noqa: PLC0415 - when asked for
 
-        return picture(self, confidence, **choices)
+        drawn = Drawable(
+            axes=self.axes,
+            values=self.values,
+            value=self.value,
+            whole=self.making.whole,
+            widths=self.widths,
+            frame=self.answer(0),
+        )
+        return picture(drawn, confidence, **choices)
 
     # files
 
-    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write it in the form of the file's ending. A Parquet file holds all of it: see `load`."""
+    def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
+        """How to write each form."""
         from noisegate.releases.geo import map_of  # noqa: PLC0415 - only when asked for
 
-        path = Path(file)
-        writers: dict[str, Callable[[], Any]] = {
-            ".parquet": lambda: self._save(path, confidence),
-            ".csv": lambda: self.to_csv(path, confidence),
-            ".json": lambda: self.to_json(path, confidence),
+        return {
             ".geojson": lambda: map_of(self, confidence).to_geojson(path),
             ".geoparquet": lambda: map_of(self, confidence).to_geoparquet(path),
-            ".md": lambda: path.write_text(self.card(confidence).to_markdown(), encoding="utf-8"),
-            **dict.fromkeys(
-                (".png", ".svg", ".html"), lambda: self.plot(confidence).save(str(path))
-            ),
+            **Held.writers(self, path, confidence),
         }
-        if path.suffix.lower() not in writers:
-            raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(ENDINGS)}.")
-        writers[path.suffix.lower()]()
 
-    def _save(self, path: Path, confidence: Numeric) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
-
-        guarantee = self.guarantee
-        record = {
-            "format": FORMAT,
-            "sql": self.sql,
+    def record(self) -> dict[str, Any]:
+        """Axes, and how it was made."""
+        return {
             "axes": [axis.to_record() for axis in self.axes],
             "value": self.value,
             "making": self.making.to_record(),
             "words": list(self.words),
-            "loss": [str(guarantee.loss.epsilon), str(guarantee.loss.delta)],  # type: ignore[union-attr]
-            "unit": [guarantee.unit.column, guarantee.unit.noun],
-            "scope": guarantee.scope,
-            "question": self.question,
-            "request": self.request_id,
-            "practice": self.practice,
         }
-        facts = {
-            "noisegate.release": json.dumps(record, ensure_ascii=False),
-            "noisegate.transcript": b64encode(pack({}, [], self.making.rounds)).decode(),
-        }
-        if not self.practice:
-            facts["noisegate.card"] = self.card(confidence).to_json()
-        pq.write_table(self.to_arrow(confidence).replace_schema_metadata(facts), path)
+
+    def facts(self) -> dict[str, str]:
+        """What the recipe was told, from which the ± follows."""
+        told = b64encode(pack({}, [], self.making.rounds)).decode()
+        return {"noisegate.transcript": told}
 
     @classmethod
     def load(cls, file: str | Path) -> "TableRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
-        try:
-            table = pq.read_table(str(file), **limits)
-            facts = {k.decode(): v for k, v in (table.schema.metadata or {}).items()}
-            record = json.loads(facts["noisegate.release"])
-            _, _, rounds = unpack(b64decode(facts["noisegate.transcript"]))
-            axes = tuple(map(Axis.from_record, record["axes"]))
-            known = record["format"] == FORMAT
-        except (OSError, KeyError, ValueError, pa.ArrowInvalid):
-            known = False
-        if not known:
-            raise SpecError(
-                f"{Path(file).name!r} is no release.", fix="Give a Parquet file that save() wrote."
-            )
+        table, record = read_held(file, cls)
+        axes = tuple(map(Axis.from_record, record["axes"]))
         shape = tuple(axis.size for axis in axes)
         names = [axis.name for axis in axes]
         if not table.select(names).equals(_keys(axes, prod(shape)), check_metadata=False):
             raise SpecError(
                 "The rows of the release were changed.", fix="Use the file as save() wrote it."
             )
-        card = facts.get("noisegate.card")
-        column, noun = record["unit"]
+        _, _, rounds = unpack(b64decode(record["facts"]["noisegate.transcript"]))
         return cls(
-            sql=record["sql"],
             axes=axes,
             values=table[record["value"]].to_numpy().reshape(shape),
             value=record["value"],
             making=Making.from_record(record["making"], rounds),
             words=tuple(record["words"]),
-            cost=ApproxDP(0),
-            remaining=None,
-            guarantee=Guarantee(
-                loss=ApproxDP(*record["loss"]),
-                unit=PrivacyUnit(column=column, noun=noun),
-                scope=record["scope"],
-            ),
-            question=record["question"],
-            request_id=record["request"],
-            practice=record["practice"],
-            stated=None if card is None else Card.from_json(card.decode()),
+            **record["standing"],
         )
 
     # on a screen
@@ -360,47 +274,21 @@ class TableRelease:
             log=self.log,
         )
 
-    def shown(self) -> Answer:
-        """Its first rows as an answer, for a screen."""
-        return self.answer(_SHOWN)
-
     def _has_error(self) -> bool:
         return self.making.estimate(self.shape).variance is not None
 
-    def footer(self, confidence: Numeric = 0.95) -> str:
-        """Method, price, balance and what the ± means; then the caveats, one a line."""
-        size = " × ".join(f"{size:,}" for size in self.shape)
-        return f"{size} cells by {self.method!r} · {self.shown().footer(confidence)}"
-
     @property
-    def promise(self) -> str:
-        """The guarantee in a sentence."""
-        return self.answer(0).promise
+    def headline(self) -> str:
+        """Size and method."""
+        size = " × ".join(f"{size:,}" for size in self.shape)
+        return f"{size} cells by {self.method!r}"
 
-    def __str__(self) -> str:
-        answer = self.shown()
-        rows = ["\t".join(row) for row in answer.cells()]
-        return "\n".join(["\t".join(answer.columns), *rows, self.footer()])
 
-    def __repr__(self) -> str:
-        names = ", ".join(axis.name for axis in self.axes)
-        return f"<TableRelease of {self.value} by {names}: {self.footer().splitlines()[0]}>"
-
-    def _repr_html_(self) -> str:
-        return self.shown()._repr_html_()
-
-    def __rich__(self) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
-        from rich.console import Group  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
-        answer = self.shown()
-        table = Table()
-        for name in answer.columns:
-            table.add_column(Text(name))
-        for row in answer.cells():
-            table.add_row(*map(Text, row))
-        return Group(table, Text(self.footer()), Text(self.promise))
+def endings_of(axes: Sequence[Axis]) -> tuple[str, ...]:
+    """The forms that a table over such axes can be saved in: known before it is paid for."""
+    bins = [axis.edges is not None for axis in axes]
+    maps = _MAPS if len(bins) > 1 and all(bins[-2:]) else ()
+    return tuple(each for each in (*ENDINGS, *maps) if len(axes) < 3 or each not in PICTURES)
 
 
 def _first(shape: tuple[int, ...], count: int) -> NDArray[np.int64]:

@@ -26,9 +26,11 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import DoorAsk, Price
 from noisegate.releases.attempts import Attempts
+from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.finish import finish
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
+from noisegate.releases.held import Held
 from noisegate.releases.making import (
     Making,
     Spec,
@@ -40,12 +42,18 @@ from noisegate.releases.making import (
 from noisegate.releases.marginal_bench import MarginalBench, cube_of
 from noisegate.releases.order import Order, agreed, boxes, is_running, own, steps
 from noisegate.releases.plan import ReleasePlan
-from noisegate.releases.quantiles import CdfRelease, boxplot, boxplot_sql
+from noisegate.releases.quantiles import BoxplotRelease, CdfRelease, boxplot, boxplot_sql
 from noisegate.releases.recipes import RECIPES, Recipe, recipe
-from noisegate.releases.recipes.above import AboveOrder, plan_above, release_above
-from noisegate.releases.running import Running, running_of
+from noisegate.releases.recipes.above import (
+    AboveOrder,
+    AboveRelease,
+    plan_above,
+    release_above,
+)
+from noisegate.releases.running import Running, SeriesRelease, running_of
+from noisegate.releases.sparse import SparseRelease
 from noisegate.releases.sparse_asking import SparseOrder, plan_sparse, release_sparse
-from noisegate.releases.table import FORMAT, TableRelease
+from noisegate.releases.table import FORMAT, TableRelease, endings_of
 from noisegate.releases.transcript import Listening, Told, pack, unpack
 from noisegate.releases.workload import Workload
 
@@ -59,7 +67,13 @@ KINDS: Final[Mapping[str, str]] = {
     "series": "prefixes",
     "marginals": "marginals",
 }
-_OTHERS: Final = ("cube", "sparse", "above", "boxplot", "cdf")  # with results of their own
+_OTHERS: Final[Mapping[str, type[Held]]] = {  # names with results of their own
+    "cube": CubeRelease,
+    "sparse": SparseRelease,
+    "above": AboveRelease,
+    "boxplot": BoxplotRelease,
+    "cdf": CdfRelease,
+}
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _WITHOUT_MISSING: Final = ("map", "series")
 
@@ -135,6 +149,14 @@ class Workbench:
         if found:
             return self._table(job, found, free=True)
         return self._table(job, self._built(job, progress, fresh=fresh), free=False)
+
+    def endings(self, order: Order) -> tuple[str, ...]:
+        """The forms of file that a release can be saved in: free, known before it is paid for."""
+        if order.name in _OTHERS:
+            return _OTHERS[order.name].endings
+        if is_running(order):
+            return SeriesRelease.endings
+        return endings_of(self._grid(order)[0].axes)
 
     def _other(self, order: Order) -> "_Other | None":
         """Names that have results of their own."""

@@ -4,11 +4,11 @@ The questions are declared before: sums over boxes of cells, in an order. Each i
 no, up to a number of yeses; then the run ends. Nothing else leaves: no count, and no more answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, prod
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,18 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
+from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer
+from noisegate.query.card import Card
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.releases.held import Held
 from noisegate.releases.making import spec_of, workload_of
 from noisegate.releases.workload import Workload
 from noisegate.transforms.query import Query
@@ -55,14 +59,15 @@ class AboveOrder:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AboveRelease:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class AboveRelease(Held):
     """A yes or no for each question that came before the run ended.
 
     Every yes is a sum of at least ``threshold`` - ``margin`` and every no one of less than
     ``threshold`` + ``margin``, all at once, at the confidence of `margin_at`.
     """
 
+    endings: ClassVar[tuple[str, ...]] = (".csv", ".json", ".md")
     sql: str
     axes: tuple[Axis, ...]
     questions: Workload
@@ -73,6 +78,11 @@ class AboveRelease:
     cost: ApproxDP
     remaining: ApproxDP | None
     guarantee: Guarantee
+    text: str  # of the question, as the ledger knows it
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
 
     @property
     def complete(self) -> bool:
@@ -98,17 +108,42 @@ class AboveRelease:
         """How far all answers may be off, in the units of the sum. Rounding: up."""
         return self.noise.accuracy(confidence, questions=self.questions.size) * self.grain
 
-    def __str__(self) -> str:
-        lines = [" · ".join(f"{k}: {v}" for k, v in each.items()) or "all" for each in self.yes]
-        asked = f"{self.answers.size:,} of {self.questions.size:,} questions were answered"
-        end = "" if self.complete else "; the last yes that was paid for ended the run"
-        margin = float(self.margin_at())
-        return "\n".join((
-            *lines,
-            f"{len(lines):,} reach {float(self.threshold):g} ± {margin:g} (95 % for all).",
-            f"{asked}{end}.",
-            str(self.guarantee),
-        ))  # fmt: skip
+    def answer(self, rows: int | None = None) -> Answer:
+        """A row for each question that was answered: what it asks, and whether it is reached."""
+        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
+
+        count = self.answers.size if rows is None else min(rows, self.answers.size)
+        asked = [self.question(place) for place in range(count)]
+        words = [" · ".join(f"{k}: {_said(v)}" for k, v in each.items()) or "all" for each in asked]
+        return Answer(
+            sql=self.sql,
+            table=pa.table({"question": pa.array(words, pa.string()),
+                            "reaches": pa.array(self.answers[:count])}),
+            half_widths=lambda _: (None, None),
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.text,),
+            caveats=() if self.complete else ("The last yes that was paid for ended the run.",),
+            practice=self.practice,
+            log=self.log,
+        )  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        """There is no Parquet file of it."""
+        return {}
+
+    @property
+    def headline(self) -> str:
+        """How many reach the threshold, and how surely."""
+        reach = f"{int(self.answers.sum()):,} reach {float(self.threshold):g}"
+        asked = f"of {self.answers.size:,} answered ({self.questions.size:,} asked)"
+        return f"{reach} ± {float(self.margin_at()):g}, 95% confidence for all, {asked}"
+
+
+def _said(keys: str | tuple[str, str]) -> str:
+    return keys if isinstance(keys, str) else f"{keys[0]} to {keys[1]}"
 
 
 def release_above(
@@ -133,6 +168,10 @@ def release_above(
         cost=ApproxDP(0) if found.free else loss,
         remaining=curator.remaining(),
         guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
+        text=found.question,
+        request_id=found.request_id,
+        practice=rules.practice,
+        log=curator.ledger.history,
     )
 
 

@@ -1,0 +1,233 @@
+"""What all releases share: a promise, a card, files by their ending, and a look on a screen."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number as Numeric
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.answer import Answer
+from noisegate.query.card import Card
+from noisegate.query.card import card as card_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+PICTURES: Final = (".png", ".svg", ".html")
+ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
+_SHOWN: Final = 200  # rows on a screen
+_LONG: Final = (1 << 31) - 1  # of metadata in a file
+
+
+class Held(ABC):
+    """A release in somebody's hands. Reading it again never draws again and never costs.
+
+    ``kind`` is the name of its record in a Parquet file; ``stated`` is the card, where it was read
+    from one.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    form: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]] = ENDINGS
+    stated: Card | None
+
+    @abstractmethod
+    def answer(self, rows: int | None = None) -> Answer:
+        """The same as an answer has it: all rows, or the first, to be looked at."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """What a Parquet file must hold besides the rows and the promise, as plain values."""
+
+    def facts(self) -> dict[str, str]:
+        """What else the metadata of a Parquet file hold, by name."""
+        return {}
+
+    @property
+    @abstractmethod
+    def headline(self) -> str:
+        """What it is, in a few words."""
+
+    def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
+        """A picture, an altair chart; ``.save("x.png")`` writes it."""
+        return self.answer().plot(confidence)
+
+    @property
+    def free(self) -> bool:
+        """Whether it came from the ledger or a file, without a new charge."""
+        return self.answer(0).free
+
+    @property
+    def promise(self) -> str:
+        """The guarantee in a sentence."""
+        return self.answer(0).promise
+
+    def card(self, confidence: Numeric = 0.95) -> Card:
+        """The release card: what was promised and measured, to be checked against the ledger."""
+        return self.stated or card_of(self.answer(), confidence)
+
+    # other forms
+
+    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
+        """All rows; with a confidence, margins too."""
+        return self.answer().to_arrow(confidence)
+
+    def to_pandas(self, confidence: Numeric | None = None) -> "pd.DataFrame":
+        """The same as a pandas frame."""
+        return self.to_arrow(confidence).to_pandas()
+
+    def to_polars(self, confidence: Numeric | None = None) -> "pl.DataFrame":
+        """The same as a Polars frame."""
+        import polars as pl  # noqa: PLC0415 - only when asked for
+
+        return pl.DataFrame(self.to_arrow(confidence))
+
+    def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
+        """Comma-separated rows with margins, also written to a file if one is named."""
+        return self.answer().to_csv(file, confidence)
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values: those of an answer, and the SQL."""
+        answer = self.answer()
+        return answer.to_dict(confidence) | {"sql": answer.sql}
+
+    def to_json(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
+        """`to_dict` as JSON text, also written to a file if one is named."""
+        text = json.dumps(self.to_dict(confidence), ensure_ascii=False, allow_nan=False)
+        if file is not None:
+            Path(file).write_text(text, encoding="utf-8")
+        return text
+
+    # files
+
+    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
+        """Write it in the form of the file's ending. A Parquet file holds all of it: see `load`."""
+        path = Path(file)
+        require_ending(path, self.endings)
+        self.writers(path, confidence)[path.suffix.lower()]()
+
+    def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
+        """How to write each form."""
+        card: Callable[[], str] = lambda: self.card(confidence).to_markdown()  # noqa: E731
+        return {
+            ".parquet": lambda: self._save(path, confidence),
+            ".csv": lambda: self.to_csv(path, confidence),
+            ".json": lambda: self.to_json(path, confidence),
+            ".md": lambda: path.write_text(card(), encoding="utf-8"),
+            **dict.fromkeys(PICTURES, lambda: self.plot(confidence).save(str(path))),
+        }
+
+    def parquet(self, confidence: Numeric) -> "pa.Table":
+        """The rows of a Parquet file."""
+        return self.to_arrow(confidence)
+
+    def _save(self, path: Path, confidence: Numeric) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+        kept = self.answer(0)
+        guarantee = kept.guarantee
+        promised = {
+            "format": self.form,
+            "sql": kept.sql,
+            "loss": [str(guarantee.loss.epsilon), str(guarantee.loss.delta)],  # type: ignore[union-attr]
+            "unit": [guarantee.unit.column, guarantee.unit.noun],
+            "scope": guarantee.scope,
+            "question": kept.questions[0],
+            "request": kept.request_ids[0] if kept.request_ids else "",
+            "practice": kept.practice,
+        }
+        text = json.dumps(promised | self.record(), ensure_ascii=False)
+        facts = {f"noisegate.{self.kind}": text, **self.facts()}
+        if not kept.practice:
+            facts["noisegate.card"] = self.card(confidence).to_json()
+        pq.write_table(self.parquet(confidence).replace_schema_metadata(facts), path)
+
+    # on a screen
+
+    def shown(self) -> Answer:
+        """Its first rows as an answer, for a screen."""
+        return self.answer(_SHOWN)
+
+    def footer(self, confidence: Numeric = 0.95) -> str:
+        """What it is, price, balance and what the ± means; then the caveats, one a line."""
+        return f"{self.headline} · {self.shown().footer(confidence)}"
+
+    def __str__(self) -> str:
+        answer = self.shown()
+        rows = ["\t".join(row) for row in answer.cells()]
+        return "\n".join(["\t".join(answer.columns), *rows, self.footer()])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.footer().splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return self.shown()._repr_html_()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
+        from rich.console import Group  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        answer = self.shown()
+        table = Table()
+        for name in answer.columns:
+            table.add_column(Text(name))
+        for row in answer.cells():
+            table.add_row(*map(Text, row))
+        return Group(table, Text(self.footer()), Text(self.promise))
+
+
+def require_ending(path: Path, endings: tuple[str, ...]) -> None:
+    """Refuse a file of a form that is not there."""
+    if path.suffix.lower() not in endings:
+        raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
+
+
+def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[str, Any]]":
+    """Rows and record of a Parquet file that `save` wrote.
+
+    The record's ``standing`` are the fields that every release has: what was paid and promised;
+    its ``facts`` are all metadata of the file.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - only when asked for
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
+    try:
+        table = pq.read_table(str(file), **limits)
+        facts = {name.decode(): text for name, text in (table.schema.metadata or {}).items()}
+        record = json.loads(facts[f"noisegate.{kind.kind}"])
+        known = record["format"] == kind.form
+    except (OSError, KeyError, ValueError, pa.ArrowInvalid):
+        known = False
+    if not known:
+        raise SpecError(
+            f"{Path(file).name!r} is no release of this kind.",
+            fix="Give a Parquet file that save() wrote.",
+        )
+    column, noun = record["unit"]
+    card = facts.get("noisegate.card")
+    standing = {
+        "sql": record["sql"],
+        "cost": ApproxDP(0),
+        "remaining": None,
+        "guarantee": Guarantee(
+            loss=ApproxDP(*map(Fraction, record["loss"])),
+            unit=PrivacyUnit(column=column, noun=noun),
+            scope=record["scope"],
+        ),
+        "question": record["question"],
+        "request_id": record.get("request", record.get("request_id")),
+        "practice": record["practice"],
+        "stated": None if card is None else Card.from_json(card.decode()),
+    }
+    return table, record | {"standing": standing, "facts": facts}

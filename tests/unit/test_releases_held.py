@@ -1,0 +1,136 @@
+"""What all releases share: what they are saved as is known before paying, and can be read again."""
+
+import json
+from datetime import date
+from fractions import Fraction
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_cli import run
+
+import noisegate
+from noisegate.errors import SpecError
+from noisegate.releases.cube import CubeRelease
+from noisegate.releases.held import ENDINGS
+from noisegate.releases.quantiles import BoxplotRelease, CdfRelease
+from noisegate.releases.running import SeriesRelease
+from noisegate.releases.sparse import SparseRelease
+from noisegate.releases.table import TableRelease
+
+DAYS = [date(2026, 1, day) for day in range(1, 9)]
+ROWS = pa.table({
+    "age": [7 * i % 100 for i in range(200)],
+    "lon": [i % 10 for i in range(200)],
+    "ward": ["north", "south"] * 100,
+    "day": DAYS * 25,
+})  # fmt: skip
+COLUMNS = {
+    "age": {"between": [0, 99], "nullable": False},
+    "lon": {"between": [0, 9], "nullable": False},
+    "ward": {"in": ["north", "south"], "nullable": False},
+    "day": {"between": [DAYS[0], DAYS[-1]], "nullable": False},
+}
+PICTURES = {".png", ".svg", ".html"}
+MAPS = {".geojson", ".geoparquet"}
+KINDS = [
+    ("histogram", {"columns": {"ward": None}}, set(ENDINGS), TableRelease),
+    ("map", {"columns": {"age": 50, "lon": 5}}, {*ENDINGS, *MAPS}, TableRelease),
+    (
+        "table",
+        {"columns": {"ward": None, "age": 50, "lon": 5}},
+        {*ENDINGS, *MAPS} - PICTURES,
+        TableRelease,
+    ),
+    ("cube", {"columns": {"ward": None, "age": 50}}, set(ENDINGS), CubeRelease),
+    ("sparse", {"columns": {"age": None, "lon": None}}, {*ENDINGS} - {".json"}, SparseRelease),
+    ("boxplot", {"columns": {"age": None, "ward": None}}, set(ENDINGS), BoxplotRelease),
+    ("cdf", {"columns": {"age": 25}}, set(ENDINGS), CdfRelease),
+    (
+        "series",
+        {"columns": {"day": "day"}, "until": DAYS[3], "horizon": 8},
+        set(ENDINGS),
+        SeriesRelease,
+    ),
+    (
+        "above",
+        {"columns": {"ward": None}, "questions": "cells", "threshold": 50},
+        {".csv", ".json", ".md"},
+        None,
+    ),
+]
+
+
+def gate_of(ledger=":memory:"):
+    return noisegate.open(
+        ROWS, epsilon=50, columns=COLUMNS, table="people", ledger=ledger, snapshot="1"
+    )
+
+
+@pytest.mark.parametrize(("name", "terms", "endings", "kind"), KINDS)
+def test_every_release_is_saved_as_it_said_before_it_was_paid_and_read_again(
+    tmp_path, name, terms, endings, kind
+):
+    gate = gate_of()
+    assert set(gate.release_endings(name, epsilon=8, **terms)) == endings
+    assert gate.spent.epsilon == 0
+    made = gate.release(name, epsilon=8, **terms)
+    assert gate.spent.epsilon > 0
+    for ending in sorted(endings):
+        made.save(tmp_path / f"x{ending}")
+        assert (tmp_path / f"x{ending}").stat().st_size > 0
+    with pytest.raises(SpecError, match="no known ending"):
+        made.save(tmp_path / "x.doc")
+    assert (made.free, made.cost, made.guarantee.loss.epsilon) == (False, made.cost, 8)
+    assert json.loads(made.to_json())["guarantee"] == made.promise
+    assert "adding or removing" in made.promise
+    assert made.headline in repr(made)
+    assert type(made).__name__ in repr(made)
+    assert len(made.card().record["ledger"]) >= 2
+    again = gate.release(name, epsilon=8, **terms)
+    assert (again.free, str(again).splitlines()[:2]) == (True, str(made).splitlines()[:2])
+    if kind is None:
+        return
+    loaded = kind.load(tmp_path / "x.parquet")
+    assert (loaded.free, loaded.promise, loaded.card()) == (True, made.promise, made.card())
+    assert loaded.to_arrow(0.9).equals(made.to_arrow(0.9))
+    loaded.save(tmp_path / "y.csv")
+    assert (tmp_path / "x.csv").read_bytes() == (tmp_path / "y.csv").read_bytes()
+    with pytest.raises(SpecError, match="no release of this kind"):
+        kind.load(tmp_path / "x.csv")
+
+
+def test_a_loaded_box_plot_and_distribution_function_say_what_they_said(tmp_path):
+    gate = gate_of()
+    boxes = gate.release("boxplot", columns={"age": None, "ward": None}, epsilon=8)
+    boxes.save(tmp_path / "boxes.parquet")
+    again = BoxplotRelease.load(tmp_path / "boxes.parquet")
+    assert (again.boxes, again.rank_error(0.9)) == (boxes.boxes, boxes.rank_error(0.9))
+    assert again.plot().to_dict()["layer"] == boxes.plot().to_dict()["layer"]
+    share = gate.release("cdf", columns={"age": 25}, epsilon=8)
+    share.save(tmp_path / "share.parquet")
+    loaded = CdfRelease.load(tmp_path / "share.parquet")
+    assert loaded.quantile(Fraction(1, 2)) == share.quantile(Fraction(1, 2))
+    assert loaded.at(49) == share.at(49)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "file"),
+    [
+        ("sparse", "age,lon", "x.json"),
+        ("histogram", "age=50", "x.geojson"),
+        ("table", "age=50,lon=5,ward", "x.png"),
+        ("cube", "age=50,ward", "x.geojson"),
+        ("histogram", "age=50", "x.doc"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_before_any_charge(tmp_path, name, columns, file):
+    data, book = tmp_path / "people.parquet", tmp_path / "book"
+    pq.write_table(ROWS.drop(["day"]), data)
+    command = ("release", name, str(data), "--columns", columns, "--epsilon", "1", "--budget", "3",
+               "--between", "age=0,99", "--between", "lon=0,9", "--keys", "ward=north,south",
+               "--ledger", str(book))  # fmt: skip
+    refused = run(*command, "--save", str(tmp_path / file), code=2)
+    assert "no known ending" in refused.stderr
+    made = json.loads(run(*command, "--save", str(tmp_path / "x.md"), "--json").stdout)
+    assert (made["price"], made["remaining"]) == (1, pytest.approx(2))
