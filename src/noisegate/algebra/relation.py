@@ -6,11 +6,13 @@ by joining private relations on the owner always. `transforms/stability.py` is w
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from fractions import Fraction
 from typing import TypeAlias, final
 
 from noisegate.algebra.expression import Expression
+from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
 
 
@@ -118,7 +120,55 @@ class Union:
     parts: "tuple[Relation, ...]"
 
 
-Relation: TypeAlias = Table | Filter | Project | Join | Matching | PerUnit | Union
+@final
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The rows of a secret sample of owners, each in it by a coin of its own.
+
+    A coin shows heads with ``probability``, down to a multiple of 2**-256. It is drawn anew for
+    every question: the door gives the ``key`` that decides the coins, and keeps it to itself.
+    """
+
+    of: "Relation"
+    probability: Fraction
+    key: str | None = None
+
+
+Relation: TypeAlias = Table | Filter | Project | Join | Matching | PerUnit | Union | Sampled
+
+
+def sample_of(relation: Relation) -> Sampled | None:
+    """The one sample that a relation is made of: below steps that look at one owner's rows each.
+
+    Refuses samples anywhere else: of one side of a join, say, or of a sample.
+    """
+    below: Relation = relation
+    while type(below) in (Filter, Project, PerUnit):
+        below = below.of  # type: ignore[union-attr]
+    found = below if type(below) is Sampled else None
+    inside = below.of if type(below) is Sampled else below
+    if any(type(each) is Sampled for each in _all_of(inside)):
+        raise Unsupported("Only the whole of a question is sampled.", fix="Sample once, at last.")
+    return found
+
+
+def keyed(relation: Relation, key: str) -> Relation:
+    """The relation with the coins of its sample decided."""
+    if type(relation) is Sampled:
+        return replace(relation, key=key)
+    if type(relation) in (Filter, Project, PerUnit):
+        return replace(relation, of=keyed(relation.of, key))  # type: ignore[union-attr, arg-type]
+    return relation
+
+
+def _all_of(relation: Relation) -> Iterator[Relation]:
+    """A relation and all below it."""
+    yield relation
+    for name in ("of", "other", "left", "right"):
+        if (below := getattr(relation, name, None)) is not None:
+            yield from _all_of(below)
+    for part in getattr(relation, "parts", ()):
+        yield from _all_of(part)
 
 
 def expressions_of(relation: Relation) -> Iterator[Expression]:
@@ -143,6 +193,8 @@ def expressions_of(relation: Relation) -> Iterator[Expression]:
         yield from (e for _, e in relation.keys)
         yield from (folded.expression for folded in relation.folded)
         yield from expressions_of(relation.of)
-    elif type(relation) is not Table:
+    elif type(relation) is Sampled:
+        yield from expressions_of(relation.of)
+    elif type(relation) is Union:
         for part in relation.parts:
             yield from expressions_of(part)

@@ -15,6 +15,7 @@ from noisegate.algebra.relation import (
     PerUnit,
     Project,
     Relation,
+    Sampled,
     Table,
     Union,
 )
@@ -45,6 +46,13 @@ def _filter(relation: Filter) -> dict[str, Domain]:
     found = schema_of(relation.of)
     require_kind(domain_of(relation.condition, found), Kind.BOOLEAN, "A condition")
     return found
+
+
+def _sampled(relation: Sampled) -> dict[str, Domain]:
+    chance = relation.probability
+    if type(chance) is not Fraction or not 0 < chance < 1:
+        raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
+    return schema_of(relation.of)
 
 
 def _project(relation: Project) -> dict[str, Domain]:
@@ -159,5 +167,6 @@ _RULES: Final[dict[type, Callable[[Any], dict[str, Domain]]]] = {
     Join: _joined,
     Matching: _matching,
     PerUnit: _per_unit,
+    Sampled: _sampled,
     Union: _union,
 }

@@ -126,6 +126,11 @@ class Allowance:
         self._answer = self._entry.close(self._whole.used(), self._answer or _UNFINISHED)
 
     def _measure(self, part: _Part, measurement: Measurement) -> Release:
+        if measurement.query.sample is not None:
+            raise Unsupported(
+                "A recipe asks about all rows: each question would have a sample of its own.",
+                fix="Ask about a sample one question at a time.",
+            )
         restricted = measurement
         for column, key in part.where:
             query = restrict(restricted.query, column=column, key=key)

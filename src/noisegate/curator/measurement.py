@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final, final
 
 import numpy as np
 
+from noisegate.algebra.relation import keyed
 from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Sums, Values
 from noisegate.curator.kept import Kept
 from noisegate.errors import Unsupported
@@ -31,7 +32,7 @@ from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.subset import Places
 from noisegate.privacy.domain import Key
-from noisegate.privacy.event import Event, Sequential
+from noisegate.privacy.event import Event, PoissonSampled, Sequential
 from noisegate.sources.source import Source
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
@@ -144,7 +145,7 @@ class Measurement:
         if not isinstance(tally, Sums) or not single or len(self.mechanisms) != 1:
             raise Unsupported("A crowd is counted in cells.", fix="Ask for one count by groups.")
         term = tally.terms[0]
-        if query.stability.rows != 1 or (term.grain, term.low, term.high) != (1, 0, 1):
+        if query.stability.rows != 1 or term.grain != 1 or (term.low, term.high) != (0, 1):
             raise Unsupported(
                 "One unit may have several rows here, so a cell counts no people.",
                 fix="Count one row of each unit, such as COUNT(DISTINCT unit).",
@@ -159,7 +160,16 @@ class Measurement:
             cells, its values are split among independent choices whose losses are proportional to
             the number of values, so together they are at most that of all values in one. Against
             a threshold, and for a choice by score, what counts is how far a unit moves any one.
+            About a sample, it is the event of those who are in it, amplified: the coins are fresh
+            for each draw and never leave the door.
         """
+        sample = self.query.sample
+        if sample is not None:
+            return PoissonSampled(event=self._inner_event(), probability=sample)
+        return self._inner_event()
+
+    def _inner_event(self) -> Event:
+        """The same about those who take part."""
         query, first = self.query, self.mechanisms[0]
         if type(query.strategy) is Strategy and self.compares:
             return first.event(query.moved * query.strategy.reaches[0])
@@ -206,6 +216,9 @@ class Measurement:
             if type(self.query.strategy) is Distances:
                 tables = [self.query.strategy.apply(tables)]
             return self._joined(tables, bits), None
+        if isinstance(tally, Sums) and self.query.sample is not None:
+            key = "".join(f"{bits.integer(64):016x}" for _ in range(4))
+            tally = replace(tally, relation=keyed(tally.relation, key))
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
         if type(self.query.strategy) is Strategy:
             return self._joined(self.query.strategy.apply(exact[0]), bits), None

@@ -24,10 +24,12 @@ from noisegate.algebra.relation import (
     PerUnit,
     Project,
     Relation,
+    Sampled,
     Table,
     Union,
 )
 from noisegate.algebra.schema import schema_of
+from noisegate.errors import Bug
 from noisegate.privacy.domain import Domain, Kind, TableDomain
 from noisegate.sources.duckdb_expressions import write
 from noisegate.sources.duckdb_parts import (
@@ -127,6 +129,7 @@ class RelationWriter:
             Join: self._join,
             Matching: self._matching,
             PerUnit: self._per_unit,
+            Sampled: self._sampled,
             Union: self._union,
         }
         return rules[type(relation)](relation)
@@ -322,6 +325,35 @@ class RelationWriter:
         return Written(
             query.select(*shown, copy=False).group_by(*groups, copy=False), names, is_owned=True
         )
+
+    def _sampled(self, relation: Sampled) -> Written:
+        """Keep an owner's rows, or where rows are owners each row, by a coin.
+
+        Claim: coins are independent, and the same for all rows of an owner. Why: a coin is the hash
+            of a secret key and the owner, or the number that the engine gives a row; such hashes
+            are as good as random to whoever does not know the key, which is used once. An owner's
+            text is its own: ids are never rounded. Rounding: down, to a multiple of 2**-256.
+        """
+        if relation.key is None:
+            raise Bug("The coins of a sample are not decided.", fix="Please report the question.")
+        inner, _ = self._inside(relation.of)
+        alias = inner.query.args["from_"].this.alias
+        limit = relation.probability.numerator * (1 << 256) // relation.probability.denominator
+        number_of = exp.Window(this=exp.RowNumber())
+        tossed = col(OWNER, alias) if inner.is_owned else number_of
+        text = exp.DPipe(
+            this=exp.Literal.string(relation.key), expression=cast(tossed, "VARCHAR"), safe=False
+        )
+        coin = exp.LT(
+            this=exp.Anonymous(this="sha256", expressions=[text]),
+            expression=exp.Literal.string(f"{limit:064x}"),
+        )
+        if inner.is_owned:
+            query = inner.query.where(coin, copy=False)
+        else:
+            query = inner.query.copy()
+            query.set("qualify", exp.Qualify(this=coin))
+        return Written(query, inner.columns, inner.is_owned, inner.stored)
 
     def _union(self, relation: Union) -> Written:
         parts = [self.write(part) for part in relation.parts]

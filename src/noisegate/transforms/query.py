@@ -37,8 +37,10 @@ from noisegate.algebra.relation import (
     PerUnit,
     Project,
     Relation,
+    Sampled,
     Table,
     Union,
+    sample_of,
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import (
@@ -83,7 +85,7 @@ GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
 
 _TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells})
 _NODES: Final = _TALLIES | {
-    Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union,
+    Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union, Sampled,
     Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
 }  # fmt: skip
 _ATOMS: Final = frozenset({
@@ -114,6 +116,7 @@ class Query:
         if not facts.is_private:
             raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
         per_unit = self.per_unit
+        self._require_sample()
         if self.strategy is not None and not isinstance(tally, Sums | Marginals):
             raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
@@ -136,6 +139,16 @@ class Query:
         else:
             domain_of(tally.expression, schema)
 
+    def _require_sample(self) -> None:
+        """Sums alone are asked about a sample, whose coins nobody has decided yet."""
+        found = sample_of(self.tally.relation)
+        if found is None:
+            return
+        if not isinstance(self.tally, Sums) or self.strategy is not None:
+            raise Unsupported("Only counts and sums have a sample.", fix="Ask about all rows.")
+        if found.key is not None:
+            raise Unsupported("The coins of a sample are the door's.", fix="Leave out the key.")
+
     def _require_strategy(self, tally: Sums | Marginals) -> None:
         found = self.strategy
         if found is None:
@@ -155,6 +168,12 @@ class Query:
     def stability(self) -> Stability:
         """Whose rows they are."""
         return stability_of(self.tally.relation)
+
+    @property
+    def sample(self) -> Fraction | None:
+        """The chance of a unit to be in the secret sample that is asked about; None: all are."""
+        found = sample_of(self.tally.relation)
+        return None if found is None else found.probability
 
     @property
     def per_unit(self) -> int:
@@ -311,8 +330,10 @@ def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON
     """A relation as JSON values; equal exactly for equal relations."""
     if type(relation) is Table:
         return {"table": relation.domain.name}
-    if type(relation) is Filter:
-        return {"where": to_plain(relation.condition), "of": relation_record(relation.of)}
+    if type(relation) is Filter or type(relation) is Sampled:
+        kept = {"where": to_plain(relation.condition)} if type(relation) is Filter else None
+        kept = kept or {"sample": str(relation.probability)}  # type: ignore[union-attr]
+        return kept | {"of": relation_record(relation.of)}
     if type(relation) is Project:
         columns = [[name, to_plain(e)] for name, e in relation.columns]
         return {"select": columns, "of": relation_record(relation.of)}

@@ -22,6 +22,7 @@ from noisegate.algebra.relation import (
     PerUnit,
     Project,
     Relation,
+    Sampled,
     Table,
     Union,
 )
@@ -64,6 +65,19 @@ def stability_of(relation: Relation) -> Stability:
 def _filter(relation: Filter) -> Stability:
     below = stability_of(relation.of)
     return _then(below, "filter: each row is kept or dropped by its own values")
+
+
+def _sampled(relation: Sampled) -> Stability:
+    """An owner's rows are there together or not at all.
+
+    Where every row is one owner, rows are sampled, so there must be one of each.
+    """
+    below = stability_of(relation.of)
+    if not below.is_private or (below.is_row_level and below.rows != 1):
+        raise Unsupported(
+            "Only rows of units can be sampled.", fix="Sample one private table, or name its units."
+        )
+    return _then(below, f"a secret sample: each unit with probability {relation.probability}")
 
 
 def _then(below: Stability, words: str) -> Stability:
@@ -258,5 +272,6 @@ _RULES: Final[dict[type, Callable[[Any], Stability]]] = {
     Join: _join,
     Matching: _matching,
     PerUnit: _per_unit,
+    Sampled: _sampled,
     Union: _union,
 }

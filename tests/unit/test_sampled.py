@@ -1,0 +1,174 @@
+"""A secret sample of units: coins of their own, fresh for every question, and a smaller price."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from door import FINE, ONE, by, curator, domain
+from noisegate.accounting.amplification import poisson
+from noisegate.accounting.pure import pure_loss
+from noisegate.algebra.expression import Call, Field, Literal
+from noisegate.algebra.relation import (
+    Filter,
+    Fold,
+    Folded,
+    Join,
+    PerUnit,
+    Project,
+    Sampled,
+    Table,
+    Union,
+    keyed,
+    sample_of,
+)
+from noisegate.algebra.tally import Distinct, Keys, Marginals, Sums, Values
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import Bug, Unsupported
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.event import PoissonSampled
+from noisegate.privacy.loss import ApproxDP
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.query import Query
+
+P = Fraction(3, 10)
+WARDS = by("ward", "north", "south", "west")
+UNITS = 4000
+ROWS = pa.table(
+    {"id": [n // 2 for n in range(2 * UNITS)], "ward": ["north", "south"] * UNITS}
+)  # each unit has a row in both
+NORTH = Call("eq", (Field("ward"), Literal("north")))
+
+
+def sums(relation, unit="id"):
+    if unit is None:
+        return Sums(relation=relation, by=(WARDS,), terms=(ONE,))
+    return Sums(relation=relation, by=(WARDS,), terms=(FINE,), rows_per_unit=2)
+
+
+def read(relation, key, unit="id"):
+    source = DuckDBSource({"people": ROWS}, {"people": domain(unit)})
+    return source.sums(sums(keyed(relation, key), unit))[0]
+
+
+def measured(relation, unit="id"):
+    query = Query(sums(relation, unit))
+    return Measurement(
+        query=query, mechanisms=(Geometric.for_epsilon(1, sensitivity=query.l1s[0]),)
+    )
+
+
+@pytest.mark.parametrize("unit", ["id", None])
+def test_a_sample_has_a_binomial_size_and_its_own_coins(unit):
+    """False alarm: beyond six standard errors, once in 5 · 10⁸ runs for each of two."""
+    relation = Sampled(Table(domain(unit)), P)
+    one, other = (read(relation, key, unit)[0] / (1 if unit is None else 1024) for key in "ab")
+    spread = 6 * (UNITS * float(P * (1 - P))) ** 0.5
+    assert abs(one - UNITS * float(P)) < spread
+    assert abs(other - UNITS * float(P)) < spread
+    assert (read(relation, "a", unit) == read(relation, "a", unit)).all()
+
+
+def test_an_owner_is_there_with_all_its_rows_or_not_at_all():
+    found = [read(Sampled(Table(domain("id")), P), key) for key in ("a", "b", "c")]
+    for north, south, _ in found:
+        assert north == south
+    assert len({int(each[0]) for each in found}) > 1
+
+
+def test_sampling_first_or_after_steps_on_single_rows_is_the_same():
+    table = Table(domain("id"))
+    before, after = Filter(Sampled(table, P), NORTH), Sampled(Filter(table, NORTH), P)
+    assert (read(before, "a") == read(after, "a")).all()
+
+
+def test_each_draw_tosses_its_own_coins():
+    relation = Sampled(Table(domain("id")), P)
+    tight = Measurement(query=Query(sums(relation)), mechanisms=(Geometric(scale=Fraction(1, 64)),))
+    source = DuckDBSource({"people": ROWS}, {"people": domain("id")})
+    door = curator(table=domain("id"), source=source, budget=10**6)
+    drawn = [door.measure(tight, request_id=str(n)).values[0][0] for n in range(3)]
+    assert len(set(drawn)) > 1
+    assert (door.measure(tight, request_id="1").values[0][0]) == drawn[1]
+
+
+def test_the_price_is_amplified():
+    measurement = measured(Sampled(Table(domain("id")), P))
+    event = measurement.event()
+    assert isinstance(event, PoissonSampled)
+    assert event.probability == P
+    assert pure_loss(event) == poisson(ApproxDP(1), probability=P)
+    assert '"sample":"3/10"' in measurement.question()
+    assert Query(sums(Table(domain("id")))).sample is None
+
+
+JOIN_ON = ((Field("id"), Field("number")),)
+OTHER = Project(Sampled(Table(domain("id")), P), (("number", Field("id")),))
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        Sampled(Sampled(Table(domain("id")), P), P),
+        Filter(Sampled(Filter(Sampled(Table(domain("id")), P), NORTH), P), NORTH),
+        Join(Table(domain("id")), OTHER, JOIN_ON),
+        Union((Sampled(Table(domain("id")), P), Table(domain("id")))),
+        Sampled(Table(domain("id")), Fraction(1)),
+        Sampled(Table(domain("id")), Fraction(0)),
+        Sampled(Table(domain("id")), 0.5),
+        Sampled(Table(domain("id")), P, "my own coins"),
+    ],
+)
+def test_samples_elsewhere_have_no_rule(relation):
+    with pytest.raises(Unsupported):
+        Query(sums(relation))
+
+
+def test_rows_that_stand_for_one_person_twice_cannot_be_sampled():
+    twice = Union((Table(domain(None)), Table(domain(None))))
+    with pytest.raises(Unsupported):
+        Query(sums(Sampled(twice, P), None))
+
+
+@pytest.mark.parametrize(
+    "tally",
+    [
+        Values(relation=Sampled(Table(domain("id")), P), term=replace(FINE, expression=Field("id")), rows_per_unit=1),
+        Keys(relation=Sampled(Table(domain("id")), P), by=(("ward", Field("ward")),), keys_per_unit=1),
+        Distinct(relation=Sampled(Table(domain("id")), P), expression=Field("id"), keys_per_unit=1),
+        Marginals(relation=Sampled(Table(domain("id")), P), by=(WARDS,), sets=((0,),), term=FINE, rows_per_unit=1),
+    ],
+)  # fmt: skip
+def test_other_tallies_have_no_sample(tally):
+    with pytest.raises(Unsupported):
+        Query(tally)
+
+
+def test_a_recipe_cannot_ask_twice_about_a_sample_for_its_amplified_price():
+    door = curator(table=domain("id"), budget=4)
+    measurement = measured(Sampled(Table(domain("id")), P))
+    with (
+        door.allowance(measurement.event(), question="recipe", request_id="one") as allowed,
+        pytest.raises(Unsupported),
+    ):
+        allowed.whole.measure(measurement)
+
+
+def test_no_source_reads_a_sample_without_coins():
+    source = DuckDBSource({"people": ROWS}, {"people": domain("id")})
+    with pytest.raises(Bug):
+        source.sums(sums(Sampled(Table(domain("id")), P)))
+
+
+def test_folds_of_a_sample_keep_their_owners():
+    rows = Folded("n", Fold.COUNT, Literal(1))
+    folded = PerUnit(Sampled(Table(domain("id")), P), (), (rows,))
+    tally = Sums(relation=folded, terms=(ONE,))
+    assert sample_of(folded) is not None
+    source = DuckDBSource({"people": ROWS}, {"people": domain("id")})
+    assert Query(tally).per_unit == 1
+    people = source.sums(replace(tally, relation=keyed(folded, "a")))[0][0]
+    assert people == read(Sampled(Table(domain("id")), P), "a")[0] / 1024
+    assert np.issubdtype(type(people), np.integer)
