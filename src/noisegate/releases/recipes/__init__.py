@@ -23,6 +23,7 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "hybrid": "kdtree:Hybrid",
     "kdtree": "kdtree:KdTree",
     "marginals": "marginals:Marginals",
+    "mwem": "mwem:Mwem",
     "planned": "planned:Planned",
     "privtree": "privtree:PrivTree",
     "quadtree": "quadtree:Quadtree",

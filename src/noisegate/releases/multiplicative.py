@@ -1,0 +1,117 @@
+"""Multiplicative weights with the exponential mechanism: ask what the table has worst.
+
+Each round chooses a question whose answer the present table has nearly the worst, measures it, and
+moves the table towards what was measured; then all measurements are gone through again [HLM12].
+"""
+
+from fractions import Fraction
+from math import log, sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.releases.asking import Ask
+from noisegate.releases.estimate import Estimate, Floats
+from noisegate.releases.weights import Weights
+from noisegate.transforms.strategy import Block, Groups, Matrix
+
+ROUNDS_MAX: Final = 500
+REPLAYS: Final = 50
+TOTAL_SHARE: Final = Fraction(1, 20)
+_BOUND: Final = 2.5  # the bound's second term, 10 T ln|Q| / ε, in shortfalls of a choice
+
+
+def build(
+    ask: Ask,
+    block: Block,
+    *,
+    rounds: int | None = None,
+    total: float | None = None,
+    replays: int = REPLAYS,
+    average: bool = False,
+) -> Estimate:
+    """A table for the questions of a block of 0 and 1.
+
+    Args:
+        ask: Whom to ask.
+        block: The questions.
+        rounds: How many are measured; by default as many as make the proven bound least.
+        total: The sum of all cells, if it is public; else a twentieth of the price measures it.
+        replays: How often past measurements are gone through after each round; 0 is the textbook.
+        average: Give the mean of all rounds' tables, which the proof is about, not the last.
+    """
+    require_block(block)
+    cells = int(np.prod(ask.shape))
+    left, count = Fraction(1), total
+    if count is None:
+        (noisy,) = ask.sums([_set(np.ones(cells, np.bool_))], [TOTAL_SHARE])
+        left, count = 1 - TOTAL_SHARE, float(noisy.values[0])
+    count = max(1.0, count)
+    times = rounds if rounds is not None else best_rounds(ask, block.size, cells, count, left)
+    share = left / (2 * times)
+    table = Weights(np.full(cells, count / cells))
+    told: list[tuple[int, float]] = []
+    tables = np.zeros(cells)
+    for done in range(times):
+        ask.done(0.05 + 0.9 * done / times, f"round {done + 1} of {times}")
+        guesses = np.rint(answers(block, table.cells)).astype(np.int64)
+        chosen = ask.furthest(block, guesses, share)
+        mask = row_of(block, chosen)
+        (noisy,) = ask.sums([_set(mask)], [share])
+        told.append((table.add(mask), float(noisy.values[0])))
+        table.step(*told[-1])
+        for _ in range(replays):
+            for each in told:
+                table.step(*each)
+        tables += table.cells
+    found = tables / times if average else table.cells
+    words = f"{times} of {block.size:,} questions were measured, where the table was worst"
+    return Estimate(found.reshape(ask.shape), words=(words,))
+
+
+def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fraction) -> int:
+    """The rounds that make the bound 2n √(ln|X| / T) + 10 T ln|Q| / ε least [HLM12, Thm 2.2].
+
+    Under zCDP a round's ε is that of its choice, which falls with √T only.
+    """
+
+    def bound(times: int) -> float:
+        variance = ask.variance(_set(np.ones(cells, np.bool_)), left / (2 * times))
+        epsilon = 2 / sqrt(variance) if ask.gaussian else sqrt(2 / variance)
+        shortfall = 2 * log(max(2, questions)) / epsilon
+        return 2 * total * sqrt(log(max(2, cells)) / times) + _BOUND * shortfall
+
+    tried = sorted({max(1, round(1.2**power)) for power in range(35)} | {ROUNDS_MAX})
+    return min(tried, key=bound)
+
+
+def require_block(block: Block) -> None:
+    """Refuse coefficients other than 0 and 1."""
+    if isinstance(block, Matrix) and not np.all(block.matrix.data == 1):
+        raise SpecError("The questions have other weights than 0 and 1.", fix="Ask for counts.")
+
+
+def answers(block: Block, table: Floats) -> Floats:
+    """What a table says to all questions."""
+    if isinstance(block, Matrix):
+        found: Floats = block.matrix @ table
+        return found
+    held = block.labels >= 0
+    return np.bincount(block.labels[held], table[held], block.size).astype(np.float64)
+
+
+def row_of(block: Block, place: int) -> NDArray[np.bool_]:
+    """The cells that a question counts."""
+    if isinstance(block, Groups):
+        inside: NDArray[np.bool_] = block.labels == place
+        return inside
+    mask = np.zeros(block.cells, np.bool_)
+    matrix = block.matrix
+    mask[matrix.indices[matrix.indptr[place] : matrix.indptr[place + 1]]] = True
+    return mask
+
+
+def _set(mask: NDArray[np.bool_]) -> Groups:
+    return Groups(np.where(mask, 0, -1).astype(np.int32), 1)

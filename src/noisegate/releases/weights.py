@@ -1,0 +1,91 @@
+"""A positive table that is changed by sums alone: cells that no question told apart move together.
+
+The table is a start times one factor for each *atom*, a set of cells that all questions so far
+treat alike. So a step costs as much as there are atoms, however many cells there are, and past
+answers can be gone through again and again at almost no cost.
+
+>>> table = Weights(np.ones(4))
+>>> first = table.add(np.array([True, True, False, False]))
+>>> table.project(first, 3.0)
+>>> table.cells.tolist()
+[1.5, 1.5, 0.5, 0.5]
+"""
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.releases.estimate import Floats
+
+_TINY = 1e-12  # of the total: no part becomes nothing, or it could never come back
+
+
+@final
+class Weights:
+    """A table of positive numbers with a fixed total, and the questions that were added to it."""
+
+    def __init__(self, start: Floats) -> None:
+        self._start = np.maximum(np.asarray(start, np.float64), _TINY * float(start.sum()))
+        self.total = float(self._start.sum())
+        self._labels = np.zeros(self._start.size, np.int64)
+        self._first = np.array([self.total])  # of each atom, at the start
+        self._now = np.array([self.total])
+        self._inside = np.zeros((0, 1), np.bool_)  # question × atom
+        self._cells: Floats | None = self._start
+
+    @property
+    def cells(self) -> Floats:
+        """The table."""
+        if self._cells is None:
+            self._cells = self._start * (self._now / self._first)[self._labels]
+        return self._cells
+
+    @property
+    def questions(self) -> int:
+        """How many questions were added."""
+        return self._inside.shape[0]
+
+    def add(self, mask: NDArray[np.bool_]) -> int:
+        """Make a question known, by the cells that it counts; its number."""
+        parts = 2 * self._labels + mask
+        kinds, labels = np.unique(parts, return_inverse=True)
+        parents = kinds // 2
+        first = np.bincount(labels, self._start, kinds.size)
+        self._now = self._now[parents] * first / self._first[parents]
+        self._first, self._labels = first, labels
+        self._inside = np.vstack([self._inside[:, parents], kinds % 2 == 1])
+        return self.questions - 1
+
+    def answer(self, question: int) -> float:
+        """What a known question counts now."""
+        return float(self._now[self._inside[question]].sum())
+
+    def project(self, question: int, target: float) -> None:
+        """The nearest table, in relative entropy, where the question counts ``target``.
+
+        Both sides of the question are scaled. With p of the total inside and b the same part of
+        another table B, this changes KL(B ‖ table) by kl(b ‖ target) - kl(b ‖ p): it falls by at
+        least kl(target ‖ p) ≥ 2 (target - p)² wherever the target lies between p and b.
+        """
+        inside = self._inside[question]
+        held = float(self._now[inside].sum())
+        least = _TINY * self.total
+        wanted = min(max(target, least), self.total - least)
+        if not least <= held <= self.total - least:
+            return  # everything is inside, or nothing: no factor can change that
+        rest = (self.total - wanted) / (self.total - held)
+        self._now = self._now * np.where(inside, wanted / held, rest)
+        self._cells = None
+
+    def step(self, question: int, target: float) -> None:
+        """The textbook's step: cells inside are multiplied by e^((target - answer) / 2n) [HLM12].
+
+        Claim: KL(B ‖ table) falls by at least ((answer - b) / 2n)² - ((target - b) / 2n)², where b
+            is what B, of the same total n, counts. Why: [HLM12, Lemma A.4].
+        """
+        inside = self._inside[question]
+        held = float(self._now[inside].sum())
+        grown = self._now * np.where(inside, np.exp((target - held) / (2 * self.total)), 1.0)
+        self._now = grown * (self.total / grown.sum())
+        self._cells = None
