@@ -118,6 +118,26 @@ def wanted_of(
     return Wanted(domain=domain, columns=measured, determined=maps)
 
 
+def uncut(wanted: Wanted, cuts: Mapping[str, Any]) -> Wanted:
+    """The same with bins that also begin where questions do; ``cuts`` are as of `columns_for`."""
+    columns = dict(wanted.columns)
+    for name, how in cuts.items():
+        if columns.get(name, how) is None and how is not None:
+            columns[name] = _merged(wanted.domain.columns[name], how)
+    return replace(wanted, columns=columns)
+
+
+def _merged(column: Column, how: Any) -> Any:  # noqa: ANN401 - a unit of time, or edges
+    if isinstance(how, str) or column.between is None:
+        return how
+    whole = column.kind is Kind.INTEGER
+    if whole and usual_width(column.between, whole=True) == 1:
+        return None
+    usual = usual_edges(column.between, whole=whole)
+    low, high = how[0], how[-1]
+    return [low, *sorted({edge for edge in (*usual, *how) if low < edge < high}), high]
+
+
 def _maps(
     determined: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> dict[str, tuple[str, Mapping[Any, Any]]]:

@@ -11,7 +11,7 @@ is spread evenly over it, whole where the column is whole, within the declared b
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -105,8 +105,8 @@ class Coding:
     def _ranges(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The least value of each cell and the first beyond it, within the bounds."""
         whole = self.kind is not Kind.NUMBER
-        starts: list[Any] = [ordinal(key) for key in self.axis.present]
-        ends = [ordinal(each) for each in self.axis.ends or map(self._next, self.axis.present)]
+        starts = [self.number(key) for key in self.axis.present]
+        ends = [self.number(each) for each in self.axis.ends or map(self._next, self.axis.present)]
         if self.bounds is not None:
             low, high = self.bounds[0], self.bounds[1] + whole
             starts = [min(max(at, low), end) for at, end in zip(starts, ends, strict=True)]
@@ -115,6 +115,12 @@ class Coding:
             return np.array(list(map(float, starts))), np.array(list(map(float, ends)))
         lows, highs = list(map(ceil, starts)), list(map(ceil, ends))
         return np.array(lows, np.int64), np.maximum(np.array(highs, np.int64), np.array(lows) + 1)
+
+    def number(self, key: Any) -> Fraction:  # noqa: ANN401 - a key or an edge
+        """A key as a number; the day of a moment is its midnight."""
+        if self.kind is Kind.TIMESTAMP and type(key) is date:
+            key = datetime(key.year, key.month, key.day)  # noqa: DTZ001 - no zone, as in tables
+        return ordinal(key)
 
     def _next(self, key: Any) -> Any:  # noqa: ANN401 - a date or a time
         """The first moment after a group of time."""

@@ -18,7 +18,8 @@ from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.bars import Masks, box
 from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Cells, Layout
-from noisegate.synthetic.model import Evidence
+from noisegate.synthetic.junction import cells_with
+from noisegate.synthetic.model import CELLS_MAX, Evidence, Model, Potential
 from noisegate.synthetic.questions import CountingGrid
 from noisegate.transforms.query import Query
 
@@ -41,6 +42,16 @@ class Impossible:
         return Evidence(
             self.axes, np.zeros(1), variance, np.where(self.inside, 0, -1).astype(np.int32)
         )
+
+
+def hardened(model: Model, impossible: Sequence[Impossible], cells_max: int = CELLS_MAX) -> Model:
+    """The model without impossible cells, as far as these fit into it; draws see to the rest."""
+    potentials = model.potentials
+    for each in impossible:
+        if cells_with([p.axes for p in potentials], model.sizes, each.axes) <= cells_max:
+            labels = np.where(each.inside, 0, -1).astype(np.int32)
+            potentials = (*potentials, Potential(each.axes, np.array([-np.inf]), labels))
+    return Model(model.sizes, model.total, potentials, model.left_out) if impossible else model
 
 
 def numbers(rows: Cells, axes: Axes, sizes: Sizes) -> NDArray[np.int64]:

@@ -1,0 +1,255 @@
+"""Made-up rows with a guarantee: to be drawn, asked, saved and read again at no cost.
+
+What is kept is the evidence (noisy tables and their variances) and the model that was fitted to it.
+Rows are drawn from the model when they are needed: that is public arithmetic, so the same rows come
+out again, and another number of them costs nothing.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction
+from noisegate.ledger.entry import Entry
+from noisegate.mechanisms.base import failure_of
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer
+from noisegate.query.card import Card
+from noisegate.releases.held import ENDINGS, Held, read_held
+from noisegate.releases.table import Number
+from noisegate.synthetic.bars import reach
+from noisegate.synthetic.columns import Cells
+from noisegate.synthetic.constraints import masks_of, places
+from noisegate.synthetic.fitted import FORMAT, Fitted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from noisegate.synthetic.report import Report
+
+ROWS_MAX: Final = 1 << 28
+_SHOWN: Final = 20  # rows on a screen
+_MODEL: Final = "noisegate.model"
+_MADE_UP: Final = (
+    "The rows are made up: none is anybody's. How far their tables may be off is in the report."
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SyntheticRelease(Held):
+    """Made-up rows in the schema of a table. No row is anybody's.
+
+    ``remaining`` is None, and ``stated`` the card, where it was read from a file.
+    """
+
+    kind: ClassVar[str] = "synthetic"
+    form: ClassVar[str] = FORMAT
+    endings: ClassVar[tuple[str, ...]] = (*ENDINGS, ".arrow", ".duckdb")
+    fitted: Fitted
+    count: int
+    sql: str
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
+    _kept: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, as in the original."""
+        return tuple(column.name for column in self.fitted.layout.columns)
+
+    @property
+    def method(self) -> str:
+        """The synthesizer that made it."""
+        return self.fitted.method
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was done."""
+        return self.fitted.words
+
+    @property
+    def total(self) -> Number:
+        """How many rows the original has."""
+        return self.query()
+
+    # rows
+
+    @property
+    def cells(self) -> Cells:
+        """The rows as numbers of cells of the measured columns."""
+        if "cells" not in self._kept:
+            fitted = self.fitted
+            self._kept["cells"] = fitted.draw(self.count, seed=fitted.seed, given={})
+        found: Cells = self._kept["cells"]
+        return found
+
+    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":  # noqa: ARG002 - no ±
+        """The rows."""
+        if "table" not in self._kept:
+            layout = self.fitted.layout
+            self._kept["table"] = layout.decode(self.cells, seed=self.fitted.seed)
+        return self._kept["table"]
+
+    def sample(
+        self, rows: int, where: Mapping[str, Any] | None = None, *, seed: int = 0
+    ) -> "pa.Table":
+        """Other rows of the same model, free: ``made.sample(500, where={"ward": "north"})``.
+
+        Conditions are a key, a list of keys, or a pair (low, high) for each column that has any.
+        Another ``seed`` gives other rows.
+        """
+        require_rows(rows)
+        if type(seed) is not int or not 0 <= seed < 1 << 32:
+            raise SpecError("The seed is no number of 32 bits.", fix="Use 0, 1, 2, …")
+        given = places(self.fitted.layout, where or {})
+        own = self.fitted.seed ^ (seed + 1)
+        cells = self.fitted.draw(rows, seed=own, given=given)
+        return self.fitted.layout.decode(cells, seed=own)
+
+    # asking
+
+    def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
+        """How many rows of the original are such, free: ``made.query(age=(20, 39), ward="north")``.
+
+        The number is the model's, which is sharper than counting made-up rows. The exact one lies
+        within its ±, at the confidence, for each question by itself.
+        """
+        fitted, failure = self.fitted, float(failure_of(confidence))
+        cells, sizes = places(fitted.layout, where), fitted.layout.sizes
+        grain, masks = float(fitted.grain), masks_of(sizes, cells)
+        axes = tuple(cells)
+        table = fitted.model.table(axes).reshape([sizes[axis] for axis in axes])
+        shown = float(table[np.ix_(*cells.values())].sum()) if axes else fitted.model.total
+        known = None if fitted.total is None else fitted.total / grain
+        evidence = (*fitted.evidence, *(each.evidence(0.0) for each in fitted.impossible))
+        low, high = reach(
+            sizes, evidence, masks, failure=failure, gaussian=fitted.gaussian, total=known
+        )
+        value = round(shown * grain)
+        half = max(high * grain - value, value - low * grain, 0)
+        margin = ceil(half - 1e-9) if np.isfinite(half) else None
+        return Number(value=value, margin=margin, confidence=fraction(confidence))
+
+    def report(self, confidence: Numeric = 0.95) -> "Report":
+        """How far tables of the rows are from what was measured: text, Markdown and HTML."""
+        from noisegate.synthetic.report import report  # noqa: PLC0415 - only when asked for
+
+        return report(self, confidence)
+
+    def plot(  # type: ignore[override]  # a column comes first: made.plot("age")
+        self, x: str | None = None, confidence: Numeric = 0.95
+    ) -> Any:  # noqa: ANN401 - altair may be missing
+        """A column as measured, with error bars, beside the made-up rows: an altair chart."""
+        from noisegate.synthetic.report import picture  # noqa: PLC0415 - only when asked for
+
+        return picture(self, x or self.fitted.layout.axes[0].name, confidence)
+
+    # files
+
+    def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
+        """The rows in many forms; a picture of the first column, the report, and the card."""
+        drawn: Callable[[], Any] = lambda: self.plot(confidence=confidence).save(str(path))  # noqa: E731
+        return super(SyntheticRelease, self).writers(path, confidence) | {
+            ".png": drawn,
+            ".svg": drawn,
+            ".csv": lambda: self._save_csv(path),
+            ".arrow": lambda: self._save_arrow(path),
+            ".duckdb": lambda: self._save_duckdb(path),
+            ".html": lambda: self.report(confidence).save(path),
+        }
+
+    def _save_csv(self, path: Path) -> None:
+        from pyarrow import csv  # noqa: PLC0415 - only when asked for
+
+        csv.write_csv(self.to_arrow(), str(path))
+
+    def _save_arrow(self, path: Path) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        table = self.to_arrow()
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+
+    def _save_duckdb(self, path: Path) -> None:
+        import duckdb  # noqa: PLC0415 - only when asked for
+
+        name = self.fitted.layout.table.replace('"', '""')
+        with duckdb.connect(str(path)) as connection:
+            connection.register("made_up_rows", self.to_arrow())
+            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM made_up_rows')  # noqa: S608 - quoted
+
+    def record(self) -> dict[str, Any]:
+        """Nothing else: the model stands beside it."""
+        return {}
+
+    def facts(self) -> dict[str, str]:
+        """The model and the tables it was fitted to."""
+        return {_MODEL: b64encode(self.fitted.to_bytes()).decode()}
+
+    @classmethod
+    def load(cls, file: str | Path) -> "SyntheticRelease":
+        """What `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        fitted, _ = Fitted.from_bytes(b64decode(record["facts"][_MODEL]))
+        kept = {"table": table.replace_schema_metadata(None)}
+        return cls(fitted=fitted, count=table.num_rows, _kept=kept, **record["standing"])
+
+    # on a screen
+
+    def answer(self, rows: int | None = None) -> Answer:
+        """The rows, or the first of them, as an answer has them: no column has error bars."""
+        table = self.to_arrow() if rows is None else self.to_arrow().slice(0, rows)
+        left = self.count - table.num_rows
+        more = [f"{left:,} more rows."] if left else []
+        return Answer(
+            sql=self.sql,
+            table=table,
+            half_widths=lambda _: (None,) * len(self.columns),
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.question,),
+            caveats=(*more, _MADE_UP, *self.words),
+            practice=self.practice,
+            log=self.log,
+        )
+
+    def shown(self) -> Answer:
+        """Its first rows as an answer, for a screen."""
+        return self.answer(_SHOWN)
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values: the rows, price and promise, how they were made, and the report."""
+        said = self.answer().to_dict(confidence) | {"sql": self.sql, "method": self.method}
+        del said["margins"]  # rows have none
+        return said | {"report": self.report(confidence).to_dict()}
+
+    @property
+    def headline(self) -> str:
+        """How many rows, made by what."""
+        return f"{self.count:,} made-up rows by {self.method!r}"
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def require_rows(rows: int) -> None:
+    """A number of rows that can be drawn."""
+    if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
+        raise SpecError(f"{rows!r} is no number of rows.", fix=f"Use 1 to {ROWS_MAX:,}.")

@@ -1,0 +1,292 @@
+"""How good made-up rows are, from what was released alone: no row of the original is looked at.
+
+Each measured table is set beside the table of the made-up rows. The distance of two tables is the
+part of the rows that would have to move: half the sum of all differences, over the number of rows.
+"""
+
+from dataclasses import dataclass
+from html import escape
+from importlib import import_module
+from io import StringIO
+from math import pi, prod, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number, fraction
+from noisegate.mechanisms.base import failure_of
+from noisegate.query.display import percent
+from noisegate.query.plot import framed
+from noisegate.releases.estimate import Floats
+from noisegate.releases.residuals import Axes
+from noisegate.releases.table import tail_factor
+from noisegate.synthetic.bars import singles
+from noisegate.synthetic.constraints import numbers
+from noisegate.synthetic.fitted import Fitted
+from noisegate.synthetic.model import Evidence
+
+if TYPE_CHECKING:
+    from noisegate.synthetic.release import SyntheticRelease
+
+ENDINGS: Final = (".html", ".md", ".txt")
+_HEAD: Final = ("table", "cells", "± of a cell", "inside ±", "distance", "noise alone", "at most")
+_PICTURES_MAX: Final = 40
+_BARS_MAX: Final = 60
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One measured table beside the made-up rows.
+
+    ``inside`` is the part of its cells where they agree within the ± of the noise. ``distance`` is
+    between what was measured and the made-up rows; ``noise`` is what noise alone makes of it, on
+    average, and ``most`` bounds the distance between the exact table and the made-up rows.
+    """
+
+    names: tuple[str, ...]
+    cells: int
+    margin: float
+    inside: float
+    distance: float
+    noise: float
+    most: float
+
+    def texts(self) -> tuple[str, ...]:
+        """The line as people read it."""
+        return (
+            " × ".join(self.names) or "all rows",
+            f"{self.cells:,}",
+            f"{self.margin:.3g}",
+            f"{self.inside:.0%}",
+            f"{self.distance:.2%}",
+            f"{self.noise:.2%}",
+            f"{self.most:.2%}",
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """The quality of made-up rows: lines for all measured tables, and pictures of the columns.
+
+    ``unmeasured`` are tables of the workload that follow from the model alone.
+    """
+
+    made: "SyntheticRelease"
+    confidence: Number
+    lines: tuple[Line, ...]
+    unmeasured: tuple[tuple[str, ...], ...]
+
+    def facts(self) -> list[str]:
+        """What the lines mean, in sentences."""
+        made, fitted = self.made, self.made.fitted
+        sure = percent(self.confidence)
+        total = made.query(self.confidence)
+        meaning = (
+            "Distances are parts of the rows. The exact table is at most so far from the made-up "
+            f"rows as the last column says, at {sure} confidence for each table; usually it is "
+            "nearer."
+        )
+        found = [
+            f"{made.count:,} made-up rows for {total} rows of the original, by {fitted.method!r}.",
+            f"The model has {fitted.model.cells:,} cells.",
+            meaning,
+        ]
+        if self.unmeasured:
+            some = "; ".join(" × ".join(names) for names in self.unmeasured[:5])
+            more = ", …" if len(self.unmeasured) > 5 else ""
+            found.append(
+                f"{len(self.unmeasured):,} tables of the workload were not measured themselves and "
+                f"follow from the others: {some}{more}."
+            )
+        return [*found, *fitted.words, made.promise]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "confidence": float(fraction(self.confidence)),
+            "tables": [
+                {
+                    "columns": list(line.names),
+                    "cells": line.cells,
+                    "margin": line.margin,
+                    "inside": line.inside,
+                    "distance": line.distance,
+                    "noise": line.noise,
+                    "most": line.most,
+                }
+                for line in self.lines
+            ],
+            "unmeasured": [list(names) for names in self.unmeasured],
+        }
+
+    def to_markdown(self) -> str:
+        """A page for people."""
+        rows = [_HEAD, ["---"] + ["--:"] * (len(_HEAD) - 1), *(line.texts() for line in self.lines)]
+        table = "\n".join(f"| {' | '.join(c.replace('|', '¦') for c in row)} |" for row in rows)
+        facts = "\n".join(f"- {fact}" for fact in self.facts())
+        return f"# Made-up rows: {self.made.fitted.layout.table}\n\n{facts}\n\n{table}\n"
+
+    def to_html(self) -> str:
+        """A page with pictures: needs no network and no scripts. Needs the extra `plot`."""
+        names = [axis.name for axis in self.made.fitted.layout.axes][:_PICTURES_MAX]
+        charts = [_svg(_chart(self.made, name, self.confidence)) for name in names]
+        return _PAGE.format(
+            title=escape(f"Made-up rows: {self.made.fitted.layout.table}"),
+            facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts()),
+            table=self._table(),
+            pictures="\n".join(f"<figure>{chart}</figure>" for chart in charts),
+        )
+
+    def save(self, file: str | Path) -> None:
+        """Write it in the form of the file's ending: `.html`, `.md` or `.txt`."""
+        path = Path(file)
+        texts = {".html": self.to_html, ".md": self.to_markdown, ".txt": self.__str__}
+        if path.suffix.lower() not in texts:
+            raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(ENDINGS)}.")
+        path.write_text(texts[path.suffix.lower()](), encoding="utf-8")
+
+    def _table(self) -> str:
+        rows = [(_HEAD, "th"), *((line.texts(), "td") for line in self.lines)]
+        lines = ("".join(f"<{tag}>{escape(c)}</{tag}>" for c in row) for row, tag in rows)
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    def __str__(self) -> str:
+        rows = [_HEAD, *(line.texts() for line in self.lines)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        ]
+        return "\n".join([*lines, *self.facts()])
+
+    def _repr_html_(self) -> str:
+        return self._table() + "".join(f"<p>{escape(fact)}</p>" for fact in self.facts())
+
+
+def report(made: "SyntheticRelease", confidence: Number = 0.95) -> Report:
+    """The report of made-up rows."""
+    fitted, names = made.fitted, [axis.name for axis in made.fitted.layout.axes]
+    measured = sorted(fitted.evidence, key=lambda one: (len(one.axes), one.axes))
+    held = [set(one.axes) for one in measured]
+    left = [axes for axes in fitted.sets if not any(set(axes) <= each for each in held)]
+    return Report(
+        made=made,
+        confidence=confidence,
+        lines=tuple(_line(made, one, confidence) for one in measured),
+        unmeasured=tuple(tuple(names[axis] for axis in axes) for axes in left),
+    )
+
+
+def _line(made: "SyntheticRelease", one: Evidence, confidence: Number) -> Line:
+    fitted, failure = made.fitted, float(failure_of(confidence))
+    grain, rows, cells = float(fitted.grain), fitted.rows, len(one.values)
+    spread = sqrt(one.variance) * grain
+    margin = tail_factor(failure, gaussian=fitted.gaussian) * spread
+    away = np.abs(_counts(made, one) - one.values * grain)
+    # of |noise|: normal, or Laplace where it is geometric
+    mean, of_mean = (sqrt(2 / pi), sqrt(1 - 2 / pi)) if fitted.gaussian else (sqrt(0.5), sqrt(0.5))
+    noise = cells * mean * spread
+    far = noise + tail_factor(2 * failure, gaussian=False) * sqrt(cells) * of_mean * spread
+    distance = float(away.sum()) / 2 / rows
+    return Line(
+        names=tuple(fitted.layout.axes[axis].name for axis in one.axes),
+        cells=cells,
+        margin=margin,
+        inside=float(np.mean(away <= margin)),
+        distance=distance,
+        noise=noise / 2 / rows,
+        most=min(1.0, distance + far / 2 / rows),
+    )
+
+
+def _counts(made: "SyntheticRelease", one: Evidence) -> Floats:
+    """The sums of the evidence, over the made-up rows, for as many rows as the original has."""
+    table = table_of(made, one.axes)
+    if one.labels is not None:
+        return np.bincount(one.labels + 1, table, len(one.values) + 1)[1:].astype(np.float64)
+    return table
+
+
+def table_of(made: "SyntheticRelease", axes: Axes) -> Floats:
+    """The table of the made-up rows over some columns, for as many rows as the original has."""
+    sizes = made.fitted.layout.sizes
+    cells = prod(sizes[axis] for axis in axes)
+    counts = np.bincount(numbers(made.cells, axes, sizes), minlength=cells).astype(np.float64)
+    return counts * (made.fitted.rows / made.count)
+
+
+def picture(made: "SyntheticRelease", name: str, confidence: Number = 0.95) -> Any:  # noqa: ANN401
+    """One column: bars are made-up rows, points with error bars are what was measured."""
+    title = f"{name}: made-up rows (bars) and what was measured (points)"
+    return framed(_chart(made, name, confidence), made.answer(0), title=title)
+
+
+def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # noqa: ANN401
+    try:
+        alt: Any = import_module("altair")  # an extra
+    except ImportError:
+        raise Unsupported(
+            "Pictures need the package altair.", fix="Install noisegate with its extra: [plot]."
+        ) from None
+    points = _points(made.fitted, made.fitted.layout.place(name), made, confidence)
+    base = alt.Chart(alt.InlineData(values=points))
+    axis = alt.Axis(labelAngle=-40 if len(points) > 8 else 0, labelOverlap=True, labelLimit=160)
+    x = alt.X("x:N", title=name, sort=None, axis=axis)
+    label = f"rows (± at {percent(confidence)} confidence)"
+    bars = base.mark_bar(color="#9dbbdc").encode(x=x, y=alt.Y("made:Q", title=label))
+    dots = base.mark_point(color="#1a1a1a", filled=True, size=36).encode(x=x, y="seen:Q")
+    ends = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
+    rules = base.mark_errorbar(ticks={"size": 6}, color="#1a1a1a").encode(x=x, **ends)
+    width = max(320, min(900, 24 * len(points)))
+    return alt.layer(bars, rules, dots).properties(width=width, height=240)
+
+
+def _points(
+    fitted: Fitted, axis: int, made: "SyntheticRelease", confidence: Number
+) -> list[dict[str, Any]]:
+    """A point for each cell of a column; of very many, those next to each other are added up."""
+    labels, grain = fitted.layout.axes[axis].labels, float(fitted.grain)
+    bars = table_of(made, (axis,))
+    step = -(-len(labels) // _BARS_MAX)
+    starts = list(range(0, len(labels), step))
+    seen = singles(fitted.layout.sizes, fitted.evidence, axis)
+    found = [
+        {"x": labels[start], "made": float(height)}
+        for start, height in zip(starts, np.add.reduceat(bars, starts), strict=True)
+    ]
+    if seen is not None:
+        factor = tail_factor(float(failure_of(confidence)), gaussian=fitted.gaussian)
+        values, variances = (np.add.reduceat(each, starts) for each in seen)
+        for point, value, variance in zip(found, values, variances, strict=True):
+            half = factor * sqrt(variance) * grain
+            point |= {"seen": value * grain, "low": value * grain - half,
+                      "high": value * grain + half}  # fmt: skip
+    return found
+
+
+def _svg(chart: Any) -> str:  # noqa: ANN401
+    text = StringIO()
+    chart.save(text, format="svg")
+    return text.getvalue()
+
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+color: #1a1a1a; }}
+table {{ border-collapse: collapse; margin: 1rem 0; }}
+th, td {{ border-bottom: 1px solid #ddd; padding: 0.2rem 0.7rem; text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }}
+figure {{ margin: 2rem 0; overflow-x: auto; }}
+</style></head><body>
+<h1>{title}</h1>
+<ul>{facts}</ul>
+{table}
+<p>Bars are made-up rows; points with error bars are what was measured.</p>
+{pictures}
+</body></html>
+"""
