@@ -1,0 +1,113 @@
+"""How far answers of a model may be off: from noisy tables, and Fréchet's inequalities."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from noisegate.synthetic.bars import box, direct, reach, singles
+from noisegate.synthetic.constraints import Impossible, hardened, masks_of, numbers
+from noisegate.synthetic.model import Evidence, fit
+
+SIZES = (3, 4, 2)
+ROWS = np.stack([np.arange(600) % 3, np.arange(600) ** 2 % 4, np.arange(600) // 7 % 2], axis=1)
+
+
+def exact(axes):
+    cells = numbers(ROWS, axes, SIZES)
+    return np.bincount(cells, minlength=int(np.prod([SIZES[a] for a in axes]))).astype(float)
+
+
+def noisy(axes, deviation, chance):
+    values = exact(axes)
+    return Evidence(axes, values + deviation * chance.standard_normal(values.size), deviation**2)
+
+
+def inside(masks):
+    held = [np.ones(len(ROWS), bool), *(masks[axis][ROWS[:, axis]] for axis in masks)]
+    return float(np.all(held, axis=0).sum())
+
+
+def test_a_box_is_the_cells_inside_all_masks():
+    masks = masks_of(SIZES, {0: [1, 2], 2: [0]})
+    assert box(SIZES, (0, 2), masks).tolist() == [False, False, True, False, True, False]
+    assert box(SIZES, (), {}).tolist() == [True]
+    assert exact((0, 2))[box(SIZES, (0, 2), masks)].sum() == inside(masks)
+
+
+def test_all_tables_together_say_more_than_each():
+    masks = masks_of(SIZES, {0: [1]})
+    one, two = Evidence((0,), np.array([1.0, 4, 1]), 2.0), Evidence((0, 2), np.arange(6.0), 3.0)
+    alone = direct(SIZES, [one], masks)
+    assert (alone.value, alone.variance) == (4, 2)
+    both = direct(SIZES, [one, two], masks)
+    assert both.value == pytest.approx((4 / 2 + 5 / 6) / (1 / 2 + 1 / 6))
+    assert both.variance == pytest.approx(1 / (1 / 2 + 1 / 6))
+    assert direct(SIZES, [one], masks_of(SIZES, {2: [0]})) is None
+
+
+def test_a_coarser_table_counts_where_it_is_not_cut():
+    coarse = Evidence((0,), np.array([10.0, 7.0]), 1.0, np.array([0, 0, 1], np.int32))
+    assert direct(SIZES, [coarse], masks_of(SIZES, {0: [0, 1]})).value == 10
+    assert direct(SIZES, [coarse], masks_of(SIZES, {0: [0]})) is None
+    partial = Evidence((0,), np.array([10.0]), 1.0, np.array([0, 0, -1], np.int32))
+    assert direct(SIZES, [partial], masks_of(SIZES, {0: [0, 1]})).value == 10
+    assert direct(SIZES, [partial], masks_of(SIZES, {0: [0, 1, 2]})) is None
+
+
+def test_cells_of_one_column_come_from_all_tables_that_hold_it():
+    tables = [Evidence((0,), exact((0,)), 1.0), Evidence((0, 1), exact((0, 1)), 1.0)]
+    values, variances = singles(SIZES, tables, 0)
+    assert values.tolist() == pytest.approx(exact((0,)).tolist())
+    assert variances.tolist() == pytest.approx([1 / (1 + 1 / 4)] * 3)
+    assert singles(SIZES, tables, 2) is None
+
+
+@pytest.mark.parametrize("asked", [{0: [1]}, {0: [0, 2], 1: [0]}, {0: [1], 1: [0, 1], 2: [1]}, {}])
+@pytest.mark.parametrize("total", [None, 600.0])
+def test_bounds_hold_as_often_as_they_say(asked, total):
+    """400 draws at 90 %: misses beyond this number have probability 1e-6."""
+    chance = np.random.default_rng(len(asked))
+    masks = masks_of(SIZES, asked)
+    missed = 0
+    for _ in range(400):
+        tables = [noisy(axes, 8.0, chance) for axes in ((0, 1), (1, 2))]
+        low, high = reach(SIZES, tables, masks, failure=0.1, gaussian=True, total=total)
+        missed += not low <= inside(masks) <= high
+        assert low <= high
+    assert missed <= binom.isf(1e-6, 400, 0.1)
+
+
+def test_a_table_with_all_columns_gives_narrower_bounds_than_parts():
+    chance = np.random.default_rng(0)
+    masks = masks_of(SIZES, {0: [1], 1: [0, 1], 2: [1]})
+    parts = [noisy(axes, 2.0, chance) for axes in ((0, 1), (1, 2))]
+    terms = {"failure": 0.05, "gaussian": True}
+    wide = reach(SIZES, parts, masks, **terms)
+    narrow = reach(SIZES, [*parts, noisy((0, 1, 2), 2.0, chance)], masks, **terms)
+    assert narrow[1] - narrow[0] < (wide[1] - wide[0]) / 2
+    assert reach(SIZES, [], masks, **terms) == (0, np.inf)
+
+
+def test_a_total_that_is_known_has_no_width():
+    assert reach(SIZES, [], {}, failure=0.05, gaussian=False, total=600.0) == (600, 600)
+
+
+def test_impossible_cells_are_empty_in_the_model_and_in_its_rows():
+    chance = np.random.default_rng(3)
+    tables = [noisy(axes, 3.0, chance) for axes in ((0, 1), (1, 2))]
+    never = Impossible((0, 1), box(SIZES, (0, 1), masks_of(SIZES, {0: [1], 1: [1]})))
+    assert never.held_by(ROWS, SIZES).sum() > 0
+    free = fit(SIZES, tables)
+    assert free.table((0, 1))[never.inside].sum() > 10
+    model = hardened(fit(SIZES, [*tables, never.evidence(0.01)]), [never])
+    assert model.table((0, 1))[never.inside].sum() == 0
+    assert model.table((0, 1)).sum() == pytest.approx(free.total)
+    assert not never.held_by(model.rows(5000, seed=1), SIZES).any()
+    assert hardened(free, []) is free
+
+
+def test_a_model_that_has_no_room_for_what_is_impossible_is_left_as_it_is():
+    chance = np.random.default_rng(3)
+    model = fit(SIZES, [noisy((0,), 3.0, chance), noisy((1,), 3.0, chance)])
+    never = Impossible((0, 1), box(SIZES, (0, 1), masks_of(SIZES, {0: [1], 1: [1]})))
+    assert hardened(model, [never], cells_max=10).cliques == model.cliques
