@@ -20,6 +20,7 @@ from noisegate.query.run import Rules, Run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noisegate.crowd.bench import CrowdBench
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.fluent import TableQuestion
     from noisegate.releases.order import Order
@@ -137,8 +138,8 @@ class Gate:
             workload=workload, epsilon=epsilon, rows_per_unit=rows_per_unit,
             groups_per_unit=groups_per_unit, options=options,
         )  # fmt: skip
-        if name == "synthetic":
-            return self._synthetic(order).release(progress, fresh=fresh)
+        if (own := self._own(order)) is not None:
+            return own.release(progress, fresh=fresh)
         bench = Workbench(self._curator, self._rules)
         return bench.release(order, fresh=fresh, progress=progress)
 
@@ -155,8 +156,8 @@ class Gate:
         from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
         order = order_of(name, sql, terms)
-        if name == "synthetic":
-            return self._synthetic(order).plan(fresh=fresh)
+        if (own := self._own(order)) is not None:
+            return own.plan(fresh=fresh)
         return Workbench(self._curator, self._rules).plan(order, fresh=fresh)
 
     def release_endings(self, name: str, sql: str | None = None, **terms: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -165,14 +166,21 @@ class Gate:
         from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
         order = order_of(name, sql, terms)
-        if name == "synthetic":
-            return self._synthetic(order).endings
+        if (own := self._own(order)) is not None:
+            return own.endings
         return Workbench(self._curator, self._rules).endings(order)
 
-    def _synthetic(self, order: "Order") -> "SyntheticBench":
-        from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
+    def _own(self, order: "Order") -> "SyntheticBench | CrowdBench | None":
+        """Where releases are made that the workbench does not know."""
+        if order.name == "synthetic":
+            from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
 
-        return SyntheticBench(self._curator, self._rules, synthetic_of(order))
+            return SyntheticBench(self._curator, self._rules, synthetic_of(order))
+        if order.name.startswith("crowd-"):
+            from noisegate.crowd.bench import CrowdBench  # noqa: PLC0415 - when asked for
+
+            return CrowdBench(self._curator, self._rules, order)
+        return None
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Look at how many rows units have, for a price; plans then show what a cap loses.

@@ -1,0 +1,147 @@
+"""What blending in a crowd promises: by itself, and after a secret sample.
+
+>>> blending = Blending(crowd=50)
+>>> sampled = blending.sampled("1/10", counts=True)
+>>> loss = sampled.loss("1e-6")
+>>> float(round(loss.epsilon, 4)), sampled.delta(loss.epsilon) <= loss.delta
+(0.0786, True)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, final
+
+from noisegate.accounting.crowd import (
+    CROWD_MAX,
+    blended_delta,
+    change_one,
+    histogram_delta,
+    least_crowd,
+    least_loss,
+)
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction, positive, shown
+from noisegate.privacy.loss import ApproxDP
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blending:
+    """A (``crowd``, ``within``)-crowd-blending mechanism [GHLP12].
+
+    For each person in any data: either at least ``crowd`` people, the person included, are alike to
+    the mechanism up to a factor e^within, or the mechanism is as if the person was not there, up to
+    that factor. This restricts the mechanism, not its output, which is what k-anonymity does. It is
+    no differential privacy, and two such releases together promise nothing.
+    """
+
+    crowd: int
+    within: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "within", fraction(self.within, name="within"))
+        if type(self.crowd) is not int or not 1 <= self.crowd <= CROWD_MAX or self.within < 0:
+            raise SpecError("This is no crowd.", fix=f"Use 1 to {CROWD_MAX}, and within >= 0.")
+
+    def sampled(self, probability: Number, *, counts: bool = False) -> "Sampled":
+        """The mechanism on a secret sample; ``counts``: counts of cells are all it shows."""
+        return Sampled(blending=self, probability=fraction(probability), counts=counts)
+
+    def __str__(self) -> str:
+        up_to = f" up to a factor e^{shown(self.within)}" if self.within else ""
+        return (
+            f"({self.crowd}, {shown(self.within)})-crowd-blending: each person has "
+            f"{self.crowd - 1} others that could take its place unnoticed{up_to}, or does not "
+            "count at all."
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A crowd-blending mechanism on a sample that holds each person with ``probability``.
+
+    The coins are independent and secret. Whoever knows the sample is promised ``blending`` only.
+    """
+
+    blending: Blending
+    probability: Fraction
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability < 1:
+            raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+        if self.counts and self.blending.within:
+            raise SpecError("Counts are alike exactly.", fix="Use within=0.")
+
+    def delta(self, epsilon: Number) -> Fraction:
+        """The δ at an ε, for adding or removing one person. Rounding: up."""
+        point, crowd = positive(epsilon, name="epsilon"), self.blending.crowd
+        if self.counts:
+            return histogram_delta(self.probability, crowd, point)
+        return blended_delta(self.probability, crowd, self.blending.within, point)
+
+    def loss(self, delta: Number) -> ApproxDP:
+        """The least ε at a δ, for adding or removing one person. Rounding: up."""
+        allowed = positive(delta, name="delta")
+        within = None if self.counts else self.blending.within
+        epsilon = least_loss(self.probability, self.blending.crowd, allowed, within=within)
+        return ApproxDP(epsilon, allowed)
+
+    def change_one(self, delta: Number) -> ApproxDP:
+        """The same for changing one person's row."""
+        return change_one(self.probability, self.loss(delta))
+
+    def curve(self, epsilons: Iterable[Number]) -> list[ApproxDP]:
+        """Points of the trade-off between ε and δ."""
+        return [ApproxDP(each, self.delta(each)) for each in epsilons]
+
+    def plot(self, epsilons: Iterable[Number]) -> "alt.Chart":
+        """The trade-off as a picture."""
+        import altair as alt  # noqa: PLC0415 - only when asked for
+
+        points: list[dict[str, Any]] = [
+            {"ε": float(loss.epsilon), "δ": float(loss.delta)} for loss in self.curve(epsilons)
+        ]
+        title = f"crowd of {self.blending.crowd}, sampled with {shown(self.probability)}"
+        data: Any = alt.Data(values=points)  # type: ignore[no-untyped-call]
+        line: alt.Chart = alt.Chart(data, title=title).mark_line(point=True)
+        return line.encode(x="ε:Q", y=alt.Y("δ:Q", scale=alt.Scale(type="log")))
+
+    def __str__(self) -> str:
+        return (
+            "On a secret sample that holds each person with probability "
+            f"{shown(self.probability)}: {self.blending} If the sample becomes known, no more "
+            "than this is left."
+        )
+
+
+def solved(
+    probability: Fraction,
+    *,
+    crowd: int | None = None,
+    epsilon: Fraction | None = None,
+    delta: Fraction | None = None,
+) -> tuple[int, ApproxDP]:
+    """The crowd and the guarantee of counts, where two of the three are given.
+
+    >>> crowd, loss = solved(Fraction(1, 10), epsilon=Fraction(1, 5), delta=Fraction(1, 10**6))
+    >>> crowd, float(loss.epsilon)
+    (19, 0.2)
+    """
+    if [crowd, epsilon, delta].count(None) != 1:
+        raise SpecError(
+            "A crowd follows from a guarantee, or a guarantee from a crowd.",
+            fix="Give two of crowd, epsilon and delta.",
+        )
+    if crowd is None:
+        target = ApproxDP(epsilon or 0, delta or 0)
+        return least_crowd(probability, target), target
+    sampled = Blending(crowd=crowd).sampled(probability, counts=True)
+    if epsilon is None:
+        return crowd, sampled.loss(delta or 0)
+    return crowd, ApproxDP(epsilon, sampled.delta(epsilon))

@@ -1,0 +1,368 @@
+"""Counts of a secret sample by declared groups, those below a crowd hidden.
+
+What survey offices do, with the guarantee that it has. Large counts carry no noise at all but that
+of sampling; small ones are not shown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.crowd.blending import Blending, Sampled, solved
+from noisegate.crowd.counted import between, most
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction, positive, shown
+from noisegate.ledger.entry import Entry
+from noisegate.mechanisms.base import failure_of, to_record
+from noisegate.mechanisms.catalogue import from_record
+from noisegate.mechanisms.crowd_counts import CrowdCounts
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.card import Card
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+from noisegate.releases.axes import Axis, require_names
+from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
+from noisegate.releases.held import Held, read_held
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT: Final = "noisegate-crowd/1"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdOrder:
+    """What is asked for, as people say it.
+
+    ``probability`` is that of each person to be in the sample. Two of ``crowd``, ``epsilon`` and
+    ``delta`` are given; the third follows.
+    """
+
+    probability: Numeric
+    crowd: int | None = None
+    epsilon: Numeric | None = None
+    delta: Numeric | None = None
+    sql: str | None = None
+    table: str | None = None
+    columns: Mapping[str, Any] | None = None
+    where: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdPlan:
+    """Price and error before paying: free, and depends on no row."""
+
+    sql: str
+    cells: int
+    probability: Fraction
+    crowd: int
+    price: ApproxDP
+    fits: bool
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        return "\n".join((f"{self.price}, which {fits}.", *self.words))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdNumber:
+    """A number of people. The exact one lies between ``low`` and ``high``, at the confidence."""
+
+    value: float
+    low: int
+    high: int
+    hidden: int  # cells that are not shown
+    confidence: Fraction
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        hidden = f"; {self.hidden:,} cells hidden" if self.hidden else ""
+        return f"{self.value:,.10g} (between {self.low:,} and {self.high:,}{hidden})"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CrowdRelease(Held):
+    """Counts of a sample, by the cells of ``axes``: 0 where fewer than the crowd were in it.
+
+    Immutable: reading it again never draws again and never costs.
+    """
+
+    kind: ClassVar[str] = "crowd"
+    form: ClassVar[str] = FORMAT
+    sql: str
+    axes: tuple[Axis, ...]
+    counts: NDArray[np.int64]
+    noise: CrowdCounts
+    value: str
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
+
+    def __post_init__(self) -> None:
+        own = np.array(self.counts, np.int64).reshape([axis.size for axis in self.axes])
+        own.flags.writeable = False
+        object.__setattr__(self, "counts", own)
+
+    # what is known
+
+    @property
+    def sampled(self) -> Sampled:
+        """The promise as a crowd's: with its whole curve of ε and δ."""
+        blending = Blending(crowd=self.noise.crowd)
+        return blending.sampled(self.noise.probability, counts=True)
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Which cells are not shown."""
+        gone: NDArray[np.bool_] = self.counts == 0
+        return gone
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Estimated numbers of people, 0 where they are hidden."""
+        return self.counts / float(self.noise.probability)
+
+    def bounds(self, confidence: Numeric = 0.95) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The least and the most people of every cell, each by itself.
+
+        Claim: outside with at most 1 - confidence, whatever the count is. Why: `between`; a hidden
+            cell had fewer than the crowd in the sample, and is treated as if it had one less.
+        """
+        failure = float(failure_of(confidence))
+        low, high = between(self.counts, self.noise.probability, failure)
+        unseen = most(np.array([self.noise.crowd - 1]), self.noise.probability, failure)
+        return np.where(self.hidden, 0, low), np.where(self.hidden, unseen, high)
+
+    def query(self, confidence: Numeric = 0.95, /, **where: Any) -> CrowdNumber:  # noqa: ANN401
+        """The people of some cells: ``release.query(age=(20, 39), ward=["north", "west"])``.
+
+        Claim: as `bounds`. Why: the sampled people of several cells are a sample of their people;
+            each hidden cell adds none to crowd - 1 to it.
+        """
+        require_names(self.axes, where)
+        chosen = []
+        for axis in self.axes:
+            runs = axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)]
+            chosen.append(np.concatenate([np.arange(low, high + 1) for low, high in runs]))
+        counts = self.counts[np.ix_(*chosen)]
+        shown_ones, hidden = int(counts.sum()), int((counts == 0).sum())
+        unseen = hidden * (self.noise.crowd - 1)
+        p, failure = self.noise.probability, float(failure_of(confidence))
+        low, _ = between(np.array([shown_ones]), p, failure)
+        _, high = between(np.array([shown_ones + unseen]), p, failure)
+        return CrowdNumber(
+            value=shown_ones / float(p),
+            low=int(low[0]),
+            high=int(high[0]),
+            hidden=hidden,
+            confidence=fraction(confidence),
+        )
+
+    @property
+    def total(self) -> CrowdNumber:
+        """All people in cells."""
+        return self.query()
+
+    # forms
+
+    @property
+    def headline(self) -> str:
+        """What it is."""
+        return (
+            f"{int((~self.hidden).sum()):,} of {self.counts.size:,} cells, a crowd of "
+            f"{self.noise.crowd} in a secret sample of {shown(self.noise.probability)}"
+        )
+
+    def answer(self, rows: int | None = None) -> Answer:
+        """The cells as an answer has them; hidden ones have no number."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        count = self.counts.size if rows is None else min(rows, self.counts.size)
+        places = np.unravel_index(np.arange(count), self.counts.shape)
+        columns = {
+            axis.name: axis.column().take(pa.array(at))
+            for axis, at in zip(self.axes, places, strict=True)
+        }
+        gone = self.hidden.ravel()[:count]
+        numbers = self.values.ravel()[:count]
+        columns[self.value] = pa.array(np.round(numbers).astype(np.int64), mask=gone)
+
+        def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
+            low, high = (each.ravel()[:count] for each in self.bounds(confidence))
+            off = np.ceil(np.maximum(high - numbers, numbers - low) + 0.5).astype(np.int64)
+            bars = tuple(
+                None if is_gone else width
+                for width, is_gone in zip(off.tolist(), gone.tolist(), strict=True)
+            )
+            return (*[None] * len(self.axes), bars)
+
+        return Answer(
+            sql=self.sql,
+            table=pa.table(columns),
+            half_widths=half_widths,
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.question,),
+            caveats=self._words(),
+            practice=self.practice,
+            log=self.log,
+        )
+
+    def _words(self) -> tuple[str, ...]:
+        noise = self.noise
+        limit = int(most(np.array([noise.crowd - 1]), noise.probability, 0.05)[0])
+        hidden = (
+            f"Cells with fewer than {noise.crowd} people in the sample are hidden; each holds at "
+            f"most {limit:,} people, with 95 %."
+        )
+        return hidden, "The promise holds as long as nobody knows who is in the sample."
+
+    def record(self) -> dict[str, Any]:
+        """Axes and sampling, from which the ± follows."""
+        return {
+            "axes": [axis.to_record() for axis in self.axes],
+            "noise": to_record(self.noise),
+            "value": self.value,
+        }
+
+    def parquet(self, confidence: Numeric) -> "pa.Table":
+        """The cells, and how many of the sample are in each."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        return self.to_arrow(confidence).append_column("sampled", pa.array(self.counts.ravel()))
+
+    @classmethod
+    def load(cls, file: str | Path) -> "CrowdRelease":
+        """The release that `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        noise = from_record(record["noise"])
+        if not isinstance(noise, CrowdCounts):
+            raise SpecError("The file is of no crowd.", fix="Use it as save() wrote it.")
+        return cls(
+            axes=tuple(map(Axis.from_record, record["axes"])),
+            counts=table.column("sampled").to_numpy(),
+            noise=noise,
+            value=record["value"],
+            **record["standing"],
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Job:
+    grid: Grid
+    noise: CrowdCounts
+    measurement: Measurement
+
+
+def plan_crowd(
+    curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool = False
+) -> CrowdPlan:
+    """What `release_crowd` would cost, and which cells it would hide."""
+    job = _job(curator, rules, order)
+    stored = None if fresh else curator.find(job.measurement)
+    price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
+    crowd, p = job.noise.crowd, job.noise.probability
+    hidden = (
+        f"Cells with fewer than {crowd} people in the sample are hidden: most with fewer than "
+        f"{float(crowd / p):,.0f} people."
+    )
+    return CrowdPlan(
+        sql=job.grid.sql,
+        cells=int(np.prod(job.grid.shape)),
+        probability=p,
+        crowd=crowd,
+        price=price,
+        fits=fits,
+        words=(
+            hidden,
+            f"A count of n people is off by about ± {1.96 * float((1 - p) / p) ** 0.5:.3g} √n.",
+            *job.grid.caveats,
+        ),
+    )
+
+
+def release_crowd(
+    curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool = False
+) -> CrowdRelease:
+    """The counts: from the ledger if they were released before, else for their price."""
+    job = _job(curator, rules, order)
+    if fresh:
+        found = curator.measure(job.measurement, request_id=curator.fresh_id())
+    else:
+        found = curator.measure(job.measurement)
+    loss = curator.loss_of(found.event)
+    tables = job.measurement.query.tables
+    unit = next(table.unit for table in tables if table.unit is not None)
+    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    return CrowdRelease(
+        sql=job.grid.sql,
+        axes=job.grid.axes,
+        counts=found.values[0],
+        noise=job.noise,
+        value=job.grid.value,
+        cost=ApproxDP(0) if found.free else loss,
+        remaining=curator.remaining(),
+        guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
+        question=found.question,
+        request_id=found.request_id,
+        practice=rules.practice,
+        log=curator.ledger.history,
+    )
+
+
+def _job(curator: Curator, rules: Rules, order: CrowdOrder) -> _Job:
+    """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
+    grid = _grid(curator, order)
+    probability = positive(order.probability, name="probability")
+    if probability >= 1:
+        raise SpecError("This is no sample.", fix="Use a probability below 1.")
+    crowd, loss = solved(
+        probability,
+        crowd=order.crowd,
+        epsilon=None if order.epsilon is None else positive(order.epsilon, name="epsilon"),
+        delta=None if order.delta is None else positive(order.delta, name="delta"),
+    )
+    Run(curator, rules).require_price(loss.epsilon)
+    noise = CrowdCounts(probability=probability, crowd=crowd, epsilon=loss.epsilon)
+    return _Job(grid, noise, Measurement(query=grid.query, mechanisms=(noise,)))
+
+
+def _grid(curator: Curator, order: CrowdOrder) -> Grid:
+    if (order.sql is None) == (order.columns is None):
+        raise SpecError(
+            "Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5, "ward": None}.'
+        )
+    sql = order.sql or ""
+    edges: dict[int, Edges] = {}
+    if order.columns is not None:
+        sql, edges = sql_of(curator.tables, order.table, order.columns, order.where)
+    elif order.table is not None or order.where is not None:
+        raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
+    accountant = curator.ledger.balance(curator.account).accountant
+    return grid_of(read(sql, curator.tables), sql, Terms(), accountant=accountant, edges=edges)
