@@ -21,11 +21,12 @@ from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.drawing import Rows
 from noisegate.synthetic.model import Evidence, whole_total
 
-_BATCH: Final = 1 << 10  # rows that are judged by the same counts
+_BATCH: Final = 1 << 8  # rows that are judged by the same counts
+_MOVES: Final = 4  # of them that are moved: more would all run to the same cells
 _CLEAR: Final = 9.0  # squared standard deviations of noise from which a cell speaks for itself
 _VARIANCE_MIN: Final = 0.25  # of a target: rows are whole
 _EVEN: Final = 0.1  # weight of an even spread in what a cell may hold
-_SETTLED: Final = 1e-3  # share of the rows: a round that moves fewer is the last
+_SETTLED: Final = 0.05  # a round that lowers the sum by a smaller part is the last
 
 Places = NDArray[np.int64]
 
@@ -41,13 +42,15 @@ def refined(
     columns = rows.T.astype(np.int64)
     scale = len(rows) / whole_total(evidence) if len(rows) else 1.0
     goals = [_Goal(columns, sizes, each, scale) for each in evidence if each.axes]
+    off = sum(goal.off(columns) for goal in goals)
     for _ in range(rounds):
-        moved = 0
-        for column in chance.permutation(len(sizes)):
+        before = off
+        for column in chance.permutation(len(sizes)).tolist():
             about = [goal for goal in goals if column in goal.axes]
             if about:
-                moved += _visit(columns, sizes, int(column), about, chance)
-        if moved <= _SETTLED * len(rows):
+                _visit(columns, sizes, column, about, chance)
+        off = sum(goal.off(columns) for goal in goals)
+        if off > (1 - _SETTLED) * before:
             break
     return np.ascontiguousarray(columns.T.astype(np.uint32))
 
@@ -72,6 +75,10 @@ class _Goal:
             return np.bincount(cells, minlength=self._length).astype(np.float64)
         labels = self._labels[cells]
         return np.bincount(labels[labels >= 0], minlength=self._length).astype(np.float64)
+
+    def off(self, columns: Places) -> float:
+        """How far off the rows are: what is to be lowered."""
+        return float(((self.counts(columns) - self.target) ** 2).sum()) * self.pull
 
     def slope(self, counts: Floats) -> Floats:
         """For each cell, how much one row more would cost."""
@@ -98,8 +105,8 @@ def _visit(
     column: int,
     goals: Sequence[_Goal],
     chance: np.random.Generator,
-) -> int:
-    """Give rows better values of one column. Returns how many."""
+) -> None:
+    """Give some rows better values of one column."""
     from scipy.sparse import csr_array  # noqa: PLC0415
 
     size, count = sizes[column], columns.shape[1]
@@ -113,7 +120,7 @@ def _visit(
         start += len(slope)
     costs = np.concatenate(slopes)
     pulls = np.array([goal.pull for goal in goals])
-    order, moved = chance.permutation(count), 0
+    order = chance.permutation(count)
     for first in range(0, count, _BATCH):
         chosen = order[first : first + _BATCH]
         where = places[chosen]
@@ -122,15 +129,13 @@ def _visit(
         cost = picks @ costs
         each = np.arange(len(chosen))
         now, best = columns[column, chosen], cost.argmin(axis=1)
-        better = cost[each, best] - cost[each, now] + pulls.sum() < 0
-        if not better.any():
-            continue
-        rows, new, old, at = chosen[better], best[better], now[better], where[better]
-        columns[column, rows] = new
+        gain = cost[each, now] - cost[each, best] - pulls.sum()
+        most = np.argpartition(-gain, min(_MOVES, len(gain) - 1))[:_MOVES]
+        better = most[gain[most] > 0]
+        new, old, at = best[better], now[better], where[better]
+        columns[column, chosen[better]] = new
         np.add.at(costs, (at, new[:, None]), pulls)
         np.add.at(costs, (at, old[:, None]), -pulls)
-        moved += len(rows)
-    return moved
 
 
 def _codes(columns: Places, axes: Axes, shape: tuple[int, ...]) -> Places:
