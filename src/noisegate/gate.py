@@ -1,13 +1,13 @@
 """The gate as analysts see it: ask, see the price first, look at the balance."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction
+from noisegate.exact import Number, fraction, positive
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query import looks
@@ -172,6 +172,10 @@ class Gate:
 
     def _own(self, order: "Order") -> "SyntheticBench | CrowdBench | None":
         """Where releases are made that the workbench does not know."""
+        if self._rules.sample is not None:
+            raise SpecError(
+                "A release is about all rows.", fix="Use the gate itself, or a crowd-histogram."
+            )
         if order.name == "synthetic":
             from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
 
@@ -181,6 +185,21 @@ class Gate:
 
             return CrowdBench(self._curator, self._rules, order)
         return None
+
+    def sample(self, probability: Number) -> "Gate":
+        """Ask about a secret sample that holds each unit with ``probability``.
+
+        ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question has a
+        sample of its own, drawn behind the door. Nobody knows who took part, so a price buys less
+        noise about the sample; answers are scaled up to all rows, and that noise with them. It is
+        for those who must not use all rows: with all of them, the same price errs less.
+        """
+        chance = positive(probability, name="probability")
+        if chance >= 1:
+            raise SpecError("This is no sample.", fix="Use a probability below 1.")
+        if self._rules.sample is not None:
+            raise SpecError("This gate samples already.", fix="Sample once.")
+        return Gate(self._curator, replace(self._rules, sample=chance))
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Look at how many rows units have, for a price; plans then show what a cap loses.

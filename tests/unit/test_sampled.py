@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import noisegate as ng
 from door import FINE, ONE, by, curator, domain
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.pure import pure_loss
@@ -26,7 +27,7 @@ from noisegate.algebra.relation import (
 )
 from noisegate.algebra.tally import Distinct, Keys, Marginals, Sums, Values
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Bug, Unsupported
+from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.event import PoissonSampled
 from noisegate.privacy.loss import ApproxDP
@@ -172,3 +173,58 @@ def test_folds_of_a_sample_keep_their_owners():
     people = source.sums(replace(tally, relation=keyed(folded, "a")))[0][0]
     assert people == read(Sampled(Table(domain("id")), P), "a")[0] / 1024
     assert np.issubdtype(type(people), np.integer)
+
+
+PEOPLE = pa.table({"ward": ["north"] * 6000 + ["south"] * 2000, "age": [30, 50] * 4000})
+DECLARED = {"ward": {"in": ["north", "south"]}, "age": {"type": "integer", "between": [0, 99]}}
+
+
+@pytest.fixture
+def gate():
+    return ng.open(PEOPLE, epsilon=1, columns=DECLARED)
+
+
+def test_answers_about_a_sample_are_about_all_rows_at_the_price_asked(gate):
+    """False alarm: six standard deviations of sampling and noise, once in 10⁸ runs for each."""
+    answer = gate.sample("1/4").sql(
+        "SELECT ward, COUNT(*) AS n, AVG(age) AS mean, SUM(age) AS total FROM data GROUP BY ward",
+        epsilon="0.5",
+    )
+    for (_, n, mean, total), exact in zip(answer.rows, (6000, 2000), strict=True):
+        spread = 6 * ((exact * 3) ** 0.5 + 60)
+        assert abs(n - exact) < spread
+        assert abs(mean - 40) < 15
+        assert abs(total - 40 * exact) < 60 * spread
+    assert Fraction(499, 1000) < gate.spent.epsilon <= Fraction(1, 2)
+    assert any("secret sample" in words for words in answer.caveats)
+
+
+def test_less_noise_about_the_sample_is_more_about_all_rows(gate):
+    question = "SELECT COUNT(*) AS n FROM data"
+    sampled = gate.sample("1/4").plan(question, epsilon="0.1")
+    assert sampled.price.epsilon <= Fraction(1, 10)
+    answers = [each.sql(question, epsilon="0.1") for each in (gate, gate.sample("1/4"))]
+    plain, wide = (answer.margins()["n"][0] for answer in answers)
+    assert plain < wide < 2 * plain
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda gate: gate.sample(1),
+        lambda gate: gate.sample(0),
+        lambda gate: gate.sample("1/2").sample("1/2"),
+        lambda gate: gate.sample("1/2").sql("SELECT MEDIAN(age) FROM data", epsilon=1),
+        lambda gate: gate.sample("1/2").release("histogram", columns={"ward": None}, epsilon=1),
+    ],
+)
+def test_what_has_no_sample_is_refused_for_nothing(gate, ask):
+    with pytest.raises((SpecError, Unsupported)):
+        ask(gate)
+    assert gate.spent.epsilon == 0
+
+
+def test_gaussian_noise_has_no_amplified_price():
+    gate = ng.open(PEOPLE, epsilon=1, delta=1e-6, accountant="zcdp", columns=DECLARED)
+    with pytest.raises(Unsupported):
+        gate.sample("1/2").sql("SELECT ward, COUNT(*) FROM data GROUP BY ward", epsilon=1)

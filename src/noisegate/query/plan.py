@@ -9,7 +9,6 @@ from typing import Any, final
 import sqlglot
 from sqlglot import exp
 
-from noisegate.algebra.tally import Sums
 from noisegate.exact import Number
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -19,6 +18,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent
 from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.estimate import predicted
+from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.question import Question
 from noisegate.query.shelf import Needed
@@ -182,10 +182,8 @@ def _record(query: Query, mechanisms: tuple[Mechanism[Any], ...], what: str) -> 
 
 def _noises(query: Query, mechanisms: tuple[Mechanism[Any], ...]) -> list[str]:
     """The noise in words, in the unit of what is measured."""
-    tally = query.tally
-    grains = [term.grain for term in tally.terms] if isinstance(tally, Sums) else [Fraction(1)]
     found = []
-    for mechanism, grain in zip(mechanisms, grains, strict=True):
+    for mechanism, grain in zip(mechanisms, grains_of(query), strict=True):
         if isinstance(mechanism, Geometric):
             found.append(f"geometric of scale {float(mechanism.scale * grain):.4g}")
         elif isinstance(mechanism, DiscreteGaussian):

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import sqlglot
 from sqlglot import exp
 
+from noisegate.algebra.relation import Sampled
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -22,6 +23,7 @@ from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
+from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.estimates.terms import count_term
 from noisegate.query.looks import Look, caps_of, clipping, looks_of, seen
@@ -48,6 +50,7 @@ class Rules:
     epsilon_max: Fraction | None = None
     keys_delta: Fraction = Fraction(0)
     practice: bool = False
+    sample: Fraction | None = None  # of units, drawn anew for each question
 
 
 @final
@@ -110,13 +113,23 @@ class Run:
 
     def _asked(self, sql: str, terms: Terms) -> "_Asked":
         """What is asked, with what earlier looks have found."""
-        question = read(sql, self._curator.tables)
+        question = self._sampled(read(sql, self._curator.tables))
         agreed = self._agreed(terms, question)
         looks = looks_of(question, agreed)
         found = [self._curator.find(look.measurement) for look in looks]
         missing = tuple(look for look, each in zip(looks, found, strict=True) if each is None)
         question, agreed, words = seen(question, agreed, looks, found)
         return _Asked(sql, question, agreed, looks, missing, words)
+
+    def _sampled(self, question: Question) -> Question:
+        """The question about a sample, if these are the rules."""
+        chance = self._rules.sample
+        if chance is None:
+            return question
+        blocks = (
+            replace(each, relation=Sampled(each.relation, chance)) for each in question.blocks
+        )
+        return replace(question, blocks=tuple(blocks))
 
     def _agreed(self, terms: Terms, question: Question) -> Terms:
         """What the caller says goes before what the SQL says, and both before the policy."""
@@ -248,7 +261,7 @@ class Run:
         if not offers:
             return None
         best = min(offers, key=lambda offer: offer.law.variance)
-        return max(1, int(best.values[0] * counted.terms[0].grain))
+        return max(1, int(best.values[0] * grains_of(Query(counted))[0]))
 
     def _clipping(self, order: _Order) -> str | None:
         draft = order.bought.draft

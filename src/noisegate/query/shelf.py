@@ -25,7 +25,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.estimate import Released
-from noisegate.query.estimates.known import Known, listed, pooled, scaled
+from noisegate.query.estimates.known import Known, grains_of, listed, pooled, scaled
 from noisegate.query.estimates.laws import Draws, Law, Noise, as_noise, combined
 from noisegate.transforms.query import Query
 
@@ -187,12 +187,12 @@ class Needed:
             return release.values
         fresh = iter(() if release is None else release.values)
         found = []
-        for term, line in zip(tally.terms, self.lines, strict=True):
+        for grain, line in zip(grains_of(self.query), self.lines, strict=True):
             rows = [(offer.values, law) for offer, law in zip(line.offers, line.laws, strict=False)]
             if line.noise is not None:
                 rows.append((next(fresh), line.laws[-1]))
             found.append([
-                Known(scaled(listed(row, tally.by), term.grain), combined([(term.grain, law)]))
+                Known(scaled(listed(row, tally.by), grain), combined([(grain, law)]))
                 for row, law in rows
             ])  # fmt: skip
         return found
@@ -203,8 +203,8 @@ class Needed:
         if not isinstance(tally, Sums):
             return guessed
         return [
-            [Known(scaled(row, term.grain), combined([(term.grain, law)])) for law in line.laws]
-            for row, term, line in zip(guessed, tally.terms, self.lines, strict=True)
+            [Known(scaled(row, grain), combined([(grain, law)])) for law in line.laws]
+            for row, grain, line in zip(guessed, grains_of(self.query), self.lines, strict=True)
         ]
 
     @property

@@ -13,7 +13,7 @@ from math import prod
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Filter, PerUnit, Relation
+from noisegate.algebra.relation import Filter, PerUnit, Relation, sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values
 from noisegate.errors import Unsupported
@@ -161,6 +161,7 @@ class _Drafting:
     def __init__(self, block: Block, caps: Caps, found: Found | None, *, gaussian: bool) -> None:
         self.block, self.caps, self.gaussian = block, caps, gaussian
         self.rows = stability_of(block.relation).rows
+        self.sample = self._sample()
         self.keys = key_questions(block, caps)
         self.groups, self.shown = _groups(block, self.keys, found)
         # A group column without any key has no cells; nothing is measured then, only planned.
@@ -203,7 +204,7 @@ class _Drafting:
             groups=self.groups,
             shown=self.shown,
             parts=tuple(parts) if all(self.groups) else (),
-            grains=tuple(term.grain for term in book.terms),
+            grains=tuple(term.grain / self.sample for term in book.terms),
             recipes=sketch.recipes,
             split=sketch.split,
             gaussian=self.gaussian,
@@ -214,6 +215,20 @@ class _Drafting:
                 kinds={recipe.kind for recipe in sketch.recipes},
             ),
         )
+
+    def _sample(self) -> Fraction:
+        """The chance of a unit to take part. About a sample only what adds up is asked."""
+        sampled = sample_of(self.block.relation)
+        if sampled is None:
+            return Fraction(1)
+        if not all(map(self._is_additive, self.block.aggregates)):
+            raise Unsupported(
+                "About a sample, only counts, sums, averages and variances can be asked.",
+                fix="Ask without a sample.",
+            )
+        if any(key.domain.keys is None for key in self.block.by):
+            raise Unsupported("A sample finds no groups.", fix="Declare the keys of its columns.")
+        return sampled.probability
 
     def _is_additive(self, aggregate: Aggregate) -> bool:
         """Where a unit has one row, units are rows."""

@@ -24,7 +24,15 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.draft import Draft, Part
 from noisegate.query.estimates.formulas import average_of
 from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
-from noisegate.query.estimates.known import Bars, Known, listed, pooled, released, rounded
+from noisegate.query.estimates.known import (
+    Bars,
+    Known,
+    grains_of,
+    listed,
+    pooled,
+    released,
+    rounded,
+)
 from noisegate.query.estimates.laws import Floats, as_noise, combined
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import OFF_CENTRE, Recipe
@@ -171,10 +179,8 @@ class _Measured:
         self.grains = dict(enumerate(draft.grains))
         bundle = zip(draft.parts, bought.mechanisms, releases, strict=True)
         for part, mechanisms, values in bundle:
-            tally = part.query.tally
             if part.other is not None:
-                grain = tally.terms[0].grain if isinstance(tally, Sums) else Fraction(1)
-                self.grains[part.pieces[0]] = grain
+                self.grains[part.pieces[0]] = grains_of(part.query)[0]
             if isinstance(values, np.ndarray):
                 self._take(part, mechanisms, values)
                 continue
@@ -194,10 +200,11 @@ class _Measured:
                 self.choices.setdefault(part.pieces[0], {})[columns] = points, noise
             return
         rows = values.reshape(len(mechanisms), -1)
-        for place, piece in enumerate(part.pieces):
-            row, grain = rows[place], Fraction(1)
+        for place, (piece, grain) in enumerate(
+            zip(part.pieces, grains_of(part.query), strict=True)
+        ):
+            row = rows[place]
             if isinstance(tally, Sums):
-                grain = tally.terms[place].grain
                 row = listed(row, tally.by) if row.size == tally.cells else row
             known = released(row, as_noise(mechanisms[place]), grain)
             self.tables.setdefault(piece, {}).setdefault(columns, []).append(known)
@@ -299,7 +306,7 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
         half = max(mean.high - mean.middle, mean.middle - mean.low)
         wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)
     table = [
-        int(wanted.get(piece, Fraction(0)) / tally.terms[at].grain)
-        for at, piece in enumerate(part.pieces)
+        int(wanted.get(piece, Fraction(0)) / grain)
+        for piece, grain in zip(part.pieces, grains_of(part.query), strict=True)
     ]
     return np.repeat(np.array(table, np.int64)[:, None], cells, axis=1)

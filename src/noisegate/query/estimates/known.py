@@ -9,9 +9,10 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Grouping
+from noisegate.algebra.tally import Grouping, Sums
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.laws import Draws, Law, Noise, combined
+from noisegate.transforms.query import Query
 
 Bars: TypeAlias = Callable[[Fraction], Interval]
 _WHOLE_MAX: Final = 2.0**62
@@ -29,6 +30,13 @@ class Known:
     def bars(self, confidence: Fraction) -> Interval:
         """Where the exact number lies."""
         return Interval.around(self.values.astype(np.float64), self.law.half_width(confidence))
+
+
+def grains_of(query: Query) -> tuple[Fraction, ...]:
+    """What the numbers of a query count in. Whoever is in a sample stands for those who are not."""
+    if not isinstance(query.tally, Sums):
+        return (Fraction(1),)
+    return tuple(term.grain / (query.sample or 1) for term in query.tally.terms)
 
 
 def listed(values: NDArray[np.int64], by: Sequence[Grouping]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import ceil, log
 from typing import Any, Final, final
 
+from noisegate.accounting.amplification import inner_epsilon_down
 from noisegate.accounting.search import digits_down
 from noisegate.algebra.tally import Sums, Values
 from noisegate.errors import Unsupported
@@ -24,6 +25,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
 from noisegate.query.estimates.words import extreme, quantile, ranks
 from noisegate.query.question import Function
+from noisegate.transforms.query import Query
 
 USUAL: Final = Fraction(95, 100)  # the confidence at which noises are compared
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
@@ -82,6 +84,9 @@ def purchase(
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
     bought = tuple(_mechanisms(draft, part, funds, rows, words) for part in draft.parts)
+    if any(part.query.sample is not None for part in draft.parts):
+        pairs = zip(draft.parts, bought, strict=True)
+        bought = tuple(_sharpened(part.query, noises) for part, noises in pairs)
     return Purchase(
         draft=draft,
         epsilon=funds.epsilon,
@@ -145,6 +150,21 @@ def _mechanisms(
     error = ranks(end.rank_error(USUAL), USUAL)
     words.append(extreme(part.other.function, part.other.expression, level, error))
     return (end,)
+
+
+def _sharpened(query: Query, noises: tuple[Mechanism[Any], ...]) -> tuple[Mechanism[Any], ...]:
+    """Noise about a sample, so much smaller that its price is the same as about all rows."""
+    sample = query.sample
+    if sample is None or any(type(noise) is not Geometric for noise in noises):
+        raise Unsupported(
+            "A sample has a smaller price where ε adds up.", fix="Use the pure accountant."
+        )
+    scales = [noise.scale for noise in noises if isinstance(noise, Geometric)]
+    price = sum(
+        (l1.value / scale for l1, scale in zip(query.l1s, scales, strict=True)), Fraction(0)
+    )
+    inner = digits_down(inner_epsilon_down(price, probability=sample))
+    return tuple(Geometric(scale=scale * price / inner) for scale in scales)
 
 
 def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from fractions import Fraction
 
 from noisegate.algebra.expression import Expression, Field
+from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.privacy.domain import Kind
 from noisegate.query.question import Block, Function
@@ -29,6 +30,14 @@ def caveats(
     if any(function not in _UNBOUNDED for function in functions):
         found.append(
             "Values are read within their declared bounds; the error bars are about those."
+        )
+    sampled = sample_of(block.relation)
+    if sampled is not None:
+        p = sampled.probability
+        found.append(
+            f"From a secret sample that holds each unit with probability {p}: the error bars are "
+            f"about the noise; sampling adds about ± {float(1.96 * ((1 - p) / p) ** 0.5):.2g} √n "
+            "to a count of n."
         )
     if len(set(block.sets)) > 1:
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
