@@ -12,20 +12,23 @@ from noisegate.ledger.store import Ledger
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query import looks
 from noisegate.query.answer import Answer
-from noisegate.query.plan import Plan
 from noisegate.query.profiles import Profile
 from noisegate.query.question import Terms
 from noisegate.query.run import Rules, Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from noisegate.crowd.bench import CrowdBench
+    from noisegate.crowd.histogram import CrowdOrder
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.fluent import TableQuestion
     from noisegate.releases.order import Order
     from noisegate.releases.workbench import Progress
     from noisegate.synthetic.making import SyntheticBench
+    from noisegate.synthetic.many import ManyPlan
+    from noisegate.synthetic.online import Many, ManySession
 
 __all__ = ["Gate", "Rules"]
 
@@ -76,11 +79,29 @@ class Gate:
             epsilon=epsilon, within=within, relative=relative, confidence=confidence, delta=delta,
             rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit, rows=rows, choose=choose,
         )  # fmt: skip
+        if (crowd := self._crowd(sql, terms)) is not None:
+            from noisegate.crowd.having import ask_having  # noqa: PLC0415 - when asked for
+
+            return ask_having(self._curator, self._rules, crowd, fresh=fresh)
         return self._run.ask(sql, terms, fresh=fresh)
 
-    def plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> Plan:  # noqa: ANN401
+    def plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> Any:  # noqa: ANN401 - a Plan; of a crowd, its own
         """Price and error of a question. Free: spends nothing, reads no row. Terms as for `sql`."""
-        return self._run.plan(sql, _terms(**terms), fresh=fresh)
+        said = _terms(**terms)
+        if (crowd := self._crowd(sql, said)) is not None:
+            from noisegate.crowd.histogram import plan_crowd  # noqa: PLC0415 - when asked for
+
+            return plan_crowd(self._curator, self._rules, crowd, fresh=fresh)
+        return self._run.plan(sql, said, fresh=fresh)
+
+    def _crowd(self, sql: str, terms: Terms) -> "CrowdOrder | None":
+        """A question for groups of at least so many, where the policy answers it by a crowd."""
+        paid = terms.epsilon, terms.within, terms.relative
+        if self._rules.crowd is None or self._rules.sample is not None or any(paid):
+            return None
+        from noisegate.crowd.having import crowd_of  # noqa: PLC0415 - when asked for
+
+        return crowd_of(sql, self._rules)
 
     def table(self, name: str) -> "TableQuestion":
         """Ask step by step: ``gate.table("visits").group_by("ward").count().ask(epsilon=0.1)``."""
@@ -111,7 +132,7 @@ class Gate:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
                 result is a `TableRelease`. "sparse", "cube", "above", "boxplot", "cdf", and a
                 series that grows, have results of their own: see docs/releases.md. "synthetic"
-                are made-up rows, a `SyntheticRelease`: see docs/synthetic.md.
+                are synthetic rows, a `SyntheticRelease`: see docs/synthetic.md.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             table: Or, without SQL: the table, where there are several,
@@ -134,7 +155,7 @@ class Gate:
 
         order = Order(
             name=name, sql=sql, table=table, where=where, method=method,
-            columns=columns,  # type: ignore[arg-type]  # names alone are for made-up rows
+            columns=columns,  # type: ignore[arg-type]  # names alone are for synthetic rows
             workload=workload, epsilon=epsilon, rows_per_unit=rows_per_unit,
             groups_per_unit=groups_per_unit, options=options,
         )  # fmt: skip
@@ -200,6 +221,56 @@ class Gate:
         if self._rules.sample is not None:
             raise SpecError("This gate samples already.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))
+
+    def many(
+        self,
+        columns: "Mapping[str, Any] | None" = None,
+        *,
+        sure: bool = False,
+        progress: "Progress | None" = None,
+        **terms: Any,  # noqa: ANN401 - as for ManyOrder
+    ) -> "AbstractContextManager[ManySession]":
+        """A session of thousands of counting questions for one price, paying only for surprises.
+
+        ``with gate.many({"age": 10, "sex": None}, epsilon=1) as session:`` and then
+        ``session.sql("SELECT COUNT(*) FROM people WHERE age < 30")``. See docs/many.md.
+
+        Args:
+            columns: What questions can be about: a bin width, a list of edges, a unit of time, or
+                None for declared keys; left out, what the ``workload`` needs.
+            sure: Promise answers to the last question, for a public number of ``rows``.
+            progress: Called with a part from 0 to 1 and words, now and then.
+            terms: ``epsilon``, the price of all of it; ``questions``, how many the promise is for;
+                ``within``, how far answers may be off, or ``surprises``, how many are answered with
+                noise of their own; ``table``; ``rows``; ``workload``, a list of the questions;
+                ``start``, of how many columns the first tables are; ``confidence``;
+                ``rows_per_unit``.
+        """
+        return self._many(columns, terms, sure=sure).open(progress)
+
+    def many_plan(
+        self,
+        columns: "Mapping[str, Any] | None" = None,
+        *,
+        sure: bool = False,
+        **terms: Any,  # noqa: ANN401 - as for many
+    ) -> "ManyPlan":
+        """Price and promise of a session of many questions. Free: reads no row."""
+        return self._many(columns, terms, sure=sure).plan
+
+    def _many(
+        self, columns: "Mapping[str, Any] | None", terms: dict[str, Any], *, sure: bool
+    ) -> "Many":
+        from noisegate.synthetic.many import ManyOrder  # noqa: PLC0415 - when asked for
+        from noisegate.synthetic.online import Many  # noqa: PLC0415
+
+        known = {each.name for each in fields(ManyOrder)}
+        if unknown := terms.keys() - known:
+            raise SpecError(
+                f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
+            )
+        order = ManyOrder(columns=columns, **terms)
+        return Many(self._curator, self._rules, order, sure=sure)
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Look at how many rows units have, for a price; plans then show what a cap loses.

@@ -21,6 +21,21 @@ from noisegate.releases.estimate import Floats
 _TINY = 1e-12  # of the total: no part becomes nothing, or it could never come back
 
 
+def projected(table: Floats, inside: NDArray[np.bool_], target: float) -> Floats:
+    """The nearest table, in relative entropy, that has ``target`` inside and keeps its total.
+
+    Both sides are scaled. With p of the total inside, t wanted, and b the same part of another
+    table B, KL(B ‖ table) changes by kl(b ‖ t) - kl(b ‖ p): it falls by at least
+    kl(t ‖ p) ≥ 2 (t - p)² wherever t lies between p and b.
+    """
+    total, held = float(table.sum()), float(table[inside].sum())
+    least = _TINY * total
+    if not least <= held <= total - least:
+        return table  # everything is inside, or nothing: no factor can change that
+    wanted = min(max(target, least), total - least)
+    return table * np.where(inside, wanted / held, (total - wanted) / (total - held))
+
+
 @final
 class Weights:
     """A table of positive numbers with a fixed total, and the questions that were added to it."""
@@ -62,20 +77,8 @@ class Weights:
         return float(self._now[self._inside[question]].sum())
 
     def project(self, question: int, target: float) -> None:
-        """The nearest table, in relative entropy, where the question counts ``target``.
-
-        Both sides of the question are scaled. With p of the total inside and b the same part of
-        another table B, this changes KL(B ‖ table) by kl(b ‖ target) - kl(b ‖ p): it falls by at
-        least kl(target ‖ p) ≥ 2 (target - p)² wherever the target lies between p and b.
-        """
-        inside = self._inside[question]
-        held = float(self._now[inside].sum())
-        least = _TINY * self.total
-        wanted = min(max(target, least), self.total - least)
-        if not least <= held <= self.total - least:
-            return  # everything is inside, or nothing: no factor can change that
-        rest = (self.total - wanted) / (self.total - held)
-        self._now = self._now * np.where(inside, wanted / held, rest)
+        """The nearest table, in relative entropy, where the question counts ``target``."""
+        self._now = projected(self._now, self._inside[question], target)
         self._cells = None
 
     def step(self, question: int, target: float) -> None:

@@ -1,0 +1,154 @@
+"""What is said about a session of many questions: the order, the plan, answers, the balance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, final
+
+from noisegate.exact import Number
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.display import with_margin
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyOrder:
+    """What is asked for, as people say it; see `Gate.many`."""
+
+    columns: Mapping[str, Any] | None = None
+    table: str | None = None
+    workload: Sequence[str] = ()
+    epsilon: Number | None = None
+    questions: int = 10_000
+    within: Number | None = None
+    surprises: int | None = None
+    rows: int | None = None
+    start: int = 2
+    confidence: Number = Fraction(95, 100)
+    rows_per_unit: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyPlan:
+    """Price and promise of a session, before paying. ``within`` is in the units of the count.
+
+    ``endless``: with the confidence, the surprises last for all questions, whatever they are.
+    ``sure_within`` is the promise of such a session for the same price, where the rows are given.
+    """
+
+    columns: tuple[str, ...]
+    cells: int
+    questions: int
+    surprises: int
+    within: float
+    number_within: float
+    confidence: Fraction
+    price: ApproxDP
+    fits: bool
+    endless: bool
+    sure_within: float | None = None
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The plan as rows of two columns, for people."""
+        fits = "" if self.fits else "; does not fit into what is left"
+        facts = [
+            ("columns", f"{', '.join(self.columns)}: {self.cells:,} cells"),
+            ("questions", f"{self.questions:,}"),
+            (
+                "answers",
+                f"within ±{self.within:,.4g}, all together at {float(self.confidence):.3g}",
+            ),
+            ("surprises", f"{self.surprises:,}, each answered within ±{self.number_within:,.4g}"),
+            ("price", f"{self.price}{fits}; what is not used is given back"),
+        ]
+        if self.endless:
+            facts.append(("proven", "the surprises last for all questions"))
+        elif self.sure_within is not None:
+            sure = f"±{self.sure_within:,.4g} would be kept to the last question (sure)"
+            facts.append(("proven", f"{sure}; here the surprises may run out"))
+        else:
+            facts.append(("proven", "the promise; surprises may run out, and then it ends"))
+        return facts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "columns": list(self.columns),
+            "cells": self.cells,
+            "questions": self.questions,
+            "surprises": self.surprises,
+            "within": self.within,
+            "number_within": self.number_within,
+            "confidence": float(self.confidence),
+            "price": {"epsilon": float(self.price.epsilon), "delta": float(self.price.delta)},
+            "fits": self.fits,
+            "endless": self.endless,
+            "sure_within": self.sure_within,
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {words}" for name, words in self.facts())
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyAnswer:
+    """A count. ``free``: it came from the model, and the door only said that it is near enough.
+
+    The exact count lies within ± ``margin``, together with all others of the session, at its
+    confidence. ``margin`` is None where nothing is promised: the session had no surprise left.
+    """
+
+    sql: str
+    value: int | float
+    margin: float | None
+    free: bool
+
+    def __int__(self) -> int:
+        return round(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    @property
+    def words(self) -> str:
+        """Where it comes from."""
+        if self.margin is None:
+            return "from the model alone, without a promise: no surprise is left"
+        return "from the model, checked" if self.free else "a surprise: measured"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "sql": self.sql,
+            "value": self.value,
+            "margin": self.margin,
+            "free": self.free,
+            "words": self.words,
+        }
+
+    def __str__(self) -> str:
+        return f"{with_margin(self.value, self.margin)} ({self.words})"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyBalance:
+    """What a session has done so far."""
+
+    asked: int
+    surprises: int
+    left: int
+    spent: ApproxDP
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asked:,} questions, {self.surprises:,} surprises ({self.left:,} left), "
+            f"{self.spent} spent"
+        )
+
+
+def named(sql: str, answer: ManyAnswer) -> ManyAnswer:
+    """The same answer, to this spelling of the question."""
+    return ManyAnswer(sql=sql, value=answer.value, margin=answer.margin, free=answer.free)

@@ -1,0 +1,374 @@
+"""Private multiplicative weights: thousands of counting questions, paying only for surprises.
+
+    start      noisy tables of all pairs of columns make a first model of the cells
+    ask        the model answers; the door says only whether that is near enough (sparse vector)
+    surprise   if not, a fresh noisy count is bought, and the model learns it
+    end        after the last surprise the model still answers, without a promise
+
+Private multiplicative weights are Hardt's and Rothblum's [HR10]. Here the model starts from tables
+instead of nothing, learns a count by the exact projection and goes through all that it knows again,
+and the two ends of the comparison have noise of their own, which halves that of each question.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from hashlib import sha256
+from itertools import combinations
+from math import ceil, floor, prod, sqrt
+from typing import Final, final
+
+import numpy as np
+
+from noisegate.curator.curator import Curator, digest
+from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.base import failure_of
+from noisegate.privacy.event import (
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    Event,
+    NothingEvent,
+    Sequential,
+)
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.query.run import Rules, Run
+from noisegate.releases.asking import DoorAsk, Price, variance_of
+from noisegate.releases.estimate import whole
+from noisegate.releases.making import Making
+from noisegate.releases.table import TableRelease
+from noisegate.releases.transcript import pack
+from noisegate.synthetic.bargain import SURPRISES_MAX, Bargain, Wish
+from noisegate.synthetic.cells_model import CellsModel
+from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
+from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
+from noisegate.transforms.strategy import Groups
+
+Progress = Callable[[float, str], None]
+
+QUESTIONS_MAX: Final = 10**9
+_AT_ONCE: Final = 64  # questions that are compared together
+_SWEEPS: Final = (60, 12)  # through all that is known, at the start and after a surprise
+_WORK_MAX: Final = 1 << 31  # cells times tables of a fit
+
+
+@final
+class ManySession:
+    """Answers counting questions. Made by `Gate.many`; closed when that is left."""
+
+    def __init__(self, desk: "Many", door: Surprises, model: CellsModel, start: Event) -> None:
+        self.plan, self._desk, self._door = desk.plan, desk, door
+        self._model, self._start = model, start
+        self._known: dict[bytes, ManyAnswer] = {}
+        self._asked = 0
+
+    def sql(self, sql: str) -> ManyAnswer:
+        """Answer ``SELECT COUNT(*) FROM t WHERE …``; the same question again is the same answer."""
+        (answer,) = self.answers([sql])
+        return answer
+
+    def answers(
+        self, questions: Sequence[str], progress: Progress | None = None
+    ) -> list[ManyAnswer]:
+        """Answer many, in order. What cannot be expressed is refused before any is asked."""
+        grid = self._desk.grid
+        masks = [grid.mask(sql) for sql in questions]
+        names = [sha256(np.packbits(mask).tobytes()).digest() for mask in masks]
+        new = dict(zip(names, masks, strict=True))  # each once
+        todo = [(name, mask) for name, mask in new.items() if name not in self._known]
+        done = 0
+        while done < len(todo):
+            if progress is not None:
+                progress(done / len(todo), f"{self.balance}")
+            done += self._ask(todo[done : done + _AT_ONCE])
+        found = zip(questions, names, strict=True)
+        return [named(sql, self._known[name]) for sql, name in found]
+
+    def _ask(self, some: Sequence[tuple[bytes, Mask]]) -> int:
+        """Ask up to the first surprise; how many were answered."""
+        name, mask = some[0]
+        if not mask.any():  # a public fact
+            self._known[name] = ManyAnswer(sql="", value=0, margin=0, free=True)
+            return 1
+        some = some[: next((i for i, (_, each) in enumerate(some) if not each.any()), len(some))]
+        guesses = np.rint([self._model.cells[each].sum() for _, each in some]).astype(np.int64)
+        room = min(len(some), self.plan.questions - self._asked) if self._door.left else 0
+        if room <= 0:
+            for (key, _), guess in zip(some, guesses.tolist(), strict=True):
+                self._known[key] = self._answer(guess, None, free=True)
+            return len(some)
+        told = self._door.ask(
+            matrix_of([each for _, each in some[:room]], mask.size), guesses[:room]
+        )
+        bargain = self._desk.bargain
+        for (key, _), guess in zip(some[: told.near], guesses.tolist(), strict=False):
+            self._known[key] = self._answer(guess, bargain.within, free=True)
+        self._asked += told.near
+        if told.number is None:
+            return told.near
+        key, surprising = some[told.near]
+        self._known[key] = self._answer(told.number, bargain.number_within, free=False)
+        self._asked += 1
+        self._learn(surprising, int(guesses[told.near]), told)
+        return told.near + 1
+
+    def _learn(self, mask: Mask, guess: int, told: Told) -> None:
+        """What a surprise says: the number, and that the guess was far off on this side.
+
+        A session that promises to last learns what is certain; else the number's standard error.
+        """
+        bargain, number = self._desk.bargain, told.number or 0
+        spread = float(bargain.number_within)
+        low, high = number - spread, number + spread
+        if self.plan.endless:
+            far = bargain.spec.band.threshold - bargain.slack
+            low, high = (
+                (max(low, guess + far), high) if told.side > 0 else (low, min(high, guess - far))
+            )
+        else:
+            spread = self._desk.deviation
+            low, high = number - spread, number + spread
+        self._model.learn_count(mask, low, high)
+        self._model.fit(_SWEEPS[1])
+
+    def _answer(self, count: int, margin: int | None, *, free: bool) -> ManyAnswer:
+        grid = self._desk.grid.grid
+        value = max(0, count) * grid.grain
+        rounded = round(value) if grid.whole else float(value)
+        off = abs(Fraction(rounded) - value)
+        return ManyAnswer(
+            sql="",
+            value=rounded,
+            margin=None if margin is None else ceil(margin * grid.grain + off),
+            free=free,
+        )
+
+    @property
+    def balance(self) -> ManyBalance:
+        """Questions, surprises, and what is spent so far if it ended now."""
+        left, most = self._door.left, self._desk.bargain.spec.most
+        used = Sequential(events=(self._start, self._door.used()))
+        return ManyBalance(
+            asked=self._asked,
+            surprises=most - left,
+            left=left,
+            spent=self._desk.curator.loss_of(used),
+        )
+
+    @property
+    def model(self) -> TableRelease:
+        """The present model as a released table: to be asked, drawn and saved for ever, free."""
+        return self._desk.table(self._model, self.balance)
+
+    def finish(self) -> None:
+        """Keep the model in the ledger; the session closes after it."""
+        facts = {"many": 1, "asked": self._asked, "surprises": self.balance.surprises}
+        self._door.finish(pack(facts, [self._model.cells], ()))
+
+
+@final
+class Many:
+    """A session that can be paid for: nothing about it is left to be refused but its price."""
+
+    def __init__(self, curator: Curator, rules: Rules, order: ManyOrder, *, sure: bool) -> None:
+        self.curator, self._rules, self._order = curator, rules, order
+        accountant = curator.ledger.balance(curator.account).accountant
+        self.grid = counting_grid(
+            curator.tables, accountant=accountant, table=order.table, columns=order.columns,
+            questions=order.workload, rows_per_unit=order.rows_per_unit,
+        )  # fmt: skip
+        _require(order, self.grid)
+        self._epsilon = self._price_of(order.epsilon)
+        gaussian = accountant != "pure"
+        amount = self._epsilon**2 / 2 if gaussian else self._epsilon
+        self.price = Price(amount=amount, gaussian=gaussian)
+        self.bargain = self._bargain(sure=sure)
+        self.plan = self._plan(sure=sure)
+
+    def _price_of(self, given: Number | None) -> Fraction:
+        wanted = given if given is not None else self._rules.epsilon
+        if wanted is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
+        epsilon = positive(wanted, name="epsilon")
+        Run(self.curator, self._rules).require_price(epsilon)
+        return epsilon
+
+    @property
+    def _wish(self) -> Wish:
+        return Wish(
+            cells=self.grid.grid.query,
+            price=self.price,
+            pure=not self.price.gaussian and is_pure(self.curator),
+            questions=self._order.questions,
+            confidence=self._order.confidence,
+        )
+
+    def _bargain(self, *, sure: bool) -> Bargain:
+        order, grain = self._order, self.grid.grid.grain
+        if sure:
+            if order.rows is None or order.within is not None or order.surprises is not None:
+                raise SpecError(
+                    "What is promised to the last question follows from a public number of rows.",
+                    fix="Give rows, and neither within nor surprises.",
+                )
+            return self._wish.endless(floor(order.rows / grain))
+        if order.within is not None:
+            wanted = floor(positive(order.within, name="within") / grain)
+            return self._wish.promised(wanted, start=order.start > 0)
+        return self._wish.usual(order.surprises, start=order.start > 0)
+
+    def _plan(self, *, sure: bool) -> ManyPlan:
+        bargain, order, grain = self.bargain, self._order, float(self.grid.grid.grain)
+        price, fits = self.curator.price(self.event)
+        last = None
+        if order.rows is not None and not sure:
+            last = self._wish.endless(floor(order.rows / self.grid.grid.grain)).within * grain
+        return ManyPlan(
+            columns=tuple(axis.name for axis in self.grid.grid.axes),
+            cells=self.grid.cells,
+            questions=order.questions,
+            surprises=bargain.spec.most,
+            within=bargain.within * grain,
+            number_within=bargain.number_within * grain,
+            confidence=1 - failure_of(order.confidence),
+            price=price,
+            fits=fits,
+            endless=sure,
+            sure_within=last,
+        )
+
+    @property
+    def deviation(self) -> float:
+        """The standard error of a surprise's number."""
+        return sqrt(variance_of(self.bargain.spec.number))
+
+    @property
+    def start(self) -> Event | None:
+        """What the first tables are."""
+        amount = self.bargain.start * self.price.amount
+        if not amount:
+            return None
+        if self.price.gaussian:
+            return DeclaredZCDPEvent(rho=amount)
+        return DeclaredEvent(epsilon=amount)
+
+    @property
+    def event(self) -> Event:
+        """All of it."""
+        whole_session = self.bargain.spec.event()
+        first = self.start
+        return whole_session if first is None else Sequential(events=(first, whole_session))
+
+    @contextmanager
+    def open(self, progress: Progress | None = None) -> Iterator[ManySession]:
+        """Pay, measure the first tables, and open the session."""
+        curator = self.curator
+        curator.ledger.require_room(self.event, account=curator.account)
+        request = curator.fresh_id()
+        model, used = self._first_model(request, progress)
+        with open_surprises(
+            curator, self.bargain.spec, name=f"after start {request}", request_id=request
+        ) as door:
+            session = ManySession(self, door, model, used)
+            try:
+                yield session
+            finally:
+                session.finish()
+
+    def _first_model(self, request: str, progress: Progress | None) -> tuple[CellsModel, Event]:
+        """The model of noisy tables of single columns or pairs; else of the given rows."""
+        grid, event = self.grid.grid, self.start
+        if event is None:
+            rows = self._order.rows or 0
+            return CellsModel(grid.shape, float(rows / grid.grain)), NothingEvent()
+        axes = range(len(grid.shape))
+        sets = list(combinations(axes, min(self._order.start, len(grid.shape))))
+        blocks = [_table_of(grid.shape, each) for each in sets]
+        question = json.dumps(
+            {"many start": 1, "of": grid.query.to_record(), "sets": sets, "for": request},
+            sort_keys=True,
+        )
+        with self.curator.allowance(
+            event, question=question, request_id=f"many start {digest(question)}"
+        ) as allowed:
+            price = Price(
+                amount=self.bargain.start * self.price.amount, gaussian=self.price.gaussian
+            )
+            ask = DoorAsk(allowed.whole, grid.query, price, shape=grid.shape)
+            found = ask.sums(blocks, [Fraction(1, len(sets))] * len(sets))
+            used = allowed.used()
+        if progress is not None:
+            progress(0.0, "fitting the first model")
+        total = float(np.mean([each.values.sum() for each in found]))
+        model = CellsModel(grid.shape, total)
+        for each, noisy in zip(sets, found, strict=True):
+            model.learn_table(each, noisy.values.astype(np.float64), noisy.variance**0.5)
+        model.fit(_SWEEPS[0])
+        return model, used
+
+    def table(self, model: CellsModel, balance: ManyBalance) -> TableRelease:
+        """A model as a released table."""
+        grid, curator = self.grid.grid, self.curator
+        unit = next(table.unit for table in grid.query.tables if table.unit is not None)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in grid.query.tables))
+        values = model.cells.reshape(grid.shape) * float(grid.grain)
+        return TableRelease(
+            sql=grid.sql,
+            axes=grid.axes,
+            values=whole(values) if grid.whole else values,
+            value=grid.value,
+            making=Making(
+                method="many",
+                options={},
+                workload="cells",
+                price=self.price,
+                moved=grid.moved,
+                grain=grid.grain,
+                whole=grid.whole,
+                signed=grid.signed,
+            ),
+            words=(f"the model of a session: {balance}", *grid.caveats),
+            cost=balance.spent,
+            remaining=curator.remaining(),
+            guarantee=Guarantee(loss=balance.spent, unit=unit, scope=f"this session about {names}"),
+            question=json.dumps(self.bargain.spec.to_record(), sort_keys=True),
+            request_id="",
+            practice=self._rules.practice,
+            log=curator.ledger.history,
+        )
+
+
+def _table_of(shape: tuple[int, ...], axes: Sequence[int]) -> Groups:
+    """The cells of the table over some axes."""
+    places = np.indices(shape, np.int32, sparse=True)
+    labels, size = np.zeros(shape, np.int32), 1
+    for axis in axes:
+        labels, size = labels * np.int32(shape[axis]) + places[axis], size * shape[axis]
+    return Groups(labels.reshape(-1), size)
+
+
+def _require(order: ManyOrder, grid: CountingGrid) -> None:
+    """Refuse what has no meaning, before anything is paid."""
+    if grid.cells > CELLS_MAX:
+        raise Unsupported(
+            f"There would be {grid.cells:,} cells, more than {CELLS_MAX:,}.",
+            fix="Use wider bins or fewer columns.",
+        )
+    for name, value, least, most in (
+        ("questions", order.questions, 1, QUESTIONS_MAX),
+        ("surprises", order.surprises, 1, SURPRISES_MAX),
+        ("rows", order.rows, 1, 1 << 50),
+        ("start", order.start, 0, 3),
+    ):
+        if value is not None and (type(value) is not int or not least <= value <= most):
+            raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole number from {least:,}.")
+    if order.start == 0 and order.rows is None:
+        raise SpecError(
+            "Nothing is known at the start.", fix="Give rows, a public count, or start=1."
+        )
+    failure_of(fraction(order.confidence, name="confidence"))
+    sets = prod((len(grid.grid.shape),) * order.start)
+    if sets * grid.cells > _WORK_MAX:
+        raise Unsupported("The first model would be too large.", fix="Use start=1, or wider bins.")
