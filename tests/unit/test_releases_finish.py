@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from noisegate.releases.estimate import simplex
-from noisegate.releases.finish import finish, halved, nearest, rounded
+from noisegate.releases.estimate import simplex, whole
+from noisegate.releases.finish import finish, halved, rounded
 from noisegate.releases.workload import all_ranges, cells, prefixes
 
 TABLES = hnp.arrays(
@@ -39,13 +39,13 @@ def test_what_could_be_is_left_as_it_is(table):
 @given(table=TABLES)
 def test_rounding_moves_no_cell_by_one_and_no_run_of_cells_by_more(table):
     counts = np.abs(table)
-    assert np.all(np.abs(nearest(counts) - counts) < 1 + 1e-6)
+    assert np.all(np.abs(whole(counts) - counts) < 1 + 1e-6)
     moved = np.cumsum(rounded(counts)) - np.cumsum(counts)
     assert np.all(np.abs(moved) <= 0.5 + 1e-6)
 
 
 def test_equal_remainders_are_rounded_up_all_over_the_table():
-    found = nearest(np.full(1000, 0.3))
+    found = whole(np.full(1000, 0.3))
     assert found.sum() == 300
     assert all(25 <= part.sum() <= 35 for part in np.split(found, 10))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from noisegate.releases.spatial import SpatialTree
 
 Floats: TypeAlias = NDArray[np.float64]
+_GOLDEN: Final = 0.6180339887498949  # its multiples lie evenly in [0, 1), however many there are
 
 
 @final
@@ -65,16 +66,18 @@ def simplex(values: Floats, total: float) -> Floats:
 def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
     """Whole numbers from non-negative ones, each less than 1 away, with the given total.
 
-    The total is by default the nearest whole number to the sum. Largest remainders are rounded up.
+    The total is by default the nearest whole number to the sum. Largest remainders are rounded up;
+    of equal ones those that lie spread over the table, so that no corner gets all.
 
     >>> whole(np.array([0.4, 0.4, 2.3])).tolist()
     [1, 0, 2]
+    >>> whole(np.full(8, 0.25)).tolist()
+    [1, 0, 0, 0, 0, 1, 0, 0]
     """
     floor = np.floor(values)
-    wanted = round(float(values.sum())) if total is None else total
-    missing = int(wanted - floor.sum())
-    found = floor.astype(np.int64)
+    found, rest = floor.astype(np.int64), np.round(values - floor, 9).reshape(-1)
+    missing = (round(float(values.sum())) if total is None else total) - int(floor.sum())
     if missing > 0:
-        order = np.argsort(-(values - floor), axis=None, kind="stable")
-        found.flat[order[:missing]] += 1
+        spread = np.arange(rest.size) * _GOLDEN % 1
+        found.flat[np.lexsort((spread, -rest))[:missing]] += 1
     return found

@@ -6,15 +6,11 @@ are moved to the nearest such table in squares; for ranges they stay, and are ro
 table: a run of cells is never off by 1 for it.
 """
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.estimate import Floats, simplex
+from noisegate.releases.estimate import Floats, simplex, whole
 from noisegate.releases.workload import Workload
-
-_GOLDEN: Final = 0.6180339887498949
 
 
 def finish(
@@ -31,7 +27,7 @@ def finish(
         table = _nearest_of(table, mended > 0, total) if single else mended
     if not is_whole:
         return table
-    return nearest(table) if single and not signed else rounded(table)
+    return whole(table) if single and not signed else rounded(table)
 
 
 def _nearest_of(cells: Floats, kept: NDArray[np.bool_], total: float) -> Floats:
@@ -62,20 +58,6 @@ def halved(cells: Floats, total: float) -> Floats:
         left = np.where(np.take(_halves(real, axis), 1, axis=axis + 1) > 0, left, mended)
         mended = np.stack([left, mended - left], axis=axis + 1).reshape(below.shape)
     return mended[tuple(slice(0, size) for size in cells.shape)]
-
-
-def nearest(cells: Floats) -> NDArray[np.int64]:
-    """Whole numbers with the same total, the largest remainders rounded up.
-
-    Of equal remainders those are taken that lie spread over the table, so that no corner gets all.
-    """
-    floor = np.floor(cells)
-    found, rest = floor.astype(np.int64), np.round(cells - floor, 9).reshape(-1)
-    missing = round(float(cells.sum())) - int(floor.sum())
-    if missing > 0:
-        spread = np.arange(rest.size) * _GOLDEN % 1
-        found.flat[np.lexsort((spread, -rest))[:missing]] += 1
-    return found
 
 
 def rounded(cells: Floats) -> NDArray[np.int64]:
