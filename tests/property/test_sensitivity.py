@@ -4,7 +4,9 @@ Each example is a small clinic of six persons, 24 random questions of the algebr
 neighbours, one for each person left out: 144 cases an example. Nothing here draws noise.
 """
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 from random import Random
 from types import MappingProxyType
 
@@ -31,11 +33,12 @@ from noisegate.algebra.relation import (
     Union,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Marginals, Sums, Term, Values
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
 
 EXAMPLES = 25  # of each of the three tests below
@@ -244,7 +247,12 @@ def some_terms(random, schema):
 def some_tally(random, relation, cap):
     schema = schema_of(relation)
     by, terms = some_groupings(random, schema), some_terms(random, schema)
-    kind = random.choice(["sums", "sums", "sums", "values", "keys", "distinct"])
+    kind = random.choice(["sums", "sums", "marginals", "values", "keys", "distinct"])
+    if kind == "marginals":
+        by = tuple(replace(grouping, rest=random.random() < 0.3) for grouping in by)
+        sets = [each for n in range(len(by) + 1) for each in combinations(range(len(by)), n)]
+        chosen = tuple(random.sample(sets, random.randint(1, len(sets))))
+        return Marginals(relation=relation, by=by, sets=chosen, term=terms[0], rows_per_unit=cap)
     if kind == "sums":
         return Sums(relation=relation, by=by, terms=terms, rows_per_unit=cap)
     if kind == "values":
@@ -273,14 +281,14 @@ class Written:
 
 @pytest.fixture(scope="module", autouse=True)
 def write_each_question_once():
-    kept = {}  # by identity; keeps the tally, so that no other takes its place
+    kept = {}
 
     def once(write):
         def written(tally, writer, **how):
-            name = id(tally), *how.values()
+            name = repr(tally), *how.values()
             if name not in kept:
-                kept[name] = tally, Written(write(tally, writer, **how).sql("duckdb"))
-            return kept[name][1]
+                kept[name] = Written(write(tally, writer, **how).sql("duckdb"))
+            return kept[name]
 
         return written
 
@@ -289,7 +297,13 @@ def write_each_question_once():
         patch.setattr(
             duckdb, "connect", lambda path: connect(path, config={"threads": 1})
         )  # quicker
-        for name in ("sums_query", "values_query", "keys_query", "distinct_query"):
+        for name in (
+            "sums_query",
+            "marginals_query",
+            "values_query",
+            "keys_query",
+            "distinct_query",
+        ):
             patch.setattr(engine, name, once(getattr(engine, name)))
         yield
 
@@ -297,6 +311,8 @@ def write_each_question_once():
 def collected(source, tally):
     if isinstance(tally, Sums):
         return source.sums(tally)
+    if isinstance(tally, Marginals):
+        return source.marginals(tally)
     if isinstance(tally, Distinct):
         return source.distinct(tally)
     if isinstance(tally, Values):
@@ -313,9 +329,30 @@ def moved_values(one, other):
     return sum(abs(have.get(v, 0) - want.get(v, 0)) for v in have.keys() | want.keys())
 
 
+def guessed(query, tables):
+    """The question how far guesses are off: near the tables, so that units cross them."""
+    guesses = [2 * np.roll(table, 1) + 1 for table in tables]
+    weights = [1 + place % 3 for place in range(len(tables))]
+    return Query(query.tally, Distances.of(guesses, weights=weights, less=weights, fine=2))
+
+
+def require_near_guesses(query, one, other):
+    """The distances of all guesses together, and each by itself."""
+    moved = np.abs(query.strategy.apply(one) - query.strategy.apply(other)).astype(object)
+    assert moved.sum() <= query.l1s[0].value
+    assert (moved**2).sum() <= query.l2s[0].squared
+    assert moved.max() <= query.moved * query.strategy.reach
+
+
 def require_claim(query, one, other):
     tally = query.tally
-    if isinstance(tally, Sums | Distinct):
+    if isinstance(tally, Marginals):
+        for before, after, l1, l2 in zip(one, other, query.l1s, query.l2s, strict=True):
+            moved = np.abs(before - after).astype(object)
+            assert moved.sum() <= l1.value
+            assert (moved**2).sum() <= l2.squared
+        require_near_guesses(guessed(query, one), one, other)
+    elif isinstance(tally, Sums | Distinct):
         moved = np.abs(one - other).astype(object)
         for row, l1, l2 in zip(moved, query.l1s, query.l2s, strict=True):
             assert row.sum() <= l1.value
@@ -337,11 +374,23 @@ def some_query(random, relation_of):
             continue
 
 
+def require_sums(source, tally, tables):
+    """Of several tables, the last is the sum over its own groupings."""
+    by = tuple(tally.by[place] for place in tally.sets[-1])
+    alone = Sums(
+        relation=tally.relation, by=by, terms=(tally.term,), rows_per_unit=tally.rows_per_unit
+    )
+    assert tables[-1].tolist() == source.sums(alone)[0].tolist()
+
+
 def require_neighbours(random, relation_of):
     data = make_rows(random)
     source = source_of(data, random)
     queries = [some_query(random, relation_of) for _ in range(QUESTIONS)]
     exact = [collected(source, query.tally) for query in queries]
+    for query, before in zip(queries, exact, strict=True):
+        if isinstance(query.tally, Marginals):
+            require_sums(source, query.tally, before)
     for person in range(PERSONS):
         other = source_of(without(data, person), random)
         for query, before in zip(queries, exact, strict=True):
