@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noisegate.query.answer import Answer as Answer
     from noisegate.query.plan import Plan as Plan
     from noisegate.releases.table import TableRelease as TableRelease
+    from noisegate.synthetic.release import SyntheticRelease as SyntheticRelease
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "NoisegateError",
     "OverBudget",
     "Plan",
+    "SyntheticRelease",
     "TableRelease",
     "meaning",
     "open",
@@ -44,6 +46,7 @@ _HOME = {
     "Gate": "noisegate.gate",
     "Plan": "noisegate.query.plan",
     "TableRelease": "noisegate.releases.table",
+    "SyntheticRelease": "noisegate.synthetic.release",
 }
 
 

@@ -36,7 +36,8 @@ from noisegate.errors import SpecError
 @app.command()
 def release(
     name: Annotated[
-        str, typer.Argument(help="histogram, table, map, series, marginals, or a method.")
+        str,
+        typer.Argument(help="histogram, table, map, series, marginals, synthetic, or a method."),
     ],
     file: DataFile,
     sql: Annotated[
@@ -50,10 +51,21 @@ def release(
     where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
     method: Annotated[str, typer.Option(help="How to measure.")] = "auto",
     workload: Annotated[
-        str | None, typer.Option(help="What will be asked: cells, ranges, prefixes, marginals.")
+        str | None,
+        typer.Option(
+            help="What will be asked: cells, ranges, prefixes, marginals. Of synthetic rows: 3 "
+            "(columns of a table), age+ward,sick (tables), or a file of questions (.sql)."
+        ),
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="Of the method: name=value. Repeatable.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Of synthetic: how many rows.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Of synthetic: write how good they are: .html .md .txt.")
+    ] = None,
+    choose: Annotated[
+        list[str] | None, typer.Option(help="Of synthetic: find bounds, for a fifth of ε: bounds.")
     ] = None,
     epsilon: Epsilon = None,
     confidence: Confidence = "0.95",
@@ -67,6 +79,10 @@ def release(
     groups_per_unit: GroupsPerUnit = None,
     keys: Keys = None,
     between: Between = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Of a column of text: age=integer, day=date. Repeatable."),
+    ] = None,
     ledger: LedgerPath = None,
     practice: Practice = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
@@ -82,14 +98,15 @@ def release(
 ) -> None:
     """Publish a table once. The same release again is free, and the same."""
     terms: dict[str, Any] = {
-        "table": table, "columns": _columns(columns), "where": where, "method": method,
+        "table": table, "columns": bins_of(columns), "where": where, "method": method,
         "workload": workload, "epsilon": epsilon, **_options(option),
         **caps_of(file, rows_per_unit, groups_per_unit),
+        **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
     gate = (gate_to_plan if plan else gate_of)(
         file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
         unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
-        columns=columns_of(keys, between), ledger=ledger, practice=practice,
+        columns=_typed(columns_of(keys, between), types), ledger=ledger, practice=practice,
     )  # fmt: skip
     if save:
         _require_writable(save, gate.release_endings(name, sql, **terms))
@@ -97,7 +114,7 @@ def release(
         found = gate.release_plan(name, sql, fresh=fresh, **terms)
         _print_plan(found, confidence, as_json=as_json)
         return
-    with _bar() as progress:
+    with bar() as progress:
         made = gate.release(name, sql, progress=progress, fresh=fresh, **terms)
     if as_json:
         typer.echo(made.to_json(confidence=confidence))
@@ -107,6 +124,48 @@ def release(
         _print(made, confidence)
     for path in save or []:
         made.save(path, confidence)
+    if report is not None:
+        made.report(confidence).save(report)
+
+
+def _synthetic(
+    name: str,
+    workload: str | None,
+    *,
+    report: Path | None,
+    **own: Any,  # noqa: ANN401
+) -> dict[str, Any]:
+    """Terms that only synthetic rows have, and their workload."""
+    said = {term: value for term, value in own.items() if value is not None}
+    if name != "synthetic":
+        if said or report is not None:
+            raise SpecError(
+                "--rows, --report and --choose are about synthetic rows.",
+                fix="Use: noisegate release synthetic FILE.",
+            )
+        return {}
+    if report is not None:
+        from noisegate.synthetic.report import ENDINGS  # noqa: PLC0415
+
+        _require_writable([report], ENDINGS)
+    if workload is None:
+        return said
+    if workload.isdecimal():
+        return said | {"workload": int(workload)}
+    if workload.endswith(".sql"):
+        questions = Path(workload).read_text(encoding="utf-8").split(";")
+        return said | {"workload": [each.strip() for each in questions if each.strip()]}
+    return said | {"workload": [each.split("+") for each in workload.split(",")]}
+
+
+def _typed(facts: dict[str, dict[str, Any]], types: list[str] | None) -> dict[str, dict[str, Any]]:
+    """The facts of columns, with the types that --type states."""
+    for item in types or []:
+        name, sign, kind = item.partition("=")
+        if not name or not sign or not kind:
+            raise SpecError(f"--type {item} is not understood.", fix="Use --type age=integer.")
+        facts.setdefault(name, {})["type"] = kind
+    return facts
 
 
 def _require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
@@ -134,7 +193,7 @@ def _print(made: Any, confidence: str) -> None:  # noqa: ANN401
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[float, str], None] | None]:
+def bar() -> Iterator[Callable[[float, str], None] | None]:
     """A progress bar on a terminal; nothing in pipes."""
     if not sys.stderr.isatty():
         yield None
@@ -151,7 +210,8 @@ def _bar() -> Iterator[Callable[[float, str], None] | None]:
         yield progress
 
 
-def _columns(text: str | None) -> dict[str, Any] | None:
+def bins_of(text: str | None) -> dict[str, Any] | None:
+    """Columns with their bins, as --columns names them."""
     if text is None:
         return None
     found: dict[str, Any] = {}

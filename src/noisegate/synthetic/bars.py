@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
-from noisegate.releases.table import tail_factor
+from noisegate.releases.tails import tail_factor
 from noisegate.synthetic.model import Evidence
 
 Masks: TypeAlias = Mapping[int, NDArray[np.bool_]]  # by column: which of its cells are asked about

@@ -1,4 +1,4 @@
-"""What is measured for made-up rows: the columns of one table as groups, and one count by them."""
+"""What is measured for synthetic rows: columns of one table as groups, and one count by them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

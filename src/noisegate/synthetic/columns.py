@@ -210,7 +210,7 @@ class Determined:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
-    """The column that names the unit: made-up rows are numbered, and name nobody."""
+    """The column that names the unit: synthetic rows are numbered, and name nobody."""
 
     name: str
     kind: Kind
@@ -241,7 +241,7 @@ _KINDS: Final[Mapping[str, Any]] = {
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """All columns of the made-up table, in the order of the original."""
+    """All columns of the synthetic table, in the order of the original."""
 
     table: str
     columns: tuple[Coding | Determined | Numbered, ...]

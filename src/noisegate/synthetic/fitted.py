@@ -1,4 +1,4 @@
-"""What the ledger keeps of made-up rows: noisy tables, the model fitted to them, the columns."""
+"""What the ledger keeps of synthetic rows: noisy tables, the model fitted to them, the columns."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,9 @@ class Fitted:
         """What `to_bytes` wrote, and the record with the further values."""
         record, arrays, _ = unpack(stored)
         if record.get("format") != FORMAT:
-            raise SpecError("These are no made-up rows of this version.", fix="Release them anew.")
+            raise SpecError(
+                "These are no synthetic rows of this version.", fix="Release them anew."
+            )
         count = len(record["evidence"])
         others = iter(arrays[count:])
         evidence = tuple(

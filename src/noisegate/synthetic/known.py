@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.query.answer import Answer
 from noisegate.query.question import Function
+from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import axes_of, counted
 from noisegate.releases.residuals import box_variance
-from noisegate.releases.table import TableRelease, tail_factor
+from noisegate.releases.table import TableRelease
+from noisegate.releases.tails import tail_factor
 from noisegate.releases.workload import cells
 from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Coding
@@ -41,10 +44,10 @@ def known_of(released: Sequence[Any], basis: Basis) -> list[Evidence]:
 def _known(one: Any, basis: Basis) -> Iterator[Evidence]:  # noqa: ANN401 - a release
     if isinstance(one, TableRelease):
         _require_same([json.loads(one.question)["query"]], basis, practice=one.practice)
-        yield _table(one, basis)
+        yield _table(one, basis, _columns(one.sql, one.axes, basis))
     elif isinstance(one, CubeRelease):
         _require_same([one.counted], basis, practice=one.practice)
-        for names in one.names:
+        for names, sql in zip(one.names, one.sql.split("; "), strict=True):
             table, known = one.table(*names), [axis.name for axis in one.tables.axes]
             places = [known.index(name) for name in names]
             sizes = tuple(axis.size for axis in table.axes)
@@ -56,7 +59,8 @@ def _known(one: Any, basis: Basis) -> Iterator[Evidence]:  # noqa: ANN401 - a re
             ones = np.ones((1, len(sizes)), np.int64)
             every = tuple(range(len(sizes)))
             variance = float(box_variance(sizes, parts, every, ones)[0])
-            yield _evidence(table.axes, table.measured, variance, basis)
+            columns = _columns(sql, table.axes, basis)
+            yield _evidence(columns, table.axes, table.measured, variance, basis)
     elif isinstance(one, Answer):
         yield _answer(one, basis)
     else:
@@ -74,7 +78,7 @@ def _require_same(records: Sequence[Mapping[str, Any]], basis: Basis, *, practic
 
 def _other_rows() -> Unsupported:
     return Unsupported(
-        "A release given as evidence does not count the rows that are to be made up.",
+        "A release given as evidence does not count the rows that synthetic rows are made for.",
         fix="Use COUNT(*) of the same table, without WHERE, with the same cap on rows per unit.",
     )
 
@@ -83,7 +87,33 @@ def _plain(record: Any) -> Any:  # noqa: ANN401 - JSON
     return json.loads(json.dumps(record))
 
 
-def _table(one: TableRelease, basis: Basis) -> Evidence:
+def _columns(sql: str, axes: Sequence[Axis], basis: Basis) -> list[str]:
+    """The column that each group is made of; a name alone could be anything's."""
+    (block,) = read(sql, {basis.domain.name: basis.domain}).blocks
+    found = []
+    for key, axis in zip(block.by, axes, strict=True):
+        column = _column(key.expression, axis)
+        if type(column) is not Field:
+            raise _unfitting(axis)
+        found.append(column.name)
+    return found
+
+
+def _column(expression: Expression, axis: Axis) -> Expression:
+    """What is grouped: a column itself, or in BIN, DATE_TRUNC, or CASE for bins between edges."""
+    if type(expression) is not Call:
+        return expression
+    if expression.function in ("bin", "date_trunc"):
+        return expression.args[0 if expression.function == "bin" else 1]
+    column = Field(next(iter(fields_of(expression)), ""))
+    cases: list[Expression] = []
+    for place, end in enumerate((axis.ends or ())[:-1]):
+        cases += [Call("lt", (column, Literal(end))), Literal(place)]
+    cases += [Call("not", (Call("is_null", (column,)),)), Literal(len(cases) // 2)]
+    return column if expression == Call("case", tuple(cases)) else expression
+
+
+def _table(one: TableRelease, basis: Basis, columns: Sequence[str]) -> Evidence:
     estimate = one.making.estimate(one.shape)
     if estimate.variance is None:
         raise Unsupported(
@@ -93,7 +123,7 @@ def _table(one: TableRelease, basis: Basis) -> Evidence:
     each = cells(one.shape)
     variance = float(np.mean(estimate.variance(each.lows, each.highs)))
     values = np.asarray(estimate.cells, np.float64).reshape(one.shape) * float(one.making.grain)
-    return _evidence(one.axes, values, variance * float(one.making.grain) ** 2, basis)
+    return _evidence(columns, one.axes, values, variance * float(one.making.grain) ** 2, basis)
 
 
 def _answer(one: Answer, basis: Basis) -> Evidence:
@@ -108,19 +138,20 @@ def _answer(one: Answer, basis: Basis) -> Evidence:
         raise _no_count()
     if not block.by:
         ((value,),), (half,) = one.rows, one.half_widths(_SURE)[0] or (None,)
-        return _evidence((), np.array(float(value)), _squared(half, one), basis)
+        return _evidence((), (), np.array(float(value)), _squared(half, one), basis)
     _, axes = axes_of(question)
     number = question.picked.index(block.aggregates[0].name)
-    columns = [question.picked.index(key.name) for key in block.by if key.name in question.picked]
+    places = [question.picked.index(key.name) for key in block.by if key.name in question.picked]
     halves = one.half_widths(_SURE)[number]
-    if len(columns) < len(axes) or halves is None:
+    if len(places) < len(axes) or halves is None:
         raise _no_count()
     values = np.full([axis.size for axis in axes], np.nan)
     for row in one.rows:
-        at = [_cell(axis, row[place]) for axis, place in zip(axes, columns, strict=True)]
+        at = [_cell(axis, row[place]) for axis, place in zip(axes, places, strict=True)]
         values[tuple(at)] = row[number]
-    known = [half for half in halves if half is not None]
-    return _evidence(axes, values, _squared(max(known, default=None), one), basis)
+    most = max((half for half in halves if half is not None), default=None)
+    columns = _columns(one.sql, axes, basis)
+    return _evidence(columns, axes, values, _squared(most, one), basis)
 
 
 def _squared(half: float | None, one: Answer) -> float:
@@ -144,11 +175,13 @@ def _cell(axis: Axis, key: Any) -> int:  # noqa: ANN401 - a shown key
     return shown.index(key)
 
 
-def _evidence(axes: Sequence[Axis], values: Floats, variance: float, basis: Basis) -> Evidence:
-    """Numbers over other axes, in rows, as sums over cells of the columns, in grains."""
+def _evidence(
+    names: Sequence[str], axes: Sequence[Axis], values: Floats, variance: float, basis: Basis
+) -> Evidence:
+    """Numbers over groups of some columns, in rows, as sums over their cells, in grains."""
     layout, grain = basis.layout, float(basis.grain)
-    own = sorted(range(len(axes)), key=lambda place: layout.place(axes[place].name))
-    columns = tuple(layout.place(axes[place].name) for place in own)
+    own = sorted(range(len(axes)), key=lambda place: layout.place(names[place]))
+    columns = tuple(layout.place(names[place]) for place in own)
     if len(set(columns)) < len(columns):
         raise _unfitting(axes[own[0]])
     maps = [

@@ -1,4 +1,4 @@
-"""Made-up rows before they are paid for: price, tables and noise. Made without a row."""
+"""Synthetic rows before they are paid for: price, tables and noise. Made without a row."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,7 +8,7 @@ from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import percent
-from noisegate.releases.table import tail_factor
+from noisegate.releases.tails import tail_factor
 
 
 @final
@@ -48,7 +48,7 @@ class SyntheticPlan:
         return [
             ("columns", f"{columns} cells"),
             ("method", self.method),
-            ("for", f"{self.workload}: {self.tables:,} tables with {self.cells:,} cells"),
+            ("for", f"{self.workload}: {_of(self.tables, 'table')} with {_of(self.cells, 'cell')}"),
             ("error", f"depends on the rows; with equal shares for all tables {width} a cell"),
             ("model", f"at most {self.model_cells:,} cells"),
             *(("mind", words) for words in self.words),
@@ -81,3 +81,7 @@ class SyntheticPlan:
         from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
 
         return facts_html(self.facts())
+
+
+def _of(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Made-up rows with a guarantee: to be drawn, asked, saved and read again at no cost.
+"""Synthetic rows with a guarantee: to be drawn, asked, saved and read again at no cost.
 
 What is kept is the evidence (noisy tables and their variances) and the model that was fitted to it.
 Rows are drawn from the model when they are needed: that is public arithmetic, so the same rows come
@@ -23,6 +23,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
+from noisegate.query.card import card as card_of
 from noisegate.releases.held import ENDINGS, Held, read_held
 from noisegate.releases.table import Number
 from noisegate.synthetic.bars import reach
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 1 << 28
 _SHOWN: Final = 20  # rows on a screen
 _MODEL: Final = "noisegate.model"
-_MADE_UP: Final = (
-    "The rows are made up: none is anybody's. How far their tables may be off is in the report."
+_NOBODYS: Final = (
+    "The rows are synthetic: none is anybody's. How far their tables may be off is in the report."
 )
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SyntheticRelease(Held):
-    """Made-up rows in the schema of a table. No row is anybody's.
+    """Synthetic rows in the schema of a table. No row is anybody's.
 
     ``remaining`` is None, and ``stated`` the card, where it was read from a file.
     """
@@ -126,7 +127,7 @@ class SyntheticRelease(Held):
     def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
         """How many rows of the original are such, free: ``made.query(age=(20, 39), ward="north")``.
 
-        The number is the model's, which is sharper than counting made-up rows. The exact one lies
+        The number is the model's, which is sharper than counting synthetic rows. The exact one lies
         within its ±, at the confidence, for each question by itself.
         """
         fitted, failure = self.fitted, float(failure_of(confidence))
@@ -154,10 +155,24 @@ class SyntheticRelease(Held):
     def plot(  # type: ignore[override]  # a column comes first: made.plot("age")
         self, x: str | None = None, confidence: Numeric = 0.95
     ) -> Any:  # noqa: ANN401 - altair may be missing
-        """A column as measured, with error bars, beside the made-up rows: an altair chart."""
+        """A column as measured, with error bars, beside the synthetic rows: an altair chart."""
         from noisegate.synthetic.report import picture  # noqa: PLC0415 - only when asked for
 
         return picture(self, x or self.fitted.layout.axes[0].name, confidence)
+
+    def card(self, confidence: Numeric = 0.95) -> Card:
+        """The release card: what was promised, and the tables that were measured with their ±."""
+        if self.stated is not None:
+            return self.stated
+        lines = self.report(confidence).lines
+        tables = [
+            {
+                "name": " × ".join(line.names) or "all rows",
+                "error": {"least": line.margin, "most": line.margin},
+            }
+            for line in lines
+        ]
+        return Card({**card_of(self.answer(), confidence).record, "columns": tables})
 
     # files
 
@@ -190,8 +205,8 @@ class SyntheticRelease(Held):
 
         name = self.fitted.layout.table.replace('"', '""')
         with duckdb.connect(str(path)) as connection:
-            connection.register("made_up_rows", self.to_arrow())
-            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM made_up_rows')  # noqa: S608 - quoted
+            connection.register("synthetic_rows", self.to_arrow())
+            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM synthetic_rows')  # noqa: S608 - quoted
 
     def record(self) -> dict[str, Any]:
         """Nothing else: the model stands beside it."""
@@ -225,7 +240,7 @@ class SyntheticRelease(Held):
             guarantee=self.guarantee,
             request_ids=(self.request_id,),
             questions=(self.question,),
-            caveats=(*more, _MADE_UP, *self.words),
+            caveats=(*more, _NOBODYS, *self.words),
             practice=self.practice,
             log=self.log,
         )
@@ -243,7 +258,7 @@ class SyntheticRelease(Held):
     @property
     def headline(self) -> str:
         """How many rows, made by what."""
-        return f"{self.count:,} made-up rows by {self.method!r}"
+        return f"{self.count:,} synthetic rows by {self.method!r}"
 
     def __len__(self) -> int:
         return self.count

@@ -1,6 +1,6 @@
-"""How good made-up rows are, from what was released alone: no row of the original is looked at.
+"""How good synthetic rows are, from what was released alone: no row of the original is looked at.
 
-Each measured table is set beside the table of the made-up rows. The distance of two tables is the
+Each measured table is set beside the table of the synthetic rows. The distance of two tables is the
 part of the rows that would have to move: half the sum of all differences, over the number of rows.
 """
 
@@ -21,7 +21,7 @@ from noisegate.query.display import percent
 from noisegate.query.plot import framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes
-from noisegate.releases.table import tail_factor
+from noisegate.releases.tails import tail_factor
 from noisegate.synthetic.bars import singles
 from noisegate.synthetic.constraints import numbers
 from noisegate.synthetic.fitted import Fitted
@@ -39,11 +39,11 @@ _BARS_MAX: Final = 60
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One measured table beside the made-up rows.
+    """One measured table beside the synthetic rows.
 
     ``inside`` is the part of its cells where they agree within the ± of the noise. ``distance`` is
-    between what was measured and the made-up rows; ``noise`` is what noise alone makes of it, on
-    average, and ``most`` bounds the distance between the exact table and the made-up rows.
+    between what was measured and the synthetic rows; ``noise`` is what noise alone makes of it, on
+    average, and ``most`` bounds the distance between the exact table and the synthetic rows.
     """
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class Line:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """The quality of made-up rows: lines for all measured tables, and pictures of the columns.
+    """The quality of synthetic rows: lines for all measured tables, and pictures of the columns.
 
     ``unmeasured`` are tables of the workload that follow from the model alone.
     """
@@ -86,12 +86,12 @@ class Report:
         sure = percent(self.confidence)
         total = made.query(self.confidence)
         meaning = (
-            "Distances are parts of the rows. The exact table is at most so far from the made-up "
+            "Distances are parts of the rows. The exact table is at most so far from the synthetic "
             f"rows as the last column says, at {sure} confidence for each table; usually it is "
             "nearer."
         )
         found = [
-            f"{made.count:,} made-up rows for {total} rows of the original, by {fitted.method!r}.",
+            f"{made.headline}, for {total} rows of the original.",
             f"The model has {fitted.model.cells:,} cells.",
             meaning,
         ]
@@ -128,14 +128,14 @@ class Report:
         rows = [_HEAD, ["---"] + ["--:"] * (len(_HEAD) - 1), *(line.texts() for line in self.lines)]
         table = "\n".join(f"| {' | '.join(c.replace('|', '¦') for c in row)} |" for row in rows)
         facts = "\n".join(f"- {fact}" for fact in self.facts())
-        return f"# Made-up rows: {self.made.fitted.layout.table}\n\n{facts}\n\n{table}\n"
+        return f"# Synthetic rows: {self.made.fitted.layout.table}\n\n{facts}\n\n{table}\n"
 
     def to_html(self) -> str:
         """A page with pictures: needs no network and no scripts. Needs the extra `plot`."""
         names = [axis.name for axis in self.made.fitted.layout.axes][:_PICTURES_MAX]
         charts = [_svg(_chart(self.made, name, self.confidence)) for name in names]
         return _PAGE.format(
-            title=escape(f"Made-up rows: {self.made.fitted.layout.table}"),
+            title=escape(f"Synthetic rows: {self.made.fitted.layout.table}"),
             facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts()),
             table=self._table(),
             pictures="\n".join(f"<figure>{chart}</figure>" for chart in charts),
@@ -168,7 +168,7 @@ class Report:
 
 
 def report(made: "SyntheticRelease", confidence: Number = 0.95) -> Report:
-    """The report of made-up rows."""
+    """The report of synthetic rows."""
     fitted, names = made.fitted, [axis.name for axis in made.fitted.layout.axes]
     measured = sorted(fitted.evidence, key=lambda one: (len(one.axes), one.axes))
     held = [set(one.axes) for one in measured]
@@ -204,7 +204,7 @@ def _line(made: "SyntheticRelease", one: Evidence, confidence: Number) -> Line:
 
 
 def _counts(made: "SyntheticRelease", one: Evidence) -> Floats:
-    """The sums of the evidence, over the made-up rows, for as many rows as the original has."""
+    """The sums of the evidence, over the synthetic rows, for as many rows as the original has."""
     table = table_of(made, one.axes)
     if one.labels is not None:
         return np.bincount(one.labels + 1, table, len(one.values) + 1)[1:].astype(np.float64)
@@ -212,7 +212,7 @@ def _counts(made: "SyntheticRelease", one: Evidence) -> Floats:
 
 
 def table_of(made: "SyntheticRelease", axes: Axes) -> Floats:
-    """The table of the made-up rows over some columns, for as many rows as the original has."""
+    """The table of the synthetic rows over some columns, for as many rows as the original has."""
     sizes = made.fitted.layout.sizes
     cells = prod(sizes[axis] for axis in axes)
     counts = np.bincount(numbers(made.cells, axes, sizes), minlength=cells).astype(np.float64)
@@ -220,8 +220,8 @@ def table_of(made: "SyntheticRelease", axes: Axes) -> Floats:
 
 
 def picture(made: "SyntheticRelease", name: str, confidence: Number = 0.95) -> Any:  # noqa: ANN401
-    """One column: bars are made-up rows, points with error bars are what was measured."""
-    title = f"{name}: made-up rows (bars) and what was measured (points)"
+    """One column: bars are synthetic rows, points with error bars are what was measured."""
+    title = f"{name}: synthetic rows (bars) and what was measured (points)"
     return framed(_chart(made, name, confidence), made.answer(0), title=title)
 
 
@@ -286,7 +286,7 @@ figure {{ margin: 2rem 0; overflow-x: auto; }}
 <h1>{title}</h1>
 <ul>{facts}</ul>
 {table}
-<p>Bars are made-up rows; points with error bars are what was measured.</p>
+<p>Bars are synthetic rows; points with error bars are what was measured.</p>
 {pictures}
 </body></html>
 """

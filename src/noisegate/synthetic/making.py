@@ -1,0 +1,443 @@
+"""From a table and a price to synthetic rows.
+
+columns     declared keys and bounds become cells; bounds that nobody declared are looked for, paid
+sets        which tables the public will ask: all pairs of columns, unless said otherwise
+reserve     one allowance for all that the synthesizer will ask; the same is never drawn again
+build       the synthesizer asks and fits a model; what is known already is used for nothing
+keep        noisy tables and model are stored before anyone sees them; rows follow from them
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from hashlib import sha256
+from itertools import combinations
+from math import ceil, floor, prod
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.curator.allowance import Scope
+from noisegate.curator.curator import Curator, digest
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.exact import Number, fraction, positive
+from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.event import (
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    Event,
+    Sequential,
+    decode,
+    encode,
+)
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.looks import SHARE, bounds_look, bounds_seen
+from noisegate.query.run import Rules, Run
+from noisegate.releases.asking import Price, variance_of
+from noisegate.releases.attempts import Attempts
+from noisegate.releases.making import plain_options
+from noisegate.releases.order import Order
+from noisegate.releases.residuals import Axes
+from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
+from noisegate.synthetic.columns import Bounds, Layout
+from noisegate.synthetic.constraints import Impossible, counted_cells, hardened, impossible_of
+from noisegate.synthetic.door import DoorTables
+from noisegate.synthetic.fitted import FORMAT, Fitted
+from noisegate.synthetic.known import known_of
+from noisegate.synthetic.model import CELLS_MAX, Evidence
+from noisegate.synthetic.plan import SyntheticPlan
+from noisegate.synthetic.questions import columns_for
+from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
+from noisegate.synthetic.release import SyntheticRelease, require_rows
+
+Progress = Callable[[float, str], None]
+_SETS_MAX: Final = 100_000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticOrder:
+    """What is asked for, as people say it.
+
+    Args:
+        table: Where there are several.
+        columns: Names, or names with a bin width, edges or a unit of time; by default all.
+        where: Which rows.
+        rows: How many rows to draw; by default as many as there are, as far as is known.
+        epsilon: The price of all of it.
+        method: The synthesizer.
+        workload: How many columns the tables have that the public will ask, or lists of columns.
+        total: The number of rows of the original, where it is public.
+        determined: Columns that follow from others: ``{"region": ("ward", {"north": "up"})}``.
+        impossible: Combinations that no row has: ``[{"age": (0, 14), "married": True}]``.
+        evidence: Releases and answers about the same rows, used for nothing.
+        choose: "bounds", to have them found where nobody declared them.
+        rows_per_unit: How many rows of one unit count.
+        options: Those of the method.
+    """
+
+    table: str | None = None
+    columns: Mapping[str, Any] | Sequence[str] | None = None
+    where: str | None = None
+    rows: int | None = None
+    epsilon: Number | None = None
+    method: str = "auto"
+    workload: Any = None
+    total: int | None = None
+    determined: Mapping[str, Any] | None = None
+    impossible: Sequence[Any] | None = None
+    evidence: Sequence[Any] = ()
+    choose: str | Sequence[str] | None = None
+    rows_per_unit: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def synthetic_of(order: Order) -> SyntheticOrder:
+    """The order for a release called "synthetic": terms of its own, then options of the method."""
+    if order.sql is not None or order.groups_per_unit is not None:
+        raise SpecError(
+            "Synthetic rows are asked for by table and columns.",
+            fix="Leave out sql and groups_per_unit; rows_per_unit is the cap.",
+        )
+    shared = {"table", "columns", "where", "epsilon", "method", "workload", "rows_per_unit"}
+    own = {each.name for each in fields(SyntheticOrder)} - shared - {"options"}
+    return SyntheticOrder(
+        **{name: getattr(order, name) for name in shared},
+        **{name: value for name, value in order.options.items() if name in own},
+        options={name: value for name, value in order.options.items() if name not in own},
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """An order that can be carried out: nothing about it is left to be refused but its price."""
+
+    basis: Basis
+    sets: tuple[Axes, ...]
+    impossible: tuple[Impossible, ...]
+    known: tuple[Evidence, ...]
+    price: Price
+    synthesizer: Synthesizer
+    looks: Mapping[str, Measurement]
+    words: tuple[str, ...]
+    question: str
+
+    @property
+    def event(self) -> Event:
+        amount = self.price.amount
+        return (
+            DeclaredZCDPEvent(rho=amount) if self.price.gaussian else DeclaredEvent(epsilon=amount)
+        )
+
+
+@final
+class SyntheticBench:
+    """Plans and releases synthetic rows through a curator, by the rules of a policy."""
+
+    endings: ClassVar = SyntheticRelease.endings
+
+    def __init__(self, curator: Curator, rules: Rules, order: SyntheticOrder) -> None:
+        self._curator, self._rules, self._order = curator, rules, order
+        table, cuts = order.table, dict[str, Any]()
+        if _is_sql(order.workload):
+            asked, cuts = columns_for(curator.tables, order.workload)
+            table = table or asked
+        wanted = wanted_of(curator.tables, table, order.columns, order.determined)
+        self._wanted = uncut(wanted, cuts)
+        self._epsilon = self._price()
+        if order.rows is not None:
+            require_rows(order.rows)
+        if order.total is not None:
+            require_rows(order.total)
+
+    def plan(self, *, fresh: bool = False) -> SyntheticPlan:
+        """Free: spends nothing, reads no row."""
+        job = self._job()
+        missing = [look for look in job.looks.values() if self._curator.find(look) is None]
+        stored = None if fresh or missing else Attempts(self._curator, job.question).found()
+        events = (*(look.event() for look in missing), job.event)
+        price, fits = self._curator.price(Sequential(events=events))
+        layout = job.basis.layout
+        (noise,) = job.price.noise(job.basis.query((0,)), [Fraction(1, len(job.sets))])
+        return SyntheticPlan(
+            sql=job.basis.sql,
+            columns=tuple((axis.name, axis.size) for axis in layout.axes),
+            method=self._order.method,
+            workload=_workload_words(self._order.workload, job.sets),
+            tables=len(job.sets),
+            cells=sum(_cells(layout, axes) for axes in job.sets),
+            model_cells=getattr(job.synthesizer, "cells_max", CELLS_MAX),
+            epsilon=self._epsilon,
+            price=ApproxDP(0) if stored else price,
+            fits=fits or stored is not None,
+            rms=variance_of(noise) ** 0.5 * float(job.basis.grain),
+            gaussian=job.price.gaussian,
+            words=(*job.words, *job.basis.caveats),
+        )
+
+    def release(self, progress: Progress | None = None, *, fresh: bool = False) -> SyntheticRelease:
+        """The rows: from the ledger if they were released before, else for their price."""
+        job, looked = self._job(), list[Event]()
+        if job.looks:
+            looked = self._look(job)
+            job = self._job()
+        attempts = Attempts(self._curator, job.question)
+        stored = None if fresh else attempts.found()
+        if stored is not None:
+            return self._made(job, *stored, looked=looked, free=True)
+        with attempts.begin(job.event, fresh=fresh) as allowed:
+            fitted = self._built(job, allowed.whole, progress)
+            kept = fitted.to_bytes(event=encode(allowed.used()))
+            allowed.finish(kept)
+        if progress is not None:
+            progress(1.0, "done")
+        return self._made(job, allowed.request_id, kept, looked=looked, free=False)
+
+    # before paying
+
+    def _price(self) -> Fraction:
+        given = self._order.epsilon
+        epsilon = self._rules.epsilon if given is None else fraction(given, name="epsilon")
+        if epsilon is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
+        positive(epsilon, name="epsilon")
+        Run(self._curator, self._rules).require_price(epsilon)
+        return epsilon
+
+    def _job(self) -> _Job:
+        """The order with bounds as found; of those not found yet, as if values were from 0 to 1."""
+        curator, order = self._curator, self._order
+        looks = self._looks()
+        found = self._found(looks)
+        basis = basis_of(
+            curator.tables, self._wanted, where=order.where, rows_per_unit=order.rows_per_unit,
+            found={name: found.get(name, (Fraction(0), Fraction(1))) for name in looks},
+        )  # fmt: skip
+        epsilon = self._epsilon * (1 - SHARE) if looks else self._epsilon
+        gaussian = curator.ledger.balance(curator.account).accountant != "pure"
+        price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        sets, words = sets_of(order.workload, basis, curator.tables)
+        impossible = impossible_of(order.impossible, basis, curator.tables)
+        known = tuple(known_of(order.evidence, basis))
+        options = plain_options(order.options)
+        parts = {
+            "sets": [list(axes) for axes in sets],
+            "options": options,
+            "total": order.total,
+            "impossible": [[each.axes, _digest(each.inside)] for each in impossible],
+            "evidence": [
+                [each.axes, each.variance, _digest(each.values, each.labels)] for each in known
+            ],
+        }
+        return _Job(
+            basis=basis,
+            sets=sets,
+            impossible=impossible,
+            known=known,
+            price=price,
+            synthesizer=synthesizer(order.method, **options),
+            looks=looks,
+            words=(*(_look_words(name, found) for name in looks), *words),
+            question=self._question(parts, basis, price),
+        )
+
+    def _looks(self) -> dict[str, Measurement]:
+        """What to find first, where nobody declared it and it is said that it may be found."""
+        choose = self._order.choose
+        listed = (choose,) if isinstance(choose, str) else tuple(choose or ())
+        if unknown := set(listed) - {"bounds"}:
+            raise SpecError(f"{min(unknown)!r} cannot be chosen.", fix='Use choose="bounds".')
+        names = self._wanted.unbounded if listed else ()
+        share = self._epsilon * SHARE / max(1, len(names))
+        return {name: bounds_look(self._wanted.domain, name, share) for name in names}
+
+    def _found(self, looks: Mapping[str, Measurement]) -> dict[str, Bounds]:
+        """The bounds that were found already."""
+        seen = {name: (look, self._curator.find(look)) for name, look in looks.items()}
+        return {
+            name: self._wide(name, bounds_seen(look, release))
+            for name, (look, release) in seen.items()
+            if release is not None
+        }
+
+    def _wide(self, name: str, bounds: Bounds) -> Bounds:
+        """Whole bounds for whole numbers."""
+        if self._wanted.domain.columns[name].kind is not Kind.INTEGER:
+            return bounds
+        return Fraction(floor(bounds[0])), Fraction(ceil(bounds[1]))
+
+    def _question(self, parts: Mapping[str, Any], basis: Basis, price: Price) -> str:
+        """Canonical text: two releases with one text are one release, drawn once.
+
+        How many rows are drawn is not in it: they follow from what was released.
+        """
+        columns = [
+            [axis.name, digest(json.dumps(basis.query((place,)).to_record(), sort_keys=True))]
+            for place, axis in enumerate(basis.layout.axes)
+        ]
+        record = {
+            "release": FORMAT,
+            "sql": basis.sql,
+            "columns": columns,
+            "method": self._order.method,
+            "rho" if price.gaussian else "epsilon": str(price.amount),
+            **parts,
+        }
+        return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    # paying
+
+    def _look(self, job: _Job) -> list[Event]:
+        """Pay for what must be found first; refused before that if not all of it fits."""
+        missing = [look for look in job.looks.values() if self._curator.find(look) is None]
+        events = [look.event() for look in missing]
+        price, fits = self._curator.price(Sequential(events=(*events, job.event)))
+        if missing and not fits:
+            raise OverBudget(
+                f"This costs {price}, with what must be found first.",
+                fix=f"Nothing was spent. There is {self._curator.remaining():left} left.",
+            )
+        for look in missing:
+            self._curator.measure(look)
+        return events
+
+    def _built(self, job: _Job, scope: Scope, progress: Progress | None) -> Fitted:
+        """Ask, and fit a model to the answers."""
+        basis, order = job.basis, self._order
+        queries = [basis.query((place,)) for place in range(len(basis.layout.axes))]
+        ask = DoorTables(scope, queries, job.price, progress=progress)
+        ask.done(0.0, f"measuring by {order.method}")
+        empty = [each.evidence(ask.variance(Fraction(1)) / 100) for each in job.impossible]
+        found = job.synthesizer.build(
+            ask,
+            TablesWorkload(job.sets),
+            known=(*job.known, *empty),
+            total=None if order.total is None else order.total / float(basis.grain),
+        )
+        ask.done(0.99, "keeping")
+        return Fitted(
+            layout=basis.layout,
+            model=hardened(found.model, job.impossible),
+            evidence=tuple(one for one in found.evidence if all(one is not e for e in empty)),
+            sets=job.sets,
+            method=order.method,
+            gaussian=job.price.gaussian,
+            grain=basis.grain,
+            words=(*job.words, *found.words, *basis.caveats),
+            impossible=job.impossible,
+            total=order.total,
+        )
+
+    def _made(
+        self, job: _Job, request_id: str, stored: bytes, *, looked: Sequence[Event], free: bool
+    ) -> SyntheticRelease:
+        fitted, record = Fitted.from_bytes(stored)
+        curator, order = self._curator, self._order
+        looks = [look.event() for look in job.looks.values()]
+        used = decode(record["event"])
+        paid = [*looked, *([] if free else [used])]
+        query = job.basis.query((0,))
+        unit = next(table.unit for table in query.tables if table.unit is not None)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
+        loss = curator.loss_of(Sequential(events=(*looks, used)))
+        return SyntheticRelease(
+            fitted=fitted,
+            count=fitted.rows if order.rows is None else order.rows,
+            sql=job.basis.sql,
+            cost=curator.loss_of(Sequential(events=tuple(paid))) if paid else ApproxDP(0),
+            remaining=curator.remaining(),
+            guarantee=Guarantee(loss=loss, unit=unit, scope=f"these synthetic rows of {names}"),
+            question=job.question,
+            request_id=request_id,
+            practice=self._rules.practice,
+            log=curator.ledger.history,
+        )
+
+
+def _is_sql(workload: Any) -> bool:  # noqa: ANN401 - see `sets_of`
+    listed = isinstance(workload, list | tuple) and workload
+    return bool(listed) and all(isinstance(each, str) and " " in each for each in workload)
+
+
+def sets_of(
+    asked: Any,  # noqa: ANN401 - a number, lists of columns, or SQL
+    basis: Basis,
+    tables: Mapping[str, TableDomain],
+) -> tuple[tuple[Axes, ...], tuple[str, ...]]:
+    """The tables that the public will ask, and words about those that are too large."""
+    layout = basis.layout
+    columns = range(len(layout.axes))
+    if _is_sql(asked):
+        return _required(
+            list(dict.fromkeys(counted_cells(sql, basis, tables)[0] for sql in asked))
+        ), ()
+    if asked is None or type(asked) is int:
+        many = min(2, len(columns)) if asked is None else asked
+        if not 1 <= many <= len(columns):
+            raise SpecError(
+                f"There are no tables of {many} columns.", fix=f"Use 1 to {len(columns)}."
+            )
+        every = list(combinations(columns, many))
+        fitting = [axes for axes in every if _cells(layout, axes) <= CELLS_MAX]
+        left = len(every) - len(fitting)
+        words = (f"{left} tables of the workload have too many cells and were left out",)
+        return _required(fitting), words if left else ()
+    if isinstance(asked, str) or not isinstance(asked, Sequence) or not asked:
+        raise SpecError("The workload is not understood.", fix=_WORKLOAD)
+    found = []
+    for each in asked:
+        if isinstance(each, str) or not isinstance(each, Sequence) or not each:
+            raise SpecError("A set of the workload is no list of columns.", fix=_WORKLOAD)
+        axes = tuple(sorted({layout.place(name) for name in each}))
+        if _cells(layout, axes) > CELLS_MAX:
+            raise Unsupported(
+                f"The table of {', '.join(each)} has more than {CELLS_MAX:,} cells.",
+                fix="Use wider bins or fewer columns.",
+            )
+        found.append(axes)
+    return _required(list(dict.fromkeys(found))), ()
+
+
+_WORKLOAD: Final = (
+    'Use a number of columns, such as 3, lists such as [["age", "ward"], ["sick"]], or a list of '
+    "counting questions in SQL."
+)
+
+
+def _required(sets: Sequence[Axes]) -> tuple[Axes, ...]:
+    if not 1 <= len(sets) <= _SETS_MAX:
+        raise Unsupported(
+            f"The workload would have {len(sets):,} tables.", fix=f"Use 1 to {_SETS_MAX:,}."
+        )
+    return tuple(sets)
+
+
+def _cells(layout: Layout, axes: Axes) -> int:
+    return prod(layout.sizes[axis] for axis in axes)
+
+
+def _workload_words(asked: Any, sets: Sequence[Axes]) -> str:  # noqa: ANN401 - see `sets_of`
+    if asked is None or type(asked) is int:
+        return (
+            "all pairs of columns" if len(sets[0]) == 2 else f"all sets of {len(sets[0])} columns"
+        )
+    return "given questions" if _is_sql(asked) else "given sets of columns"
+
+
+def _look_words(name: str, found: Mapping[str, Bounds]) -> str:
+    if name not in found:
+        return f"the bounds of {name}: found first, for a part of ε; until then 0 to 1"
+    return f"the bounds of {name}, as found: {float(found[name][0]):g} to {float(found[name][1]):g}"
+
+
+def _digest(*arrays: NDArray[Any] | None) -> str:
+    """A name for exactly these numbers."""
+    hashed = sha256()
+    for each in arrays:
+        hashed.update(b"" if each is None else np.ascontiguousarray(each).tobytes())
+    return hashed.hexdigest()[:40]

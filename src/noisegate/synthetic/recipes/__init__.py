@@ -1,0 +1,66 @@
+"""Synthesizers by name: which tables to measure for a workload, and the model that follows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, Protocol, final
+
+from noisegate.errors import SpecError
+from noisegate.releases.residuals import Axes
+from noisegate.synthetic.asking import TablesAsk
+from noisegate.synthetic.model import Evidence, Model
+
+SYNTHESIZERS: Final[Mapping[str, str]] = MappingProxyType({
+    "auto": "chosen:Chosen",
+    "chosen": "chosen:Chosen",
+    "independent": "independent:Independent",
+})  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TablesWorkload:
+    """The tables that rows should be good for, as sets of columns; all weigh the same."""
+
+    sets: tuple[Axes, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A model, all evidence that it was fitted to, and what was done in words."""
+
+    model: Model
+    evidence: tuple[Evidence, ...]
+    words: tuple[str, ...] = ()
+
+
+class Synthesizer(Protocol):
+    """A way to make rows. Its fields are its options."""
+
+    def build(
+        self,
+        ask: TablesAsk,
+        workload: TablesWorkload,
+        *,
+        known: Sequence[Evidence] = (),
+        total: float | None = None,
+    ) -> Fit:
+        """Ask, and fit a model. ``known`` is evidence that is out, ``total`` a public number."""
+
+
+def synthesizer(name: str, **options: Any) -> Synthesizer:  # noqa: ANN401 - of the synthesizer
+    """A synthesizer by its name."""
+    if name not in SYNTHESIZERS:
+        raise SpecError(f"There is no method {name!r}.", fix=f"Use {', '.join(SYNTHESIZERS)}.")
+    module, made = SYNTHESIZERS[name].split(":")
+    kind = getattr(import_module(f"noisegate.synthetic.recipes.{module}"), made)
+    try:
+        found: Synthesizer = kind(**options)
+    except TypeError:
+        options_of = ", ".join(getattr(kind, "__annotations__", {})) or "none"
+        raise SpecError(
+            f"{name!r} has no such option.", fix=f"Its options: {options_of}."
+        ) from None
+    return found

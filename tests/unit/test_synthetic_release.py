@@ -1,0 +1,389 @@
+"""Synthetic rows through the door: paid once, the same for ever, in the schema of the original."""
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv, ipc
+from scipy.stats import binom
+
+import noisegate
+from noisegate.errors import NoisegateError, OverBudget
+from noisegate.query.card import verify
+from noisegate.synthetic.constraints import numbers
+from noisegate.synthetic.release import SyntheticRelease
+
+COUNT = 1200
+AGES = np.arange(COUNT) * 7 % 100
+WARDS = np.where(AGES % 10 < 7, "north", "south")
+FACTS = {
+    "ward": {"in": ["north", "south"]},
+    "age": {"between": [0, 99], "nullable": False},
+    "married": {"nullable": False},
+}
+TERMS = {"columns": ["ward", "age", "married"], "epsilon": 2}
+
+
+def people():
+    return pa.table(
+        {
+            "id": np.arange(COUNT),
+            "ward": WARDS,
+            "age": AGES,
+            "married": AGES >= 30,
+            "region": np.where(WARDS == "north", "up", "down"),
+        }
+    )
+
+
+def gate_of(ledger=":memory:", epsilon=20, **more):
+    return noisegate.open(
+        people(), epsilon=epsilon, columns=FACTS, table="people", ledger=ledger, **more
+    )
+
+
+@pytest.fixture(scope="module")
+def gate():
+    return gate_of()
+
+
+@pytest.fixture(scope="module")
+def made(gate):
+    return gate.release("synthetic", rows=1000, **TERMS)
+
+
+def exact(ages=(0, 99), ward=None, married=None):
+    held = (ages[0] <= AGES) & (ages[1] >= AGES)
+    held &= True if ward is None else ward == WARDS
+    held &= True if married is None else (AGES >= 30) == married
+    return int(held.sum())
+
+
+def test_rows_have_the_columns_and_types_of_the_original(made):
+    table = made.to_arrow()
+    assert table.schema.names == ["ward", "age", "married"]
+    assert table.schema.types == [pa.string(), pa.int64(), pa.bool_()]
+    assert (len(made), table.num_rows, made.columns) == (1000, 1000, tuple(table.schema.names))
+    frame = made.to_pandas()
+    assert set(frame.ward) == {"north", "south"}
+    assert frame.age.between(0, 99).all()
+    assert made.to_polars().shape == (1000, 3)
+
+
+def test_tables_of_the_rows_are_near_those_of_the_original(made):
+    """Noise of ε = 2 over three tables; a tenth of the rows is far beyond it."""
+    frame = made.to_pandas()
+    for ages in ((0, 29), (30, 59), (60, 99)):
+        for ward in ("north", "south"):
+            part = ((frame.age.between(*ages)) & (frame.ward == ward)).mean()
+            assert part == pytest.approx(exact(ages, ward) / COUNT, abs=0.1)
+    assert (frame.married == (frame.age >= 30)).mean() > 0.85
+
+
+def test_it_is_paid_once_and_any_number_of_rows_is_free(gate, made):
+    spent = gate.spent
+    again = gate.release("synthetic", rows=1000, **TERMS)
+    more = gate.release("synthetic", rows=5000, **TERMS)
+    usual = gate.release("synthetic", **TERMS)
+    assert (made.free, again.free, more.free, usual.free) == (False, True, True, True)
+    assert (made.cost.epsilon, again.cost.epsilon) == (2, 0)
+    assert again.to_arrow().equals(made.to_arrow())
+    assert len(more) == 5000
+    assert len(usual) == usual.total.value
+    assert gate.spent == spent
+    assert gate.release_plan("synthetic", **TERMS).price.epsilon == 0
+    assert gate.ledger.verify().ok
+    assert verify(made.card(), gate.ledger) == []
+    assert verify(again.card(), gate.ledger) == []
+
+
+def test_it_is_the_same_in_another_process_and_for_another_analyst(tmp_path):
+    rows, book = tmp_path / "people.parquet", tmp_path / "book"
+    pq.write_table(people(), rows)
+    terms = {"epsilon": 5, "ledger": str(book), "columns": FACTS}
+    asked = {"columns": ["ward", "age"], "epsilon": 1, "rows": 50}
+    made = noisegate.open(rows, analyst="ann", **terms).release("synthetic", **asked)
+    code = f"""
+import noisegate
+gate = noisegate.open({str(rows)!r}, analyst="bob", **{terms!r})
+made = gate.release("synthetic", **{asked!r})
+print(made.free, made.to_arrow().to_pydict(), gate.ledger.balance("people").spent)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == f"True {made.to_arrow().to_pydict()} ε = 1"
+
+
+def test_a_plan_is_free_and_says_what_would_be_measured(gate):
+    plan = gate.release_plan("synthetic", columns=["ward", "age"], epsilon="0.7")
+    assert (plan.price.epsilon, plan.fits, plan.tables) == (Fraction(7, 10), True, 1)
+    assert dict(plan.columns) == {"ward": 2, "age": 20}
+    assert plan.cells == 40
+    ratio = -np.expm1(-0.7)
+    assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
+    assert "price     ε = 0.7" in str(plan)
+    assert "<table>" in plan._repr_html_()
+    assert plan.to_dict()["tables"] == 1
+    assert not gate.release_plan("synthetic", columns=["ward"], epsilon=100).fits
+
+
+def test_sampling_keeps_conditions_and_is_free(gate, made):
+    spent = gate.spent
+    found = made.sample(300, where={"ward": "north", "age": (20, 39)}).to_pandas()
+    assert len(found) == 300
+    assert set(found.ward) == {"north"}
+    assert found.age.between(20, 39).all()
+    assert found.married.mean() == pytest.approx(0.5, abs=0.2)
+    again, other = made.sample(50), made.sample(50, seed=1)
+    assert made.sample(50).equals(again)
+    assert not other.equals(again)
+    assert gate.spent == spent
+    for bad in ({"age": (20, 38)}, {"town": "x"}, {"ward": "west"}):
+        with pytest.raises(NoisegateError):
+            made.sample(5, where=bad)
+    for rows in (0, -1, 1.5, 1 << 40):
+        with pytest.raises(NoisegateError, match="number of rows"):
+            made.sample(rows)
+
+
+@pytest.fixture(scope="module")
+def many():
+    gate = gate_of(epsilon=10**4)
+    terms = TERMS | {"epsilon": 1, "fresh": True}
+    return [gate.release("synthetic", **terms) for _ in range(15)]
+
+
+def test_the_margins_of_answers_hold_as_often_as_they_say(many):
+    """Misses at 90 %; a false alarm has probability 1e-6."""
+    asked = [
+        {},
+        {"ward": "north"},
+        {"age": (20, 39), "ward": "north"},
+        {"age": (30, 99), "married": True},
+        {"ward": "south", "age": (0, 29), "married": False},
+    ]
+    missed = 0
+    for made in many:
+        for where in asked:
+            found = made.query(0.9, **where)
+            sought = exact(where.get("age", (0, 99)), where.get("ward"), where.get("married"))
+            missed += abs(found.value - sought) > found.margin
+    assert missed <= binom.isf(1e-6, len(many) * len(asked), 0.1)
+
+
+def test_the_distance_to_the_exact_table_is_at_most_what_the_report_says(many):
+    """Misses at 95 %; a false alarm has probability 1e-6."""
+    original = np.stack([WARDS == "south", AGES // 5, AGES >= 30], axis=1).astype(int)
+    missed = count = 0
+    for made in many:
+        sizes = made.fitted.layout.sizes
+        for line in made.report().lines:
+            axes = tuple(sorted(made.columns.index(name) for name in line.names))
+            cells = int(np.prod([sizes[axis] for axis in axes]))
+            parts = [
+                np.bincount(numbers(rows, axes, sizes), minlength=cells) / len(rows)
+                for rows in (original, made.cells)
+            ]
+            missed += np.abs(parts[0] - parts[1]).sum() / 2 > line.most
+            count += 1
+    assert missed <= binom.isf(1e-6, count, 0.05)
+
+
+def test_files_hold_the_rows_and_parquet_all_of_it(made, tmp_path):
+    for ending in ("parquet", "csv", "arrow", "duckdb", "json", "md", "html", "svg"):
+        made.save(tmp_path / f"out.{ending}")
+    rows = made.to_arrow()
+    again = SyntheticRelease.load(tmp_path / "out.parquet")
+    assert again.to_arrow().equals(rows)
+    assert again.query(age=(20, 39)) == made.query(age=(20, 39))
+    assert again.sample(20).equals(made.sample(20))
+    assert str(again.report()) == str(made.report())
+    assert again.card().to_dict() == made.card().to_dict()
+    assert (again.free, again.remaining) == (True, None)
+    assert csv.read_csv(tmp_path / "out.csv").equals(rows)
+    with pa.memory_map(str(tmp_path / "out.arrow")) as file:
+        assert ipc.open_file(file).read_all().equals(rows)
+    with duckdb.connect(str(tmp_path / "out.duckdb")) as connection:
+        assert connection.sql("SELECT * FROM people").to_arrow_table().equals(rows)
+    said = json.loads((tmp_path / "out.json").read_text())
+    assert (len(said["rows"]), said["report"]["confidence"]) == (1000, 0.95)
+    assert "in these synthetic rows of 'people'" in (tmp_path / "out.md").read_text()
+    assert "<svg" in (tmp_path / "out.html").read_text()
+    with pytest.raises(NoisegateError, match="ending"):
+        made.save(tmp_path / "out.xlsx")
+    with pytest.raises(NoisegateError, match="no release"):
+        SyntheticRelease.load(tmp_path / "out.csv")
+
+
+def test_the_report_compares_with_what_was_measured_and_shows_pictures(made, tmp_path):
+    report = made.report()
+    assert {line.names for line in report.lines} <= {
+        ("ward",), ("age",), ("married",), ("ward", "age"), ("ward", "married"), ("age", "married"),
+    }  # fmt: skip
+    for line in report.lines:
+        assert 0 <= line.distance <= line.most <= 1
+        assert line.noise < line.most
+        assert 0.5 < line.inside <= 1
+    assert "synthetic rows" in str(report)
+    assert report.to_markdown().startswith("# Synthetic rows: people")
+    report.save(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "<table>" in report._repr_html_()
+    with pytest.raises(NoisegateError, match="ending"):
+        report.save(tmp_path / "report.pdf")
+    assert made.plot("age").to_dict()["layer"]
+    with pytest.raises(NoisegateError, match="no measured column"):
+        made.plot("id")
+
+
+def test_what_is_known_is_kept_exactly():
+    terms = TERMS | {
+        "total": COUNT,
+        "determined": {"region": ("ward", {"north": "up", "south": "down"})},
+        "impossible": ["age < 30 AND married", {"age": (95, 99), "ward": "south"}],
+    }
+    columns = {**FACTS, "region": {"in": ["up", "down"]}}
+    gate = noisegate.open(people(), epsilon=20, table="people", columns=columns)
+    made = gate.release("synthetic", **terms)
+    frame = made.to_pandas()
+    assert list(frame.columns) == ["ward", "age", "married", "region"]
+    assert len(frame) == COUNT
+    assert (frame.region == np.where(frame.ward == "north", "up", "down")).all()
+    assert not (frame.married & (frame.age < 30)).any()
+    assert not ((frame.ward == "south") & (frame.age >= 95)).any()
+    assert (made.total.value, made.total.margin) == (COUNT, 0)
+    never = made.query(age=(0, 29), married=True)
+    assert (never.value, never.margin) == (0, 0)
+    few = made.sample(100, where={"age": (0, 49), "married": True}).to_pandas()
+    assert (few.age >= 30).all()
+    with pytest.raises(NoisegateError, match=r"no rows|Hardly any"):
+        made.sample(10, where={"age": (0, 29), "married": True})
+
+
+def test_bounds_that_nobody_declared_are_found_inside_the_price():
+    facts = {"ward": FACTS["ward"]}
+    gate = noisegate.open(people(), epsilon=20, table="people", columns=facts)
+    terms = {"columns": ["ward", "age"], "epsilon": 5, "choose": "bounds"}
+    plan = gate.release_plan("synthetic", **terms)
+    assert (plan.price.epsilon, gate.spent.epsilon) == (5, 0)
+    assert any("found first" in words for words in plan.words)
+    made = gate.release("synthetic", **terms)
+    assert gate.spent.epsilon == 5
+    assert (made.cost.epsilon, made.guarantee.loss.epsilon) == (5, 5)
+    assert any("as found: " in words for words in made.words)
+    assert made.to_pandas().age.max() <= 128
+    assert gate.release("synthetic", **terms).free
+    assert gate.spent.epsilon == 5
+    poor = noisegate.open(people(), epsilon=1, table="people", columns=facts)
+    with pytest.raises(OverBudget, match="found first"):
+        poor.release("synthetic", **terms)
+    assert poor.spent.epsilon == 0
+
+
+def test_a_zcdp_account_pays_half_the_square():
+    gate = gate_of(delta="1e-6", accountant="zcdp")
+    made = gate.release("synthetic", columns=["ward", "married"], epsilon=1)
+    assert made.fitted.gaussian
+    asked = gate_of(delta="1e-6", accountant="zcdp")
+    asked.sql("SELECT ward, COUNT(*) FROM people GROUP BY ward", epsilon=1)
+    assert gate.spent == asked.spent
+    assert gate.release("synthetic", columns=["ward", "married"], epsilon=1).free
+
+
+def test_a_person_with_several_rows_weighs_as_the_cap_says():
+    rows = people().set_column(0, "id", pa.array(np.arange(COUNT) // 4))
+    gate = noisegate.open(
+        rows, epsilon=20, table="people", columns=FACTS, unit="id", rows_per_unit=4
+    )
+    made = gate.release("synthetic", columns=["id", "ward", "married"], epsilon=8)
+    assert made.to_arrow().schema.names == ["id", "ward", "married"]
+    assert made.to_arrow()["id"].to_pylist() == list(range(1, len(made) + 1))
+    assert abs(made.total.value - COUNT) <= made.total.margin
+    assert any("4 rows per" in words for words in made.words)
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"columns": None}, "Nobody declared"),
+        ({"columns": ["town"]}, "no column 'town'"),
+        ({"table": "x"}, "no private table 'x'"),
+        ({"sql": "SELECT COUNT(*) FROM people"}, "table and columns"),
+        ({"groups_per_unit": 2}, "table and columns"),
+        ({"method": "magic"}, "no "),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": None}, "price"),
+        ({"rows": 0}, "number of rows"),
+        ({"rows": "many"}, "number of rows"),
+        ({"total": -5}, "number of rows"),
+        ({"workload": 4}, "no tables of 4"),
+        ({"workload": "pairs"}, "not understood"),
+        ({"workload": [["ward", "town"]]}, "no measured column"),
+        ({"workload": []}, "not understood"),
+        ({"workload": ["SELECT COUNT(*) FROM people WHERE id < 5"]}, "bounds"),
+        ({"choose": "caps"}, "cannot be chosen"),
+        ({"impossible": ["age < 13"]}, "inside a bin"),
+        ({"impossible": [{"age": (0, 99)}]}, "Every row"),
+        ({"impossible": {"age": 3}}, "no list"),
+        ({"evidence": [3]}, "no evidence"),
+        ({"depth": object()}, "plain value"),
+    ],
+)
+def test_bad_terms_are_refused_before_any_charge(terms, words):
+    gate = gate_of()
+    for ask in (gate.release, gate.release_plan):
+        with pytest.raises(NoisegateError, match=words) as refused:
+            ask("synthetic", **(TERMS | terms))
+        assert refused.value.fix
+    assert len(gate.history()) == 1
+
+
+def test_over_budget_is_refused_before_anything_is_drawn():
+    gate = gate_of(epsilon=1)
+    with pytest.raises(OverBudget, match="Nothing was spent"):
+        gate.release("synthetic", **TERMS)
+    assert gate.spent.epsilon == 0
+
+
+def test_an_interrupt_charges_what_was_drawn_and_leaves_a_clean_ledger():
+    gate = gate_of()
+
+    def interrupt(part, _):
+        if part == at:
+            raise KeyboardInterrupt
+
+    at = 0.0
+    with pytest.raises(KeyboardInterrupt):
+        gate.release("synthetic", progress=interrupt, **TERMS)
+    assert gate.spent.epsilon == 0
+    at = 0.99
+    with pytest.raises(KeyboardInterrupt):
+        gate.release("synthetic", progress=interrupt, **TERMS)
+    assert 0 < gate.spent.epsilon <= 2
+    assert gate.ledger.verify().ok
+    made = gate.release("synthetic", **TERMS)
+    assert gate.release("synthetic", **TERMS).to_arrow().equals(made.to_arrow())
+
+
+def test_practice_costs_nothing_and_has_no_card():
+    gate = gate_of(practice=True)
+    made = gate.release("synthetic", rows=30, **TERMS)
+    assert len(made.to_pandas()) == 30
+    assert "made up" in made.promise
+    with pytest.raises(NoisegateError, match="made up"):
+        made.card()
+
+
+def test_it_shows_itself(made):
+    assert "1,000 synthetic rows" in repr(made)
+    assert "980 more rows" in str(made)
+    assert "<table" in made._repr_html_()
+    assert made.method in made.headline
