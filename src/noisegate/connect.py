@@ -134,6 +134,7 @@ def open_policy(
         epsilon_max=policy.max_epsilon,
         keys_delta=policy.keys_delta,
         practice=practice,
+        crowd=policy.crowd,
     )
     return Gate(Curator(source=rows, tables=tables, ledger=book, account=account), rules)
 

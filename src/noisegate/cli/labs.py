@@ -50,3 +50,43 @@ def owners(
     if coefficients is not None:
         typer.echo("Not in the ±: what so few coefficients leave out.")
     typer.echo(str(found))
+
+
+@lab_app.command()
+def crowd(
+    probability: Annotated[str, typer.Option(help="Of each person to be in the sample.")] = "1/10",
+    least: Annotated[int, typer.Option("--crowd", help="Counts below this are hidden.")] = 36,
+    delta: Annotated[str, typer.Option(help="The δ at which ε is found.")] = "1e-6",
+    people: Annotated[int, typer.Option(help="How many people there are.")] = 100_000,
+    cells: Annotated[int, typer.Option(help="How many groups they are in.")] = 100,
+    trials: Annotated[int, typer.Option(help="How often each is tried.")] = 100,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Compare k-anonymity, crowds and noise on one made-up table of counts."""
+    from dataclasses import asdict  # noqa: PLC0415 - slow to load
+
+    from noisegate.lab.crowds import compare, made_up  # noqa: PLC0415
+
+    counts = made_up(people, cells)
+    found = compare(counts, probability=probability, crowd=least, delta=delta, trials=trials)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        return
+    rows = [
+        (
+            each.name,
+            each.promise,
+            f"{each.of_sample:,.1f}",
+            f"{each.of_people:,.1f}",
+            f"{each.small:,.1f}",
+            f"{each.hidden:.1f}",
+        )
+        for each in found
+    ]
+    head = ("", "promise", "large counts: of the sample", "of all", "small counts", "hidden")
+    print_table(f"{people:,} people in {cells} groups", head, rows)
+    typer.echo(
+        "Root mean square errors, scaled up to all people. On a sample, a crowd's large counts are "
+        "what was counted; where all rows may be used, noise on them errs least."
+    )

@@ -73,9 +73,32 @@ class CrowdPlan:
     fits: bool
     words: tuple[str, ...]
 
+    def facts(self, confidence: Numeric = 0.95) -> list[tuple[str, str]]:  # noqa: ARG002 - as others
+        """The plan in two columns."""
+        fits = "" if self.fits else ", which is more than is left"
+        return [
+            ("cells", f"{self.cells:,}"),
+            ("sample", f"each person with probability {shown(self.probability)}"),
+            ("crowd", f"{self.crowd} of the sample"),
+            *(("mind", words) for words in self.words),
+            ("price", f"{self.price}{fits}"),
+        ]
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain JSON values; numbers are exact text."""
+        return {
+            "sql": self.sql,
+            "cells": self.cells,
+            "probability": str(self.probability),
+            "crowd": self.crowd,
+            "epsilon": str(self.price.epsilon),
+            "delta": str(self.price.delta),
+            "fits": self.fits,
+            "words": list(self.words),
+        }
+
     def __str__(self) -> str:
-        fits = "fits" if self.fits else "does not fit"
-        return "\n".join((f"{self.price}, which {fits}.", *self.words))
+        return "\n".join(f"{name:<8}{words}" for name, words in self.facts())
 
 
 @final

@@ -51,6 +51,7 @@ class Rules:
     keys_delta: Fraction = Fraction(0)
     practice: bool = False
     sample: Fraction | None = None  # of units, drawn anew for each question
+    crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
 
 
 @final

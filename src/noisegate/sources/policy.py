@@ -71,6 +71,7 @@ class Policy:
     default_epsilon: Fraction | None = None
     max_epsilon: Fraction | None = None
     keys_delta: Fraction = Fraction(0)
+    crowd: tuple[Fraction, Fraction] | None = None  # probability and δ of a question about crowds
     analysts: Mapping[str, ApproxDP] = field(default_factory=lambda: MappingProxyType({}))
 
     def ledger_url(self) -> str:
@@ -162,6 +163,7 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         default_epsilon=_optional(asked, "default_epsilon"),
         max_epsilon=_optional(asked, "max_epsilon"),
         keys_delta=fraction(asked.get("keys_delta", budget.delta * _KEYS_DELTA_SHARE)),
+        crowd=_crowd(asked.get("crowd")),
         analysts=MappingProxyType(
             {name: _share(share, budget) for name, share in terms.get("analysts", {}).items()}
         ),
@@ -176,6 +178,12 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
 
 def _optional(terms: Mapping[str, Any], key: str) -> Fraction | None:
     return None if key not in terms else fraction(terms[key], name=key)
+
+
+def _crowd(terms: Mapping[str, Any] | None) -> tuple[Fraction, Fraction] | None:
+    if terms is None:
+        return None
+    return tuple(fraction(terms[key], name=key) for key in ("probability", "delta"))  # type: ignore[return-value]
 
 
 def _share(terms: Any, budget: ApproxDP) -> ApproxDP:  # noqa: ANN401 - a number or a table
@@ -295,6 +303,11 @@ def _require_money(policy: Policy) -> None:
         raise PolicyError(
             "questions.keys_delta: it is above the budget's delta.",
             fix="Use a small part of budget.delta, or leave it out for a hundredth.",
+        )
+    if policy.crowd is not None and policy.crowd[1] > budget.delta:
+        raise PolicyError(
+            "questions.crowd.delta: it is above the budget's delta.",
+            fix="Use a small part of budget.delta.",
         )
     for name, share in policy.analysts.items():
         if not share <= budget:

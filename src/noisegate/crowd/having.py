@@ -1,0 +1,54 @@
+"""A crowd in SQL: ``SELECT ward, COUNT(*) FROM people GROUP BY ward HAVING COUNT(*) >= 36``.
+
+Under a policy that allows it, such a question is answered by the counts of a secret sample; groups
+with fewer in the sample are not shown.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from noisegate.crowd.histogram import CrowdOrder, release_crowd
+from noisegate.curator.curator import Curator
+from noisegate.exact import Number
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.run import Rules
+
+# The reader of SQL checks all the rest; here only the last clause is taken off.
+_HAVING: Final = re.compile(
+    r"\s+HAVING\s+COUNT\s*\(\s*\*\s*\)\s*(>=|>)\s*(\d{1,6})\s*;?\s*\Z", re.IGNORECASE
+)
+
+
+def crowd_of(sql: str, rules: Rules) -> CrowdOrder | None:
+    """The crowd that a question asks for, if the policy allows crowds and it does.
+
+    >>> from fractions import Fraction
+    >>> rules = Rules(crowd=(Fraction(1, 10), Fraction(1, 10**6)))
+    >>> crowd_of("SELECT COUNT(*) FROM p GROUP BY w HAVING COUNT(*) > 19", rules).crowd
+    20
+    """
+    found = _HAVING.search(sql)
+    if rules.crowd is None or found is None:
+        return None
+    probability, delta = rules.crowd
+    crowd = int(found[2]) + (found[1] == ">")
+    return CrowdOrder(
+        sql=sql[: found.start()], probability=probability, delta=delta, crowd=max(crowd, 1)
+    )
+
+
+def ask_having(curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool) -> Answer:
+    """The groups that are shown, as SQL has it."""
+    made = release_crowd(curator, rules, order, fresh=fresh)
+    answer = made.answer()
+    shown = [place for place, gone in enumerate(made.hidden.ravel().tolist()) if not gone]
+
+    def half_widths(confidence: Number) -> Sequence[HalfWidths]:
+        return [
+            None if bars is None else tuple(bars[place] for place in shown)
+            for bars in answer.half_widths(confidence)
+        ]
+
+    return replace(answer, table=answer.table.take(shown), half_widths=half_widths)
