@@ -16,7 +16,15 @@ from noisegate.cli import app, ledger_app, main, policy_app
 from noisegate.errors import Unsupported
 
 ROOT = SRC.parents[1]
-PAGES = ("README.md", "docs/sql.md", "docs/policy.md", "docs/releases.md", "docs/reference.md")
+PAGES = (
+    "README.md",
+    "docs/sql.md",
+    "docs/policy.md",
+    "docs/releases.md",
+    "docs/synthetic.md",
+    "docs/many.md",
+    "docs/reference.md",
+)
 
 
 def page(name):
@@ -33,7 +41,7 @@ def folder(tmp_path, monkeypatch):
     for file in (ROOT / "examples").iterdir():
         if file.is_dir():
             shutil.copytree(file, tmp_path / file.name)
-        elif file.suffix in (".csv", ".toml"):
+        elif file.suffix in (".csv", ".toml", ".sql"):
             shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -122,6 +130,26 @@ def test_the_python_of_the_releases_page_runs(folder, capsys):
     assert scope["again"].values.tolist() == scope["release"].values.tolist()
     assert scope["gate"].spent.epsilon == 0.5
     assert "±" in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_about_many_questions_runs(folder):
+    (block,) = blocks("docs/many.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["answer"].margin == scope["plan"].within
+    assert len(scope["more"]) == 18
+    assert scope["model"].shape == (21, 3)
+    assert 0 < scope["gate"].spent.epsilon <= 4
+
+
+def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):
+    scope = {}
+    for block in blocks("docs/synthetic.md", "python"):
+        exec(block, scope)
+    assert scope["again"].to_arrow().num_rows == 1000
+    assert (folder / "report.html").read_text().count("<svg") == 2
+    assert "±" in capsys.readouterr().out
+    assert scope["gate"].spent.epsilon == 2
 
 
 def test_every_function_of_rows_is_on_the_sql_page():

@@ -71,7 +71,7 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(folder, monkeypatch):
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with releases._bar() as progress:
+    with releases.bar() as progress:
         progress(0.5, "measuring by cells")
     assert "measuring" in terminal.getvalue()
 

@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
 """
 
-from noisegate.cli import labs, ledgers, lessons, questions, releases, stewards
+from noisegate.cli import labs, ledgers, lessons, many, questions, releases, stewards
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "ledgers",
     "lessons",
     "main",
+    "many",
     "policy_app",
     "questions",
     "releases",

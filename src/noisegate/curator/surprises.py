@@ -181,8 +181,13 @@ class Surprises:
         raise RequestConflict("A session stays where it is.", fix="Use the one that was opened.")
 
     @property
+    def answered(self) -> int:
+        """How many surprises there were."""
+        return self._yeses
+
+    @property
     def left(self) -> int:
-        """How many surprises are left."""
+        """How many surprises are left; none once it is closed."""
         return 0 if self._entry is None else self._spec.most - self._yeses
 
     def used(self) -> Event:

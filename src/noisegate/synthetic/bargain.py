@@ -23,7 +23,7 @@ SURPRISES_MAX: Final = 100_000
 USUAL: Final = {True: 32, False: 12}  # surprises, under Gaussian noise and under pure ε
 START_SHARE: Final = {True: Fraction(3, 10), False: Fraction(2, 5)}
 NUMBER_SHARE: Final = Fraction(3, 20)
-_NUMBERS: Final = Fraction(1, 10)  # of the failure, for the numbers of surprises
+_NUMBERS: Final = Fraction(1, 4)  # of the failure, for the numbers of surprises
 _FALSE: Final = Fraction(1, 8)  # of the surprises, for nothing, if the model were perfect
 _RATIOS: Final = tuple(Fraction(part, 20) for part in range(1, 15))  # of ε, for the ends
 
@@ -36,7 +36,7 @@ class Bargain:
     Claim: with the confidence, all at once: the count of every question that was called near is
         within ``within`` of its guess, and every number of a surprise within ``number_within``.
     Why: a near count is off by less than the threshold and the noise of an end and of the count,
-        which pass ``slack`` for none of the questions but with 9/10 of the failure (union bound);
+        which pass ``slack`` for none of the questions but with 3/4 of the failure (union bound);
         the numbers have the rest.
     """
 
@@ -149,8 +149,9 @@ class Wish:
         left = (1 - start - NUMBER_SHARE) * self.price.amount
         runs = 1 if self.pure else surprises
         # a run of ε costs at most ε²/2 in ρ [BS16], and the ρ of runs add up
-        epsilon = sqrt_down(2 * left / runs) if self.price.gaussian else left / runs
-        epsilon = Fraction(int(epsilon * (1 << 40)), 1 << 40)
+        epsilon = left / runs
+        if self.price.gaussian:
+            epsilon = Fraction(int(sqrt_down(2 * epsilon) * (1 << 40)), 1 << 40)
         cutoff = surprises if self.pure else 1
         return OutsideBand(
             threshold=0,
@@ -170,8 +171,12 @@ class Wish:
     def _at_ratio(
         self, surprises: int, start: Fraction, ratio: Fraction, step: float | None
     ) -> float:
-        band = self._band(surprises, start, ratio)
-        scales = float(band.query_scale), float(band.threshold_scale)
+        left = float((1 - start - NUMBER_SHARE) * self.price.amount)
+        epsilon = left if self.pure else left / surprises
+        if self.price.gaussian:
+            epsilon = sqrt(2 * epsilon)
+        moved, times = float(self.cells.moved) / epsilon, surprises if self.pure else 1
+        scales = times * moved / (1 - float(ratio)), moved / float(ratio)
         near = _quantile(*scales, float(self._failure(sure=step is not None)))
         false = float(_FALSE) * surprises / (2 * self.questions)
         return near + (near if step is not None else _quantile(*scales, false))

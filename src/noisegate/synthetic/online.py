@@ -148,12 +148,11 @@ class ManySession:
     @property
     def balance(self) -> ManyBalance:
         """Questions, surprises, and what is spent so far if it ended now."""
-        left, most = self._door.left, self._desk.bargain.spec.most
         used = Sequential(events=(self._start, self._door.used()))
         return ManyBalance(
             asked=self._asked,
-            surprises=most - left,
-            left=left,
+            surprises=self._door.answered,
+            left=self._door.left,
             spent=self._desk.curator.loss_of(used),
         )
 
@@ -164,7 +163,7 @@ class ManySession:
 
     def finish(self) -> None:
         """Keep the model in the ledger; the session closes after it."""
-        facts = {"many": 1, "asked": self._asked, "surprises": self.balance.surprises}
+        facts = {"many": 1, "asked": self._asked, "surprises": self._door.answered}
         self._door.finish(pack(facts, [self._model.cells], ()))
 
 

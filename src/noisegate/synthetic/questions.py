@@ -179,9 +179,11 @@ class CountingGrid:
                 f"{axis.name!r} is compared with another type.", fix="Compare like with like."
             ) from None
         if found is None:
+            real = axis.ends is not None and not axis.whole
+            hint = "; of numbers that are not whole only < and >=" if real else ""
             raise SpecError(
                 f"{value} is inside a bin of {axis.name!r}, {axis.labels[at]}.",
-                fix=f"Use finer bins of {axis.name!r}, or edges at {value}.",
+                fix=f"Use finer bins of {axis.name!r}, or edges at {value}{hint}.",
             )
         return 2 if found else 0
 

@@ -1,0 +1,119 @@
+"""The command that answers a file of counting questions for one price."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisegate.cli.app import (
+    Accountant,
+    Analyst,
+    Between,
+    Budget,
+    Confidence,
+    DataFile,
+    Delta,
+    Epsilon,
+    GroupsPerUnit,
+    Json,
+    Keys,
+    LedgerPath,
+    Practice,
+    RowsPerUnit,
+    Share,
+    Unit,
+    app,
+)
+from noisegate.cli.printing import print_table
+from noisegate.cli.questions import caps_of, columns_of, gate_of, gate_to_plan
+from noisegate.cli.releases import bar, bins_of
+from noisegate.errors import SpecError
+
+
+@app.command()
+def many(
+    file: DataFile,
+    questions: Annotated[
+        Path, typer.Option(help="Counting questions, SELECT COUNT(*) FROM t WHERE …; one a line.")
+    ],
+    columns: Annotated[
+        str | None, typer.Option(help="The cells: age=5,ward. Left out, what the questions need.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
+    epsilon: Epsilon = None,
+    within: Annotated[str | None, typer.Option(help="How far answers may be off.")] = None,
+    surprises: Annotated[
+        int | None, typer.Option(help="Or: how many are answered with noise of their own.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None,
+    sure: Annotated[
+        bool, typer.Option("--sure", help="With --rows: promise answers to the last question.")
+    ] = False,
+    confidence: Confidence = "0.95",
+    budget: Budget = None,
+    delta: Delta = "0",
+    accountant: Accountant = None,
+    analyst: Analyst = None,
+    share: Share = None,
+    unit: Unit = None,
+    rows_per_unit: RowsPerUnit = None,
+    groups_per_unit: GroupsPerUnit = None,
+    keys: Keys = None,
+    between: Between = None,
+    ledger: LedgerPath = None,
+    practice: Practice = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show price and promise without paying.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Answer many counting questions from a model, paying only for surprises."""
+    asked = _read(questions)
+    gate = (gate_to_plan if plan else gate_of)(
+        file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
+        unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
+        columns=columns_of(keys, between), ledger=ledger, practice=practice,
+    )  # fmt: skip
+    terms: dict[str, Any] = {
+        "table": table, "epsilon": epsilon, "within": within, "surprises": surprises, "rows": rows,
+        "confidence": confidence, "questions": len(asked), "workload": asked, "sure": sure,
+        "rows_per_unit": caps_of(file, rows_per_unit, None).get("rows_per_unit"),
+    }  # fmt: skip
+    if plan:
+        found = gate.many_plan(bins_of(columns), **terms)
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        else:
+            print_table(None, ("", ""), found.facts())
+        return
+    with bar() as progress, gate.many(bins_of(columns), progress=progress, **terms) as session:
+        answers = session.answers(asked, progress)
+        balance = session.balance
+    if as_json:
+        record = {
+            "plan": session.plan.to_dict(),
+            "answers": [answer.to_dict() for answer in answers],
+            "surprises": balance.surprises,
+            "spent": {"epsilon": float(balance.spent.epsilon), "delta": float(balance.spent.delta)},
+        }
+        typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+        return
+    shown = [(each.sql, str(each).partition(" (")[0], each.words) for each in answers]
+    print_table(None, ("question", "count", ""), shown)
+    typer.echo(str(balance))
+
+
+def _read(file: Path) -> list[str]:
+    """One question a line, or several lines up to a semicolon; lines after -- are left out."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SpecError(f"{file.name!r} cannot be read.", fix="Give a file of questions.") from None
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    plain = "\n".join(lines)
+    parts = plain.split(";") if ";" in plain else lines
+    found = [part.strip() for part in parts if part.strip()]
+    if not found:
+        raise SpecError(f"{file.name!r} holds no question.", fix="Write one a line.")
+    return found

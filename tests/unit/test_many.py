@@ -1,0 +1,268 @@
+"""Sessions of many questions: the promise, what surprises teach, what is paid, and refusals."""
+
+import json
+import sys
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.cli import main
+from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.synthetic.cells_model import CellsModel
+
+DICE = np.random.default_rng(11)
+COUNT = 3000
+AGE = DICE.integers(0, 40, COUNT)
+CITY = (AGE // 10 + (DICE.random(COUNT) < 0.2)) % 4  # follows from age, mostly
+SEX = (AGE + CITY * (DICE.random(COUNT) < 0.9)) % 2
+ROWS = pa.table({"age": AGE, "city": CITY, "sex": SEX})
+FACTS = {"age": {"between": [0, 39]}, "city": {"in": [0, 1, 2, 3]}, "sex": {"in": [0, 1]}}
+COLUMNS = {"age": 5, "city": None, "sex": None}
+SURE = 1 - Fraction(1, 10**7)  # so that a promise breaks less than once in a million runs
+ENGINE = duckdb.connect()
+ENGINE.register("p", ROWS)
+
+
+def opened(accountant="zcdp"):
+    delta = 0 if accountant == "pure" else "1e-6"
+    return noisegate.open(
+        ROWS, epsilon=9999, delta=delta, accountant=accountant, table="p", columns=FACTS
+    )
+
+
+def counting(condition):
+    return f"SELECT COUNT(*) FROM p WHERE {condition}"
+
+
+def exact(sql):
+    return ENGINE.execute(sql).fetchone()[0]
+
+
+def random_questions(count):
+    found = []
+    for _ in range(count):
+        low, high = sorted(DICE.integers(0, 8, 2).tolist())
+        parts = [
+            f"age BETWEEN {5 * low} AND {5 * high + 4}",
+            f"city IN ({DICE.integers(4)}, {DICE.integers(4)})",
+            f"sex = {DICE.integers(2)}",
+        ]
+        kept = [part for part in parts if DICE.random() < 0.7]
+        found.append(counting(" AND ".join(kept) or "TRUE"))
+    return found
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize("start", [1, 2])
+def test_all_answers_keep_the_promise(accountant, start):
+    gate = opened(accountant)
+    terms = {"epsilon": 3, "questions": 60, "confidence": SURE, "start": start}
+    with gate.many(COLUMNS, **terms) as session:
+        answers = session.answers(random_questions(60))
+        balance = session.balance
+    promised = [each for each in answers if each.margin is not None]
+    assert len(promised) > 15
+    for each in promised:
+        assert abs(each.value - exact(each.sql)) <= each.margin
+    assert balance.left + balance.surprises == session.plan.surprises
+    assert session.balance.surprises == balance.surprises  # also when it is over
+    assert gate.spent.epsilon <= session.plan.price.epsilon
+    assert gate.ledger.verify().ok
+
+
+def test_a_surprise_is_learned_and_the_model_comes_nearer():
+    """Six times the odd cells: at ε = 50 a comparison is right but for e^-30."""
+    gate = opened()
+    asked = counting("sex = 1 AND city = 1 AND age < 20")
+    with gate.many(COLUMNS, epsilon=50, surprises=8, start=1) as session:
+        before = session.model.values
+        first = session.sql(asked)
+        after = session.model
+        again = session.sql(asked)
+    assert not first.free
+    assert abs(first.value - exact(asked)) <= first.margin < 20
+    assert again == first
+    assert session.balance.surprises == 1
+    assert before.sum() == pytest.approx(after.values.sum(), abs=2)
+    inside = after.query(age=(0, 19), city=1, sex=1).value
+    assert abs(inside - exact(asked)) < abs(before[:4, 1, 1].sum() - exact(asked))
+    assert abs(inside - exact(asked)) <= 20
+
+
+def test_after_the_last_surprise_nothing_is_promised():
+    gate = opened()
+    with gate.many(COLUMNS, epsilon=50, surprises=1, start=1) as session:
+        answers = session.answers([
+            counting(f"sex = {sex} AND city = {city} AND age < 20")
+            for sex in (0, 1)
+            for city in range(4)
+        ])  # fmt: skip
+    assert [each.free for each in answers].count(False) == 1
+    last = [each for each in answers if each.margin is None]
+    assert last
+    assert "no surprise is left" in str(last[0])
+    assert "± ?" in str(last[0])
+
+
+def test_beyond_the_questions_nothing_is_promised():
+    with opened().many(COLUMNS, epsilon=50, questions=2) as session:
+        answers = session.answers([counting(f"city = {city}") for city in range(4)])
+    assert [each.margin is None for each in answers] == [False, False, True, True]
+
+
+def test_what_no_row_can_be_is_a_public_fact():
+    with opened().many(COLUMNS, epsilon=1) as session:
+        answer = session.sql(counting("age < 5 AND age >= 5"))
+        assert (answer.value, answer.margin, session.balance.asked) == (0, 0, 0)
+
+
+def test_a_session_that_asks_nothing_pays_for_its_start_alone():
+    gate = opened("pure")
+    with gate.many(COLUMNS, epsilon=1) as session:
+        assert session.balance.spent.epsilon == Fraction(2, 5)
+    assert gate.spent.epsilon == Fraction(2, 5)
+
+
+def test_a_promise_to_the_last_question_is_kept():
+    """Whatever is asked: the surprises that are paid for suffice, and all answers are within."""
+    gate = opened()
+    terms = {"epsilon": 20, "rows": COUNT, "sure": True, "confidence": SURE, "questions": 120}
+    plan = gate.many_plan(COLUMNS, **terms)
+    assert plan.endless
+    assert plan.within < COUNT / 3
+    with gate.many(COLUMNS, **terms) as session:
+        answers = session.answers(random_questions(120))
+        assert session.balance.left > 0
+        assert session.balance.surprises > 0
+    assert all(each.margin is not None for each in answers)
+    assert max(abs(each.value - exact(each.sql)) for each in answers) <= plan.within
+
+
+def test_a_session_that_learns_nothing_runs_out(monkeypatch):
+    """The same session, broken: the proof needs the model to learn."""
+    monkeypatch.setattr(CellsModel, "fit", lambda *_: None)
+    terms = {"epsilon": 50, "surprises": 5, "start": 1, "questions": 200}
+    with opened().many(COLUMNS, **terms) as session:
+        session.answers(random_questions(200))
+        assert session.balance.left == 0
+
+
+def test_the_plan_follows_the_wish():
+    gate = opened()
+    usual = gate.many_plan(COLUMNS, epsilon=1)
+    more = gate.many_plan(COLUMNS, epsilon=1, surprises=128)
+    assert 1.6 < more.within / usual.within < 2.2  # the root of 4, less false alarms
+    narrow = gate.many_plan(COLUMNS, epsilon=1, within=usual.within)
+    assert narrow.surprises >= 32
+    assert narrow.within <= usual.within
+    known = gate.many_plan(COLUMNS, epsilon=1, rows=COUNT)
+    assert known.sure_within > known.within
+    pure = opened("pure")
+    one, four = (pure.many_plan(COLUMNS, epsilon=1, surprises=n).within for n in (10, 40))
+    assert 2.5 < four / one < 4
+    assert "all together" in str(usual)
+    assert json.dumps(usual.to_dict())
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"questions": 0},
+        {"surprises": 0},
+        {"start": 5},
+        {"start": 0},
+        {"within": "0.001"},
+        {"confidence": 1},
+        {"sure": True},
+        {"sure": True, "rows": 100, "within": 5},
+        {"epsilon": 0},
+        {"epsilon": None},
+        {"rounds": 3},
+        {"columns": None},
+        {"columns": {"age": 1, "nobody": None}},
+    ],
+)
+def test_a_bad_order_is_refused_and_costs_nothing(terms):
+    gate = opened()
+    said = {"columns": COLUMNS, "epsilon": 1} | terms
+    with pytest.raises((SpecError, Unsupported)), gate.many(**said):
+        pass
+    assert gate.spent.epsilon == 0
+
+
+def test_a_session_that_does_not_fit_costs_nothing():
+    gate = noisegate.open(ROWS, epsilon=1, table="p", columns=FACTS)
+    with pytest.raises(OverBudget), gate.many(COLUMNS, epsilon="1.01"):
+        pass
+    assert gate.spent.epsilon == 0
+
+
+def test_a_question_that_cuts_a_bin_is_refused_before_any_is_asked():
+    with opened().many(COLUMNS, epsilon=1) as session:
+        with pytest.raises(SpecError, match="inside a bin"):
+            session.answers([counting("age < 10"), counting("age < 7")])
+        assert session.balance.asked == 0
+
+
+def test_no_step_on_what_is_true_leads_away_from_the_truth():
+    table = DICE.multinomial(500, DICE.dirichlet(np.full(24, 0.5))).reshape(2, 3, 4)
+    model = CellsModel((2, 3, 4), 500)
+
+    def apart():
+        held = table > 0
+        cells = model.cells.reshape(table.shape)
+        return float((table[held] * np.log(table[held] / cells[held])).sum()) / 500
+
+    seen = [apart()]
+    model.learn_table((0, 2), table.sum(axis=1).astype(float), 5.0)
+    model.fit(50)
+    seen.append(apart())
+    for _ in range(20):
+        mask = DICE.random(24) < 0.4
+        right = table.reshape(-1)[mask].sum()
+        model.learn_count(mask, right - 3, right + 6)
+        model.fit(5)
+        seen.append(apart())
+    assert np.all(np.diff(seen) <= 1e-9)
+    assert seen[-1] < seen[1] / 2 < seen[0] / 2
+
+
+def test_units_of_several_rows_are_weighed():
+    who = np.repeat(np.arange(COUNT // 3), 3)
+    rows = pa.table({"who": who, "city": CITY, "sex": SEX})
+    facts = {name: FACTS[name] for name in ("city", "sex")}
+    gate = noisegate.open(rows, epsilon=100, unit="who", rows_per_unit=2, table="p", columns=facts)
+    with gate.many({"city": None, "sex": None}, epsilon=20, confidence=SURE) as session:
+        answer = session.sql(counting("sex = 1"))
+    # a person of three rows gives each the weight 2/3
+    assert abs(answer.value - exact(counting("sex = 1")) * 2 / 3) <= answer.margin + 5
+
+
+def test_the_command_answers_a_file(tmp_path, monkeypatch, capsys):
+    import pyarrow.csv
+
+    monkeypatch.chdir(tmp_path)
+    pyarrow.csv.write_csv(ROWS, "p.csv")
+    asked = [counting("age < 20 AND sex = 1"), counting("age >= 20 OR city = 2")]
+    (tmp_path / "q.sql").write_text("-- two\n" + ";\n".join(asked) + ";\n")
+    words = (
+        "many p.csv --questions q.sql --epsilon 5 --budget 9 --between age=0,39 --keys city=0,1,2,3"
+    )
+
+    def run(*more):
+        monkeypatch.setattr(sys, "argv", ["noisegate", *words.split(), "--keys", "sex=0,1", *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    planned = json.loads(run("--plan", "--json"))
+    made = json.loads(run("--json"))
+    assert planned == made["plan"] | {"fits": True}
+    assert [each["sql"] for each in made["answers"]] == asked
+    assert all(abs(each["value"] - exact(each["sql"])) < 200 for each in made["answers"])
+    assert "surprises" in run("--plan")
