@@ -20,7 +20,8 @@ def test_only_the_bit_source_touches_randomness():
     for file in python_files():
         assert not banned & imported_names(file), f"{file}: take `bits` as an argument instead"
         text = file.read_text()
-        assert "np.random" not in text, f"{file}: take `bits` as an argument instead"
+        public = file == SRC / "releases" / "chance.py"  # of what is released already
+        assert public or "np.random" not in text, f"{file}: take `bits`, or releases.chance"
         assert "urandom" not in text or file.name == "bits.py", f"{file}: use noise.bits"
 
 

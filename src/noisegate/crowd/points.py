@@ -8,7 +8,6 @@ noise to the points themselves, as [GHLP12] do, moves them further and promises 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from math import log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -24,6 +23,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.card import Card
 from noisegate.releases.axes import Axis
+from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.held import require_ending
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class CrowdPoints:
 
 def points_of(histogram: CrowdRelease) -> CrowdPoints:
     """The points of a histogram: drawn by public coins, which follow from what was released."""
-    chance = np.random.default_rng(list(sha256(histogram.question.encode()).digest()))
+    chance = public_coins(histogram.question)
     counts = histogram.counts.ravel()
     order = chance.permutation(int(counts.sum()))
     cells = np.repeat(np.arange(counts.size), counts)[order]
@@ -129,7 +129,7 @@ def points_of(histogram: CrowdRelease) -> CrowdPoints:
     return CrowdPoints(histogram=histogram, columns=columns)
 
 
-def _drawn(axis: Axis, places: NDArray[np.intp], chance: np.random.Generator) -> NDArray[Any]:
+def _drawn(axis: Axis, places: NDArray[np.intp], chance: Coins) -> NDArray[Any]:
     """A value for each place: any of its bin, or its key. Rows without a value have none."""
     if axis.ends is None:
         return np.array(axis.column().to_pylist(), object)[places]
