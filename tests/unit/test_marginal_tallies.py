@@ -81,8 +81,7 @@ def test_every_table_is_the_sum_over_its_own_groupings(term):
     assert_same(source(ROWS), marginals(ROWS, term=term))
 
 
-@pytest.mark.parametrize("cap", [1, 3, 1000])
-@pytest.mark.parametrize("term", [ONE, FINE, MEAN])
+@pytest.mark.parametrize(("term", "cap"), [(ONE, 1000), (ONE, 1), (FINE, 3), (MEAN, 2)])
 def test_owners_weigh_what_they_weigh_in_a_sum(term, cap):
     assert_same(source(OWNED), marginals(OWNED, term=term, cap=cap))
 
@@ -197,8 +196,11 @@ def test_tables_have_no_more_cells_than_one_table_may_have():
     wide = tuple(by(name, *range(5000)) for name in ("b", "b"))
     with pytest.raises(Unsupported, match="groups"):
         Query(marginals(ROWS, groupings=wide, sets=((0, 1),)))
-    half = by("b", *range(CELLS_MAX // 2)) if CELLS_MAX < 1 << 10 else by("b", *range(4096))
-    assert Query(marginals(ROWS, groupings=(half, half), sets=((0,), (1,)))).tally.cells == 8192
+    square = (by("b", *range(1 << 12)), by("b", *range(1 << 11)), by("b", 0, 1))
+    sets = (0, 1), (0, 1, 2)  # half of what is allowed, and all of it
+    with pytest.raises(Unsupported, match="groups"):
+        Query(marginals(ROWS, groupings=square, sets=sets))
+    assert Query(marginals(ROWS, groupings=square, sets=sets[1:])).tally.cells == CELLS_MAX
 
 
 def test_terms_and_groupings_have_the_rules_of_a_sum():

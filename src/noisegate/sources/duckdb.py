@@ -77,6 +77,7 @@ _READ_AS: Final = {
 }
 _LISTED_MAX: Final = 10_000
 _BATCH: Final = 1 << 18  # rows of a stream that are held at once
+_NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 
@@ -161,9 +162,10 @@ class DuckDBSource(Source):
         asked = replace(tally, by=by, sets=sets)
         text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb")
         sizes, constant = [grouping.size for grouping in by], constant_of(asked)
+        batch = max(_NEAR, min(_BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
         def work(connection: duckdb.DuckDBPyConnection) -> list[Whole]:
-            return add_up(_stream(connection.sql(text)), sizes, sets, constant=constant)
+            return add_up(_stream(connection.sql(text), batch), sizes, sets, constant=constant)
 
         found: list[Whole] = self._run(work, by)
         return found
@@ -409,7 +411,7 @@ def _numbers(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
     return (columns[0].view(np.uint64) for columns in _stream(rows))
 
 
-def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[list[Whole]]:
+def _stream(rows: duckdb.DuckDBPyRelation, size: int = _BATCH) -> Iterator[list[Whole]]:
     """The columns of a relation, 64 bits each and without NULL, a batch at a time.
 
     An error on the way is the engine's, as any other: Arrow only passes on its words.
@@ -417,7 +419,7 @@ def _stream(rows: duckdb.DuckDBPyRelation) -> Iterator[list[Whole]]:
     from pyarrow import ArrowException  # noqa: PLC0415 - slow to load
 
     try:
-        for batch in rows.to_arrow_reader(_BATCH):
+        for batch in rows.to_arrow_reader(size):
             yield [
                 np.frombuffer(held.buffers()[1], np.int64, len(held), 8 * held.offset)
                 for held in batch.columns
