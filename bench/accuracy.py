@@ -7,8 +7,13 @@ import argparse
 import json
 import sys
 
+import crowds
 import grids
+import many
 import maps
+import marginals
+import series
+import sparse_error
 from section import DATA, ROOT, Effort, Section, Shown
 from show import console, machine, show
 
@@ -18,6 +23,11 @@ SECTIONS: dict[str, Section] = {
     "1d": grids.one_d,
     "2d": grids.two_d,
     "map": maps.headline,
+    "crowd": crowds.crowd,
+    "many": many.many,
+    "sparse": sparse_error.measure,
+    "marginals": marginals.measure,
+    "series": series.measure,
 }
 
 

@@ -100,3 +100,47 @@ def test_without_the_data_it_says_where_they_belong(bench, monkeypatch, tmp_path
     with pytest.raises(SystemExit):
         accuracy.main()
     assert "The data are not here" in capsys.readouterr().out
+
+
+def test_maps_are_named_by_row_and_price(maps, monkeypatch, tmp_path):
+    shown = []
+    monkeypatch.setattr("vl_convert.svg_to_png", lambda svg: shown.append(svg) or b"PNG")
+    monkeypatch.setattr(maps, "PICTURE", tmp_path / "bench" / "map.png")
+    maps.save_pictures({name: [np.ones((4, 4))] * 4 for name in ("truth", "plain", "auto")})
+    assert (tmp_path / "bench" / "map.png").read_bytes() == b"PNG"
+    for words in ("truth", "plain", "auto", "ε = 1", "ε = 0.1", "ε = 0.01", "ε = 0.001"):
+        assert f">{words}</text>" in shown[0]
+    assert shown[0].count("<image") == 12
+
+
+def test_a_sparse_tables_error_is_summed_over_all_cells(bench, monkeypatch):
+    errors = bench("sparse_error")
+    table = np.array([[0, 40, 0, 7], [0, 0, 300, 0]])
+    held = np.flatnonzero(table)
+    assert errors.summary_error(held, table.ravel(), Fraction(900)) == 0
+    monkeypatch.setattr(errors, "least_error", lambda noise, values: 30)
+    assert errors.summary_error(held, table.ravel(), Fraction(900)) == 7
+    assert errors.auto_error(table, Fraction(900)) == 0
+    effort = bench("section").Effort(trials=2, beside=1, quick=True, say=print)
+    row = errors.compared("x", table, "900", (0.5, 0.2), effort)
+    assert (row["cells"], row["filled"], row["rows"], row["auto"]) == (8, 3, 347, 0)
+    assert (row["ratio"], row["met"]) == (pytest.approx(7 / 347 / 0.2), True)
+
+
+def test_distances_of_marginals_are_half_of_what_shares_differ(bench):
+    marginals = bench("marginals")
+    rows = np.arange(60) % 3
+    table = marginals.Coded((3, 2), [rows, (rows > 0).astype(np.int64)])
+    assert table.counts((0, 1)).tolist() == [[20, 0], [0, 20], [0, 20]]
+    assert marginals.distances(table, Fraction(10**6)) == [0]
+    assert 0 < marginals.distances(table, Fraction(1, 100))[0] <= 1
+
+
+def test_running_totals_are_measured_beside_their_prediction(bench):
+    series = bench("series")
+    row = series.compared(np.arange(15), gaussian=True, factor="root", trials=400)
+    assert row["ratio"] == pytest.approx(row["measured"] ** 2 / row["predicted"] ** 2)
+    assert row["equal"] == (abs(row["ratio"] - 1) <= 5 * row["ratio_se"])
+    assert 0.5 < row["ratio"] < 2  # the spread of each trial is below 1: 10 errors
+    tree = series.compared(np.zeros(15, np.int64), gaussian=False, factor="tree", trials=2)
+    assert tree["plain"] > tree["predicted"]
