@@ -60,6 +60,7 @@ def save_picture(counts: np.ndarray, ways: list[Way]) -> None:
     ]
     bars = alt.Chart(alt.Data(values=rows)).mark_bar()
     order = ["exact", *(way.name for way in ways)]
-    chart = bars.encode(x="cell:O", y="people:Q").properties(width=400, height=120)
+    chart = bars.encode(x=alt.X("cell:O", axis=None), y="people:Q")
+    chart = chart.properties(width=400, height=120)
     PICTURE.parent.mkdir(exist_ok=True)
     chart.facet(facet=alt.Facet("way:N", sort=order, title=None), columns=2).save(str(PICTURE))

@@ -190,3 +190,30 @@ def test_nonsense_is_refused(call):
 def test_where_blending_begins():
     assert least_epsilon(HALF, Fraction(0)) == 0
     assert float(least_epsilon(HALF, Fraction(1))) == pytest.approx(log(1 + (exp(1) - 1) / 2))
+
+
+def test_two_tables_of_one_sample_tell_more_than_two_samples():
+    """All people, and all but one: their difference is that person. Fresh samples hide it."""
+    p, crowd, epsilon, others = HALF, 6, Fraction(7, 10), 16
+    grown = exp_down(2 * epsilon)  # what two releases promise together
+    delta = histogram_delta(p, crowd, epsilon)
+
+    def shown(count):
+        return count if count >= crowd else 0
+
+    def one_sample(people):
+        law = {}
+        for y, person in product(range(others + 1), range(people + 1)):
+            chance = comb(others, y) * p ** (others + people)
+            key = shown(y + person), shown(y)
+            law[key] = law.get(key, 0) + chance
+        return law
+
+    def two_samples(people):
+        first, second = cell(others + people, p, crowd), cell(others, p, crowd)
+        pairs = product(first.items(), second.items())
+        return {(a, b): chance * other for (a, chance), (b, other) in pairs}
+
+    broken, kept = (hockey_stick(law(1), law(0), grown) for law in (one_sample, two_samples))
+    assert kept <= 2 * delta
+    assert broken > Fraction(4, 10) > 2 * delta
