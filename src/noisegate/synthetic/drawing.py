@@ -1,7 +1,7 @@
 """Rows from a model, with little variance: counts of every clique are right up to rounding.
 
 Along the tree, the rows that agree on the shared columns take values of the others at even steps of
-their distribution [systematic sampling], in a random order of rows. So a cell of a clique is off by
+their distribution (systematic sampling), in a random order of rows. So a cell of a clique is off by
 less than one row for each cell of its shared columns.
 """
 
@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.junction import Clique
@@ -22,7 +23,7 @@ def draw(
     sizes: Sizes, tree: Sequence[Clique], beliefs: Sequence[Floats], count: int, seed: int
 ) -> Rows:
     """So many rows, in random order."""
-    chance = np.random.default_rng(seed)
+    chance = public_coins(seed)
     columns = np.empty((len(sizes), count), np.uint32)
     for clique, belief in zip(tree, beliefs, strict=True):
         shape = [sizes[a] for a in clique.shared]
@@ -39,9 +40,7 @@ def draw(
     return np.ascontiguousarray(columns.T[chance.permutation(count)])
 
 
-def _even_steps(
-    rows: Floats, group: NDArray[np.int64], chance: np.random.Generator
-) -> NDArray[np.int64]:
+def _even_steps(rows: Floats, group: NDArray[np.int64], chance: Coins) -> NDArray[np.int64]:
     """For rows in order of their group, a column of its row of ``rows`` at even steps."""
     counts = np.bincount(group, minlength=len(rows))
     held = np.flatnonzero(counts)
@@ -50,7 +49,7 @@ def _even_steps(
     upto /= upto[:, -1:]
     place = np.repeat(np.arange(held.size), counts[held])
     steps = np.arange(group.size) - starts[group] + chance.random(held.size)[place]
-    steps /= counts[group]
+    steps = np.minimum(steps / counts[group], 1 - 1e-9)  # never into the next group
     upto += np.arange(held.size)[:, None]
     found = np.searchsorted(upto.ravel(), steps + place, side="right")
     last = rows.shape[1] - 1

@@ -16,13 +16,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.drawing import Rows
 from noisegate.synthetic.model import Evidence, whole_total
 
 _BATCH: Final = 1 << 8  # rows that are judged by the same counts
-_MOVES: Final = 4  # of them that are moved: more would all run to the same cells
+_VISITED: Final = 1 << 16  # rows at most, each time a column is visited
+_MOVED: Final = 1 / 64  # of all rows, each time: more would all run to the same cells
 _CLEAR: Final = 9.0  # squared standard deviations of noise from which a cell speaks for itself
 _VARIANCE_MIN: Final = 0.25  # of a target: rows are whole
 _EVEN: Final = 0.1  # weight of an even spread in what a cell may hold
@@ -38,7 +40,7 @@ def refined(
 
     The evidence may be about another number of rows: it is scaled.
     """
-    chance = np.random.default_rng(seed)
+    chance = public_coins(seed)
     columns = rows.T.astype(np.int64)
     scale = len(rows) / whole_total(evidence) if len(rows) else 1.0
     goals = [_Goal(columns, sizes, each, scale) for each in evidence if each.axes]
@@ -104,33 +106,34 @@ def _visit(
     sizes: Sizes,
     column: int,
     goals: Sequence[_Goal],
-    chance: np.random.Generator,
+    chance: Coins,
 ) -> None:
     """Give some rows better values of one column."""
     from scipy.sparse import csr_array  # noqa: PLC0415
 
     size, count = sizes[column], columns.shape[1]
-    slopes, places, start = [], np.empty((count, len(goals)), np.int32), 0
+    visited = chance.permutation(count)[:_VISITED]
+    seen = columns[:, visited]
+    slopes, places, start = [], np.empty((len(visited), len(goals)), np.int32), 0
     for number, goal in enumerate(goals):
         axis = goal.axes.index(column)
         slope = np.moveaxis(goal.slope(goal.counts(columns)), axis, -1).reshape(-1, size)
         others = tuple(a for a in goal.axes if a != column)
-        places[:, number] = start + _codes(columns, others, tuple(sizes[a] for a in others))
+        places[:, number] = start + _codes(seen, others, tuple(sizes[a] for a in others))
         slopes.append(slope)
         start += len(slope)
     costs = np.concatenate(slopes)
     pulls = np.array([goal.pull for goal in goals])
-    order = chance.permutation(count)
-    for first in range(0, count, _BATCH):
-        chosen = order[first : first + _BATCH]
-        where = places[chosen]
+    moves = max(1, round(_MOVED * count * _BATCH / len(visited)))
+    for first in range(0, len(visited), _BATCH):
+        chosen, where = visited[first : first + _BATCH], places[first : first + _BATCH]
         ends = np.arange(0, where.size + 1, len(goals), dtype=np.int32)
         picks = csr_array((np.ones(where.size), where.ravel(), ends), (len(chosen), len(costs)))
         cost = picks @ costs
         each = np.arange(len(chosen))
         now, best = columns[column, chosen], cost.argmin(axis=1)
         gain = cost[each, now] - cost[each, best] - pulls.sum()
-        most = np.argpartition(-gain, min(_MOVES, len(gain) - 1))[:_MOVES]
+        most = np.argpartition(-gain, min(moves, len(gain) - 1))[:moves]
         better = most[gain[most] > 0]
         new, old, at = best[better], now[better], where[better]
         columns[column, chosen[better]] = new
