@@ -11,7 +11,7 @@ import pytest
 
 from door import FINE, ONE, by, field, table
 from noisegate.algebra.expression import Call, Field, Literal
-from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Table
+from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Sampled, Table
 from noisegate.algebra.tally import Grouping, Marginals, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2
@@ -214,6 +214,12 @@ def test_terms_and_groupings_have_the_rules_of_a_sum():
         Query(marginals(ROWS, groupings=(by("a", "u", "u"),), sets=((0,),)))
     with pytest.raises(Unsupported, match="too wide"):
         Query(marginals(ROWS, term=Term(expression=Literal(1), grain=Fraction(1), low=0, high=0)))
+
+
+def test_a_sample_has_no_rule():
+    """Tables are kept for several rounds, and a sample's coins are for one draw."""
+    with pytest.raises(Unsupported, match="have a sample"):
+        Query(marginals(ROWS, relation=Sampled(Table(ROWS), Fraction(1, 2))))
 
 
 def test_questions_are_told_apart_by_their_sets_and_guesses():
