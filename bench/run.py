@@ -14,6 +14,7 @@ import door
 import ledger
 import noise
 import peers
+import quantiles
 import query
 import sparse
 from show import Column, console, load, machine, show
@@ -100,6 +101,8 @@ def main() -> None:
     title = f"Questions to {options.query_rows:,} rows of Parquet, {query.GROUPS:,} groups"
     show(to, title, QUESTIONS, found["query"]["questions"])
     show(to, "Whole processes", QUESTIONS, found["query"]["starts"])
+    found["quantiles"] = quantiles.measure()
+    show(to, "Quantiles alone", QUESTIONS, found["quantiles"])
     if options.large:
         found["large"] = query.large()
         show(to, "Memory", QUESTIONS, found["large"])

@@ -120,6 +120,15 @@ def test_a_rank_error_is_the_distance_to_the_nearest_rank_of_an_answer(bench):
     assert query.rank_error(np.ones(100), (1.0, 1.0, 1.0)) == 0
 
 
+def test_quantiles_are_measured_beside_what_they_cannot_do_without(bench):
+    rows = bench("quantiles").measure(20_000, 20, repeats=1)
+    for base, ours in (rows[:2], rows[2:]):
+        assert positive(base, "wall_ms", "cpu_ms")
+        assert ours["times_cpu"] == pytest.approx(ours["cpu_ms"] / base["cpu_ms"])
+        assert ours["met"] == (ours["times_cpu"] <= float(ours["target"].split()[0]))
+    assert 0 <= rows[1]["rank_error"] < 0.01
+
+
 def test_the_table_of_questions_is_made_once_and_has_a_heavy_tail(bench, tmp_path):
     import pyarrow.parquet as pq
 
