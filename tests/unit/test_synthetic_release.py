@@ -283,9 +283,41 @@ def test_bounds_that_nobody_declared_are_found_inside_the_price():
     assert gate.release("synthetic", **terms).free
     assert gate.spent.epsilon == 5
     poor = noisegate.open(people(), epsilon=1, table="people", columns=facts)
-    with pytest.raises(OverBudget, match="found first"):
+    with pytest.raises(OverBudget, match="Nothing was spent"):
         poor.release("synthetic", **terms)
     assert poor.spent.epsilon == 0
+
+
+def test_bins_of_like_size_are_found_inside_the_price():
+    """900 rows are 0, so their number gets a bin of its own; others are even from 1 to 9999."""
+    values = np.where(np.arange(1200) < 900, 0, np.arange(1200) * 7919 % 9999 + 1)
+    table = pa.table({"gain": values, "ward": WARDS})
+    facts = {"gain": {"between": [0, 9999], "nullable": False}, "ward": FACTS["ward"]}
+    gate = noisegate.open(table, epsilon=20, table="people", columns=facts)
+    terms = {"epsilon": 10, "choose": "bins"}
+    assert gate.release_plan("synthetic", **terms).price.epsilon == 10
+    made = gate.release("synthetic", **terms)
+    assert (gate.spent.epsilon, made.cost.epsilon, made.guarantee.loss.epsilon) == (10, 10, 10)
+    gain = made.fitted.layout.axes[0]
+    assert gain.keys[:2] == (0, 1)
+    assert 4 <= gain.size <= 9
+    assert (made.to_pandas().gain == 0).mean() == pytest.approx(0.75, abs=0.02)
+    assert gate.release("synthetic", **terms).free
+    assert gate.release_plan("synthetic", **terms).price.epsilon == 0
+    assert gate.spent.epsilon == 10
+
+
+def test_bounds_and_bins_can_be_found_together():
+    gate = noisegate.open(people(), epsilon=20, table="people", columns={"ward": FACTS["ward"]})
+    terms = {"columns": ["ward", "age"], "epsilon": 10, "choose": ["bounds", "bins"]}
+    made = gate.release("synthetic", **terms)
+    assert gate.spent.epsilon == made.cost.epsilon == 10
+    assert [words.partition(",")[0] for words in made.words[:2]] == [
+        "the bounds of age",
+        "the bins of age",
+    ]
+    ages = made.to_pandas().age.dropna()
+    assert ages.quantile(0.5) == pytest.approx(np.median(AGES), abs=8)
 
 
 def test_a_zcdp_account_pays_half_the_square():

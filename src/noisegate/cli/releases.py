@@ -65,7 +65,7 @@ def release(
         Path | None, typer.Option(help="Of synthetic: write how good they are: .html .md .txt.")
     ] = None,
     choose: Annotated[
-        list[str] | None, typer.Option(help="Of synthetic: find bounds, for a fifth of ε: bounds.")
+        list[str] | None, typer.Option(help="Of synthetic: find bounds or bins, for a fifth of ε.")
     ] = None,
     epsilon: Epsilon = None,
     confidence: Confidence = "0.95",

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.query.estimates.draft import Caps, draft
 from noisegate.query.looks import caps_of
@@ -181,7 +182,7 @@ def basis_of(
     }
     unusable = {n: why for n, how in measured.items() if (why := _unusable(facts[n], how))}
     if unusable:
-        raise _refusal(unusable, [name for name in measured if name not in unusable])
+        raise _refusal(unusable, [name for name in wanted.columns if name not in unusable])
     hows = {name: _how(facts[name], how, name in (found or {})) for name, how in measured.items()}
     if not hows:
         raise SpecError("No column can be measured.", fix="Name columns with keys or bounds.")
@@ -280,22 +281,25 @@ def _refusal(unusable: Mapping[str, str], usable: Sequence[str]) -> Unsupported:
     find = ' have bounds found for a fifth of ε: choose="bounds",' if numbers else ""
     return Unsupported(
         f"Nobody declared which values these columns have: {named}.",
-        fix=f"Declare in = [...] for text, between = [low, high] for numbers and dates,{find} or "
-        f"{leave}",
+        fix="Declare in = [...] for text (--keys), between = [low, high] for numbers and dates "
+        f"(--between),{find} or {leave}",
     )
 
 
 def _how(column: Column, how: Any, found: bool) -> Any:  # noqa: ANN401, FBT001 - see Gate.release
     """How a column is grouped: as said, else by its keys, else by the usual bins."""
+    bounds = column.between
+    if found and bounds is not None and not isinstance(how, list | tuple):
+        width = None
+        if how is not None:
+            width = positive(fraction(how, name=f"the bin width of {column.name}"), name="a width")
+        return usual_edges(bounds, whole=column.kind is Kind.INTEGER, width=width)
     if how is not None or column.keys is not None or column.kind is Kind.BOOLEAN:
         return how
-    bounds = column.between
     assert bounds is not None  # noqa: S101 - else it was refused
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
         return usual_unit(bounds, column.kind)
     whole = column.kind is Kind.INTEGER
-    if found:
-        return usual_edges(bounds, whole=whole)
     width = usual_width(bounds, whole=whole)
     return None if whole and width == 1 else width
 

@@ -62,9 +62,9 @@ def usual_unit(bounds: Bounds, kind: Kind) -> str:
     return next((unit for unit in units if days / _SPAN[unit] < BINS - 1), "year")
 
 
-def usual_edges(bounds: Bounds, *, whole: bool) -> list[Fraction]:
+def usual_edges(bounds: Bounds, *, whole: bool, width: Fraction | None = None) -> list[Fraction]:
     """The edges of the usual bins; what is beyond them is in the first or the last."""
-    width = usual_width(bounds, whole=whole)
+    width = width or usual_width(bounds, whole=whole)
     first, last = floor(bounds[0] / width), floor(bounds[1] / width)
     return [width * place for place in range(first, last + 2)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
-from math import ceil, floor, prod
+from math import prod
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
-from noisegate.curator.measurement import Measurement
-from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
-from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import (
     DeclaredEvent,
     DeclaredZCDPEvent,
@@ -35,7 +34,6 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.looks import SHARE, bounds_look, bounds_seen
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Price, variance_of
 from noisegate.releases.attempts import Attempts
@@ -43,11 +41,12 @@ from noisegate.releases.making import plain_options
 from noisegate.releases.order import Order
 from noisegate.releases.residuals import Axes
 from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
-from noisegate.synthetic.columns import Bounds, Layout
+from noisegate.synthetic.columns import Layout
 from noisegate.synthetic.constraints import Impossible, counted_cells, hardened, impossible_of
 from noisegate.synthetic.door import DoorTables
 from noisegate.synthetic.fitted import FORMAT, Fitted
 from noisegate.synthetic.known import known_of
+from noisegate.synthetic.looks import Looks, Seen
 from noisegate.synthetic.model import CELLS_MAX, Evidence
 from noisegate.synthetic.plan import SyntheticPlan
 from noisegate.synthetic.questions import columns_for
@@ -75,7 +74,8 @@ class SyntheticOrder:
         determined: Columns that follow from others: ``{"region": ("ward", {"north": "up"})}``.
         impossible: Combinations that no row has: ``[{"age": (0, 14), "married": True}]``.
         evidence: Releases and answers about the same rows, used for nothing.
-        choose: "bounds", to have them found where nobody declared them.
+        choose: "bounds", to have them found where nobody declared them; "bins", to have numbers
+            cut into bins of like size; or both: a fifth of the price pays for it.
         rows_per_unit: How many rows of one unit count.
         options: Those of the method.
     """
@@ -123,7 +123,7 @@ class _Job:
     known: tuple[Evidence, ...]
     price: Price
     synthesizer: Synthesizer
-    looks: Mapping[str, Measurement]
+    looked: Seen
     words: tuple[str, ...]
     question: str
 
@@ -150,6 +150,10 @@ class SyntheticBench:
         wanted = wanted_of(curator.tables, table, order.columns, order.determined)
         self._wanted = uncut(wanted, cuts)
         self._epsilon = self._price()
+        self._looks = Looks(
+            curator, Run(curator, rules), self._wanted, order.choose, self._epsilon,
+            order.rows_per_unit,
+        )  # fmt: skip
         if order.rows is not None:
             require_rows(order.rows)
         if order.total is not None:
@@ -157,11 +161,10 @@ class SyntheticBench:
 
     def plan(self, *, fresh: bool = False) -> SyntheticPlan:
         """Free: spends nothing, reads no row."""
-        job = self._job()
-        missing = [look for look in job.looks.values() if self._curator.find(look) is None]
+        job = self._job(self._looks.seen())
+        missing = job.looked.missing
         stored = None if fresh or missing else Attempts(self._curator, job.question).found()
-        events = (*(look.event() for look in missing), job.event)
-        price, fits = self._curator.price(Sequential(events=events))
+        price, fits = self._curator.price(Sequential(events=(*missing, job.event)))
         layout = job.basis.layout
         (noise,) = job.price.noise(job.basis.query((0,)), [Fraction(1, len(job.sets))])
         return SyntheticPlan(
@@ -182,21 +185,23 @@ class SyntheticBench:
 
     def release(self, progress: Progress | None = None, *, fresh: bool = False) -> SyntheticRelease:
         """The rows: from the ledger if they were released before, else for their price."""
-        job, looked = self._job(), list[Event]()
-        if job.looks:
-            looked = self._look(job)
-            job = self._job()
+        job, paid = self._job(self._looks.seen()), tuple[Event, ...]()
+        if job.looked.missing:
+            paid = job.looked.missing
+            every = Sequential(events=(*paid, job.event))
+            self._curator.ledger.require_room(every, account=self._curator.account)
+            job = self._job(self._looks.seen(pay=True))
         attempts = Attempts(self._curator, job.question)
         stored = None if fresh else attempts.found()
         if stored is not None:
-            return self._made(job, *stored, looked=looked, free=True)
+            return self._made(job, *stored, paid=paid, free=True)
         with attempts.begin(job.event, fresh=fresh) as allowed:
             fitted = self._built(job, allowed.whole, progress)
             kept = fitted.to_bytes(event=encode(allowed.used()))
             allowed.finish(kept)
         if progress is not None:
             progress(1.0, "done")
-        return self._made(job, allowed.request_id, kept, looked=looked, free=False)
+        return self._made(job, allowed.request_id, kept, paid=paid, free=False)
 
     # before paying
 
@@ -209,16 +214,13 @@ class SyntheticBench:
         Run(self._curator, self._rules).require_price(epsilon)
         return epsilon
 
-    def _job(self) -> _Job:
-        """The order with bounds as found; of those not found yet, as if values were from 0 to 1."""
+    def _job(self, looked: Seen) -> _Job:
         curator, order = self._curator, self._order
-        looks = self._looks()
-        found = self._found(looks)
         basis = basis_of(
-            curator.tables, self._wanted, where=order.where, rows_per_unit=order.rows_per_unit,
-            found={name: found.get(name, (Fraction(0), Fraction(1))) for name in looks},
+            curator.tables, looked.cut(self._wanted), where=order.where,
+            rows_per_unit=order.rows_per_unit, found=looked.bounds,
         )  # fmt: skip
-        epsilon = self._epsilon * (1 - SHARE) if looks else self._epsilon
+        epsilon = self._epsilon - self._looks.epsilon
         gaussian = curator.ledger.balance(curator.account).accountant != "pure"
         price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
         sets, words = sets_of(order.workload, basis, curator.tables)
@@ -241,35 +243,10 @@ class SyntheticBench:
             known=known,
             price=price,
             synthesizer=synthesizer(order.method, **options),
-            looks=looks,
-            words=(*(_look_words(name, found) for name in looks), *words),
+            looked=looked,
+            words=(*looked.words, *words),
             question=self._question(parts, basis, price),
         )
-
-    def _looks(self) -> dict[str, Measurement]:
-        """What to find first, where nobody declared it and it is said that it may be found."""
-        choose = self._order.choose
-        listed = (choose,) if isinstance(choose, str) else tuple(choose or ())
-        if unknown := set(listed) - {"bounds"}:
-            raise SpecError(f"{min(unknown)!r} cannot be chosen.", fix='Use choose="bounds".')
-        names = self._wanted.unbounded if listed else ()
-        share = self._epsilon * SHARE / max(1, len(names))
-        return {name: bounds_look(self._wanted.domain, name, share) for name in names}
-
-    def _found(self, looks: Mapping[str, Measurement]) -> dict[str, Bounds]:
-        """The bounds that were found already."""
-        seen = {name: (look, self._curator.find(look)) for name, look in looks.items()}
-        return {
-            name: self._wide(name, bounds_seen(look, release))
-            for name, (look, release) in seen.items()
-            if release is not None
-        }
-
-    def _wide(self, name: str, bounds: Bounds) -> Bounds:
-        """Whole bounds for whole numbers."""
-        if self._wanted.domain.columns[name].kind is not Kind.INTEGER:
-            return bounds
-        return Fraction(floor(bounds[0])), Fraction(ceil(bounds[1]))
 
     def _question(self, parts: Mapping[str, Any], basis: Basis, price: Price) -> str:
         """Canonical text: two releases with one text are one release, drawn once.
@@ -291,20 +268,6 @@ class SyntheticBench:
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     # paying
-
-    def _look(self, job: _Job) -> list[Event]:
-        """Pay for what must be found first; refused before that if not all of it fits."""
-        missing = [look for look in job.looks.values() if self._curator.find(look) is None]
-        events = [look.event() for look in missing]
-        price, fits = self._curator.price(Sequential(events=(*events, job.event)))
-        if missing and not fits:
-            raise OverBudget(
-                f"This costs {price}, with what must be found first.",
-                fix=f"Nothing was spent. There is {self._curator.remaining():left} left.",
-            )
-        for look in missing:
-            self._curator.measure(look)
-        return events
 
     def _built(self, job: _Job, scope: Scope, progress: Progress | None) -> Fitted:
         """Ask, and fit a model to the answers."""
@@ -334,22 +297,21 @@ class SyntheticBench:
         )
 
     def _made(
-        self, job: _Job, request_id: str, stored: bytes, *, looked: Sequence[Event], free: bool
+        self, job: _Job, request_id: str, stored: bytes, *, paid: Sequence[Event], free: bool
     ) -> SyntheticRelease:
         fitted, record = Fitted.from_bytes(stored)
         curator, order = self._curator, self._order
-        looks = [look.event() for look in job.looks.values()]
         used = decode(record["event"])
-        paid = [*looked, *([] if free else [used])]
+        bought = [*paid, *([] if free else [used])]
         query = job.basis.query((0,))
         unit = next(table.unit for table in query.tables if table.unit is not None)
         names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
-        loss = curator.loss_of(Sequential(events=(*looks, used)))
+        loss = curator.loss_of(Sequential(events=(*job.looked.events, used)))
         return SyntheticRelease(
             fitted=fitted,
             count=fitted.rows if order.rows is None else order.rows,
             sql=job.basis.sql,
-            cost=curator.loss_of(Sequential(events=tuple(paid))) if paid else ApproxDP(0),
+            cost=curator.loss_of(Sequential(events=tuple(bought))) if bought else ApproxDP(0),
             remaining=curator.remaining(),
             guarantee=Guarantee(loss=loss, unit=unit, scope=f"these synthetic rows of {names}"),
             question=job.question,
@@ -427,12 +389,6 @@ def _workload_words(asked: Any, sets: Sequence[Axes]) -> str:  # noqa: ANN401 - 
             "all pairs of columns" if len(sets[0]) == 2 else f"all sets of {len(sets[0])} columns"
         )
     return "given questions" if _is_sql(asked) else "given sets of columns"
-
-
-def _look_words(name: str, found: Mapping[str, Bounds]) -> str:
-    if name not in found:
-        return f"the bounds of {name}: found first, for a part of ε; until then 0 to 1"
-    return f"the bounds of {name}, as found: {float(found[name][0]):g} to {float(found[name][1]):g}"
 
 
 def _digest(*arrays: NDArray[Any] | None) -> str:
