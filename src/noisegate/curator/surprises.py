@@ -82,6 +82,7 @@ class SurpriseSpec:
     def __post_init__(self) -> None:
         tally = self.cells.tally
         plain = type(self.cells) is Query and self.cells.strategy is None
+        plain = plain and self.cells.sample is None  # one sample would answer many questions
         if not plain or not isinstance(tally, Sums) or len(tally.terms) != 1:
             raise Unsupported("A session is about the cells of one sum.", fix="Ask for one sum.")
         if tally.cells > CELLS_MAX:
