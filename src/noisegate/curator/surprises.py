@@ -164,11 +164,12 @@ class Surprises:
 
     __slots__ = (
         "__weakref__", "_answer", "_cells", "_curator", "_entry", "_lock", "_run", "_runs",
-        "_spec", "_yeses",
+        "_spec", "_yeses", "question", "request_id",
     )  # fmt: skip
 
     def __init__(self, curator: Curator, spec: SurpriseSpec, entry: Reservation) -> None:
         self._curator, self._spec, self._entry = curator, spec, entry
+        self.question, self.request_id = entry.question, entry.request_id
         self._lock = threading.Lock()
         self._cells: Int64Array | None = None
         self._run: BandRun | None = None

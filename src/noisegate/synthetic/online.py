@@ -159,7 +159,7 @@ class ManySession:
     @property
     def model(self) -> TableRelease:
         """The present model as a released table: to be asked, drawn and saved for ever, free."""
-        return self._desk.table(self._model, self.balance)
+        return self._desk.table(self._model, self.balance, self._door)
 
     def finish(self) -> None:
         """Keep the model in the ledger; the session closes after it."""
@@ -307,7 +307,7 @@ class Many:
         model.fit(_SWEEPS[0])
         return model, used
 
-    def table(self, model: CellsModel, balance: ManyBalance) -> TableRelease:
+    def table(self, model: CellsModel, balance: ManyBalance, door: Surprises) -> TableRelease:
         """A model as a released table."""
         grid, curator = self.grid.grid, self.curator
         unit = next(table.unit for table in grid.query.tables if table.unit is not None)
@@ -332,8 +332,8 @@ class Many:
             cost=balance.spent,
             remaining=curator.remaining(),
             guarantee=Guarantee(loss=balance.spent, unit=unit, scope=f"this session about {names}"),
-            question=json.dumps(self.bargain.spec.to_record(), sort_keys=True),
-            request_id="",
+            question=door.question,
+            request_id=door.request_id,
             practice=self._rules.practice,
             log=curator.ledger.history,
         )
