@@ -38,6 +38,9 @@ Whole: TypeAlias = NDArray[np.int64]
 _CELLS_MAX: Final = 1 << 24  # of all tables together
 _ROUNDS: Final = 60
 _SINGLES: Final = 1.5  # how much more tables of one column count together: shrinking leans on them
+_MANY: Final = 2  # where there are more tables than this for each column
+_SIGNAL: Final = 4  # standard deviations of noise: beyond, there is a signal for certain
+_PROBES: Final = 2
 _REWEIGHTED: Final = 4
 _MATRIX_MIN: Final = 8  # along each axis, to tell signal from noise by directions
 
@@ -63,10 +66,10 @@ def plan_tables(ask_of: AskOf, sizes: Sizes, sets: Sequence[Axes], *, shrink: bo
     asked = require_sets(sizes, sets)
     counted = dict.fromkeys(asked, 1.0)
     singles = sorted({a for axes in asked for a in axes})
-    if shrink:
+    each = len(asked) / len(singles)
+    if shrink and each > _MANY:
         for axis in singles:
-            more = _SINGLES * len(asked) / len(singles)
-            counted[axis,] = counted.get((axis,), 0.0) + more
+            counted[axis,] = counted.get((axis,), 0.0) + _SINGLES * each
     gaussian = ask_of(asked[0]).gaussian
     found = _design(sizes, counted, gaussian=gaussian)
     pairs = zip(found.questions, found.shares, strict=True)
@@ -160,7 +163,7 @@ def shrunk(parts: Parts, sets: Sequence[Axes]) -> Parts:
             for axis in part:
                 even = np.multiply.outer(even, singles[axis] / total)
             expected, noise = _centred(even), 1 / sqrt(parts.precision[part])
-            values[part] = expected + _less(values[part] - expected, even, noise)
+            values[part] = expected + _weighed(values[part] - expected, even, noise)
     return Parts(parts.sizes, values, parts.precision)
 
 
@@ -290,6 +293,28 @@ def _transport(near: Floats, rows: Whole, columns: Whole) -> Whole:
         over[taken] -= 1
         over[given] += 1
     return table
+
+
+def _weighed(beyond: Floats, even: Floats, noise: float) -> Floats:
+    """`_less` where noise may be all there is; else as much of it as lowers the squared error.
+
+    Along the line from what was measured to what is left of it, the error has an unbiased estimate,
+    σ² (N - 2 t d) + t² r², where r is the distance and d the divergence of what is taken away
+    [Ste81]: the best t is σ² d / r². It tends to 0 where the signal is far above the noise.
+    """
+    mild = _less(beyond, even, noise)
+    cells = beyond.size * prod(1 - 1 / size for size in beyond.shape)
+    away = float(((beyond - mild) ** 2).sum())
+    if (beyond**2).sum() <= noise**2 * (cells + _SIGNAL * sqrt(2 * cells)) or away == 0:
+        return mild
+    step, found = noise * 1e-3, 0.0
+    signs = np.random.default_rng(0)  # public directions
+    for _ in range(_PROBES):
+        turn = _centred(signs.choice([-1.0, 1.0], beyond.shape))
+        moved = step * turn - (_less(beyond + step * turn, even, noise) - mild)
+        found += float((turn * moved).sum()) / step / _PROBES
+    part = min(1.0, max(0.0, noise**2 * found / away))
+    return beyond - part * (beyond - mild)
 
 
 def _less(beyond: Floats, even: Floats, noise: float) -> Floats:
