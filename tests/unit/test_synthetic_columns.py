@@ -17,7 +17,6 @@ from noisegate.synthetic.columns import (
     Coding,
     Layout,
     spread,
-    uniforms,
     usual_edges,
     usual_unit,
     usual_width,
@@ -169,15 +168,6 @@ def test_the_units_own_column_is_numbered():
     assert made.rows_per_unit == 2
     table = made.layout.decode(np.zeros((3, 1), np.int64), seed=0)
     assert table["id"].to_pylist() == [1, 2, 3]
-
-
-def test_uniforms_are_uniform_and_the_same_for_ever():
-    """Chi-square over 64 bins at 1e-6; other seeds give other numbers."""
-    found = uniforms(12, 64_000)
-    counts = np.bincount((found * 64).astype(int), minlength=64)
-    assert chisquare(counts).pvalue > 1e-6
-    assert abs(np.corrcoef(found, uniforms(13, 64_000))[0, 1]) < 5 / np.sqrt(64_000)
-    assert uniforms(7, 2).tolist() == pytest.approx([0.5624197862394222, 0.5050316882229421])
 
 
 def test_whole_values_are_even_over_their_bin():

@@ -419,3 +419,18 @@ def test_it_shows_itself(made):
     assert "980 more rows" in str(made)
     assert "<table" in made._repr_html_()
     assert made.method in made.headline
+
+
+def test_rows_are_moved_towards_tables_that_the_model_has_no_room_for():
+    """Two columns that say much about each other, in a model that holds each by itself."""
+    twins = np.arange(400) % 20
+    table = pa.table({"a": twins, "b": twins})
+    facts = {name: {"between": [0, 19], "nullable": False} for name in ("a", "b")}
+    gate = noisegate.open(table, epsilon=20, table="twins", columns=facts)
+    terms = {"epsilon": 10, "method": "chosen", "workload": [["a"], ["b"], ["a", "b"]]}
+    made = gate.release("synthetic", cells_max=60, rows=400, **terms)
+    assert any("did not fit" in words for words in made.words)
+    frame = made.to_pandas()
+    assert (frame.a == frame.b).mean() > 0.5
+    again = gate.release("synthetic", cells_max=60, rows=400, **terms)
+    assert (again.free, again.to_arrow().equals(made.to_arrow())) == (True, True)

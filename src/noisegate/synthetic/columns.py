@@ -6,7 +6,7 @@ is spread evenly over it, whole where the column is whole, within the declared b
 >>> ages = Axis(name="age", keys=(0, 10, None), ends=(10, 20), whole=True)
 >>> coding = Coding(kind=Kind.INTEGER, axis=ages, bounds=(Fraction(0), Fraction(14)))
 >>> coding.decode(np.array([1, 1, 2, 0, 1]), seed=7).to_pylist()
-[12, 12, None, 2, 11]
+[13, 14, None, 2, 11]
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind, ordinal
 from noisegate.releases.axes import Axis, key_of, key_record
-from noisegate.releases.estimate import Floats
+from noisegate.releases.chance import public_coins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -300,31 +300,9 @@ class Layout:
         return cls(table=record["table"], columns=tuple(columns))
 
 
-# chance that is public: the same for ever
-
-
-def uniforms(seed: int, count: int) -> Floats:
-    """Numbers from 0 to below 1 that look random: SplitMix64 of a seed, the same everywhere.
-
-    >>> uniforms(1, 3).round(3).tolist() == uniforms(1, 5).round(3).tolist()[:3]
-    True
-    """
-    steps = np.arange(1, count + 1, dtype=np.uint64)
-    start = np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % (1 << 64))
-    mixed = _mixed(_mixed(np.array([start], np.uint64)) + steps * np.uint64(0x9E3779B97F4A7C15))
-    found: Floats = (mixed >> np.uint64(11)).astype(np.float64) / (1 << 53)
-    return found
-
-
-def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
-
-
 def spread(lows: NDArray[Any], highs: NDArray[Any], seed: int, *, whole: bool) -> NDArray[Any]:
     """Values evenly from low to below high; others than whole ones end after a few digits."""
-    parts = uniforms(seed, len(lows))
+    parts = public_coins(seed).random(len(lows))
     widths = highs - lows
     if whole:
         found: NDArray[Any] = lows + np.minimum((parts * widths).astype(np.int64), widths - 1)

@@ -15,6 +15,7 @@ from noisegate.releases.transcript import pack, unpack
 from noisegate.synthetic.columns import Cells, Layout
 from noisegate.synthetic.constraints import Impossible
 from noisegate.synthetic.model import Evidence, Model
+from noisegate.synthetic.refine import refined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +30,7 @@ class Fitted:
     """What the ledger keeps: everything that rows and answers follow from.
 
     Numbers are in grains. ``sets`` are the tables of the workload; ``total`` is a number of rows
-    that is known exactly.
+    that is known exactly; rows are moved towards the ``targets``, if there are any.
     """
 
     layout: Layout
@@ -42,6 +43,7 @@ class Fitted:
     words: tuple[str, ...]
     impossible: tuple[Impossible, ...] = ()
     total: int | None = None
+    targets: tuple[Evidence, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -59,16 +61,20 @@ class Fitted:
 
     def to_bytes(self, **more: Any) -> bytes:  # noqa: ANN401 - JSON values beside it
         """All of it, with further values."""
-        labels = [each.labels for each in self.evidence if each.labels is not None]
-        arrays: list[NDArray[Any]] = [*(each.values for each in self.evidence), *labels]
+        tables = list({id(each): each for each in (*self.evidence, *self.targets)}.values())
+        places = {id(each): place for place, each in enumerate(tables)}
+        labels = [each.labels for each in tables if each.labels is not None]
+        arrays: list[NDArray[Any]] = [*(each.values for each in tables), *labels]
         arrays += [each.inside.astype(np.int64) for each in self.impossible]
         record = {
             "format": FORMAT,
             "layout": self.layout.to_record(),
             "model": b64encode(self.model.to_record()).decode(),
-            "evidence": [
-                [list(each.axes), each.variance, each.labels is not None] for each in self.evidence
+            "tables": [
+                [list(each.axes), each.variance, each.labels is not None] for each in tables
             ],
+            "evidence": [places[id(each)] for each in self.evidence],
+            "targets": [places[id(each)] for each in self.targets],
             "sets": [list(axes) for axes in self.sets],
             "method": self.method,
             "gaussian": self.gaussian,
@@ -88,20 +94,21 @@ class Fitted:
             raise SpecError(
                 "These are no synthetic rows of this version.", fix="Release them anew."
             )
-        count = len(record["evidence"])
+        count = len(record["tables"])
         others = iter(arrays[count:])
-        evidence = tuple(
+        tables = [
             Evidence(
                 tuple(axes), values, variance, next(others).astype(np.int32) if labelled else None
             )
             for (axes, variance, labelled), values in zip(
-                record["evidence"], arrays[:count], strict=True
+                record["tables"], arrays[:count], strict=True
             )
-        )
+        ]
         found = cls(
             layout=Layout.from_record(record["layout"]),
             model=Model.from_record(b64decode(record["model"])),
-            evidence=evidence,
+            evidence=tuple(tables[place] for place in record["evidence"]),
+            targets=tuple(tables[place] for place in record["targets"]),
             sets=tuple(map(tuple, record["sets"])),
             method=record["method"],
             gaussian=record["gaussian"],
@@ -117,6 +124,8 @@ class Fitted:
     def draw(self, count: int, *, seed: int, given: Mapping[int, Sequence[int]]) -> Cells:
         """Rows as numbers of cells: none of an impossible combination."""
         rows = self.model.rows(count, seed=seed, given=given or None)
+        if self.targets and not given:
+            rows = refined(rows, self.layout.sizes, self.targets, seed=seed)
         for attempt in range(1, _TRIES):
             bad = np.zeros(count, bool)
             for each in self.impossible:

@@ -294,6 +294,7 @@ class SyntheticBench:
             words=(*job.words, *found.words, *basis.caveats),
             impossible=job.impossible,
             total=order.total,
+            targets=tuple(one for one in found.targets if all(one is not e for e in empty)),
         )
 
     def _made(

@@ -8,8 +8,9 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
 from noisegate.releases.axes import Axis
+from noisegate.releases.chance import public_coins
 from noisegate.releases.table import TableRelease
-from noisegate.synthetic.columns import Coding, Layout, uniforms
+from noisegate.synthetic.columns import Coding, Layout
 from noisegate.synthetic.release import require_rows
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ def points_of(release: TableRelease, count: int | None = None, *, seed: int = 0)
         raise SpecError("The released table is empty.", fix="Release one with rows in it.")
     require_rows(wanted)
     layout = Layout(table=release.value, columns=tuple(map(_coding, release.axes)))
-    first, order = uniforms(seed, 1)[0], np.argsort(uniforms(seed + 1, wanted))
-    steps = (np.arange(wanted) + first) * (total / wanted)
+    chance = public_coins(seed)
+    steps = (np.arange(wanted) + chance.random()) * (total / wanted)
     flat = np.searchsorted(np.cumsum(weights), steps, side="right")
-    flat = np.minimum(flat, np.flatnonzero(weights)[-1])[order]
+    flat = chance.permutation(np.minimum(flat, np.flatnonzero(weights)[-1]))
     cells = np.stack(np.unravel_index(flat, release.shape), axis=1)
     return layout.decode(cells, seed=seed)
 

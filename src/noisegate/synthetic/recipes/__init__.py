@@ -29,11 +29,16 @@ class TablesWorkload:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A model, all evidence that it was fitted to, and what was done in words."""
+    """A model, and all that was measured, as it was: error bars follow from it.
+
+    Rows that are drawn are moved towards the ``targets``, if there are any: tables for which the
+    model has no room. ``words`` say what was done.
+    """
 
     model: Model
     evidence: tuple[Evidence, ...]
     words: tuple[str, ...] = ()
+    targets: tuple[Evidence, ...] = ()
 
 
 class Synthesizer(Protocol):

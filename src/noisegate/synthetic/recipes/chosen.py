@@ -33,9 +33,10 @@ class Chosen:
         ask.done(0.5, "fitting")
         model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
         words = [f"measured {len(workload.sets):,} tables with equal shares"]
-        if model.left_out:
-            words.append(f"{len(model.left_out):,} tables did not fit into the model")
-        return Fit(model, evidence, tuple(words))
+        if not model.left_out:
+            return Fit(model, evidence, tuple(words))
+        words.append(f"{len(model.left_out):,} tables did not fit into the model")
+        return Fit(model, evidence, tuple(words), targets=evidence)
 
 
 def measured(ask: TablesAsk, sets: Sequence[Axes]) -> list[Evidence]:
