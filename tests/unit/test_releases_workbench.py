@@ -16,6 +16,7 @@ from noisegate.query.card import verify
 from noisegate.releases import workbench
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.recipes.cells import Cells
+from noisegate.releases.tails import tail_factor
 from noisegate.releases.workload import all_ranges
 
 FACTS = {"age": {"between": [0, 99], "nullable": False}, "ward": {"in": ["north", "south"]}}
@@ -86,9 +87,9 @@ def test_a_plan_is_free_and_says_what_a_release_then_costs_and_errs():
     assert (plan.price.epsilon, plan.fits, plan.method, plan.shape) == (0.5, True, "cells", (10, 2))
     ratio = -np.expm1(-0.5)
     assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
-    assert 5.5 < plan.margin(0.95) < 6
+    assert plan.margin(0.95) == pytest.approx(plan.rms * tail_factor(0.05, gaussian=False))
     assert len(gate.history()) == 1  # the account alone
-    assert "about ± 5.93 at 95% confidence" in str(plan)
+    assert "about ± 6.05 at 95% confidence" in str(plan)
     assert plan.to_dict()["questions"] == 20
     assert "<table>" in plan._repr_html_()
     gate.release("cells", SQL, epsilon=0.5)
@@ -232,6 +233,28 @@ def test_a_release_that_was_killed_stays_spent_and_can_be_made_anew(monkeypatch)
     made = gate.release("cells", SQL, epsilon=0.5, fresh=True)
     assert gate.release("cells", SQL, epsilon=0.5).values.tolist() == made.values.tolist()
     assert gate.spent.epsilon == 1
+
+
+def test_sums_that_may_be_negative_go_to_the_tree():
+    """The rule of auto is for numbers from 0 on: it would clip at 0."""
+    gate = gate_of()
+    sql = "SELECT SUM(age - 50) FROM people GROUP BY BIN(age, 1)"
+    plan = gate.release_plan("histogram", sql, epsilon=1)
+    assert (plan.method, gate.release_plan("cells", sql, epsilon=1).method) == ("tree", "cells")
+    made = gate.release("histogram", sql, epsilon=4)
+    assert made.method == "tree"
+    assert made.values[:10].sum() < 0 < made.values[-10:].sum()  # ± 60 × 45, noise of 25 × √10
+
+
+def test_bins_without_bounds_say_which_bounds_are_missing():
+    gate = noisegate.open(people(), epsilon=1, table="people", ledger=":memory:")
+    for asked in ({"sql": "SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)"},
+                  {"columns": {"age": 5}}):  # fmt: skip
+        with pytest.raises(NoisegateError, match="bins of 'age' have no end") as refused:
+            gate.release("histogram", epsilon=1, **asked)
+        assert "between = [low, high] for 'age'" in refused.value.fix
+    own = "SELECT COUNT(*) FROM people GROUP BY BIN(LEAST(GREATEST(age, 0), 99), 10)"
+    assert gate.release_plan("histogram", own, epsilon=1).shape == (10,)
 
 
 def test_progress_is_told_from_0_to_1():

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal, domain_of
+from noisegate.algebra.expression import Call, Expression, Literal, domain_of, fields_of
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import KEY_TYPES, Key, Kind
@@ -128,6 +128,14 @@ class _Making:
                 if domain.kind is Kind.TIMESTAMP
                 else "bins, such as FLOOR(x / 10) * 10 with declared bounds"
             )
+            schema = self.sight.reading.schema
+            loose = [name for name in fields_of(target) if not schema[name].is_bounded]
+            if loose and isinstance(target, Call):
+                raise Unsupported(
+                    f"The bins of {loose[0]!r} have no end: its bounds are not declared.",
+                    fix=f"Declare between = [low, high] for {loose[0]!r}, or group by "
+                    f"BIN(LEAST(GREATEST({loose[0]}, 0), 99), 10) with bounds of your own.",
+                )
             raise Unsupported(
                 f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
             )
