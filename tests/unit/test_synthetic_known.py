@@ -6,6 +6,8 @@ import pytest
 
 import noisegate
 from noisegate.errors import NoisegateError
+from noisegate.releases.residuals import box_variance
+from noisegate.synthetic.bars import direct
 from noisegate.synthetic.basis import basis_of, wanted_of
 from noisegate.synthetic.known import known_of
 from noisegate.synthetic.points import points_of
@@ -69,6 +71,29 @@ def test_the_tables_of_a_cube_are_evidence_with_their_variances(gate):
     assert len(found.values) == 12
     assert 1 < found.variance < 4
     assert np.abs(found.values - exact((0, 1), bins=20)).max() < 40
+
+
+def test_the_tables_of_a_cube_do_not_count_twice(gate):
+    """What two of its tables say about a column is one number with one noise."""
+    made = gate.release("cube", columns={"ward": None, "age": 20, "x": 5}, sets=2, epsilon=1)
+    cut = basis(gate, {"ward": None, "age": None, "x": 5})
+    tables = known_of([made], cut)
+    assert [each.axes for each in tables] == [(0, 1), (0, 2), (1, 2)]
+    found = direct(cut.layout.sizes, tables, {0: np.array([True, False])})
+    parts = {part: held for part, held in made.tables.precision.items() if part in ((), (0,))}
+    (variance,) = box_variance((2,), parts, (0,), np.ones((1, 1), np.int64))
+    assert variance <= found.variance < 6 * variance
+
+
+def test_a_table_whose_cells_err_together_is_taken_for_less(gate):
+    tree = gate.release("tree", columns={"age": 5}, workload="ranges", epsilon=1)
+    (found,) = known_of([tree], basis(gate))
+    variance = tree.making.estimate(tree.shape).variance
+    lows, highs = np.array([[0], [0], [4]]), np.array([[20], [9], [7]])
+    assert (variance(lows, highs) <= found.variance * (highs - lows + 1)[:, 0] + 1e-9).all()
+    rough = gate.release("dawa", columns={"age": 5}, epsilon=1)
+    with pytest.raises(NoisegateError, match="depends on the rows"):
+        known_of([rough], basis(gate))
 
 
 def test_answers_are_evidence_with_the_variance_of_their_noise(gate):

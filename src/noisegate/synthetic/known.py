@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from fractions import Fraction
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ from noisegate.releases.grid import axes_of, counted
 from noisegate.releases.residuals import box_variance
 from noisegate.releases.table import TableRelease
 from noisegate.releases.tails import tail_factor
-from noisegate.releases.workload import cells
+from noisegate.releases.workload import all_ranges, cells
 from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Coding
 from noisegate.synthetic.model import Evidence
 
-_SURE = 0.95  # at which the ± of an answer becomes a variance
+_SURE: Final = 0.95  # at which the ± of an answer becomes a variance
+_BOXES: Final = 2000
 
 
 def known_of(released: Sequence[Any], basis: Basis) -> list[Evidence]:
@@ -58,7 +59,8 @@ def _known(one: Any, basis: Basis) -> Iterator[Evidence]:  # noqa: ANN401 - a re
             }
             ones = np.ones((1, len(sizes)), np.int64)
             every = tuple(range(len(sizes)))
-            variance = float(box_variance(sizes, parts, every, ones)[0])
+            # tables of a cube agree, so what two of them say of a column is said once
+            variance = float(box_variance(sizes, parts, every, ones)[0]) * len(one.names)
             columns = _columns(sql, table.axes, basis)
             yield _evidence(columns, table.axes, table.measured, variance, basis)
     elif isinstance(one, Answer):
@@ -114,14 +116,23 @@ def _column(expression: Expression, axis: Axis) -> Expression:
 
 
 def _table(one: TableRelease, basis: Basis, columns: Sequence[str]) -> Evidence:
+    """A table by a recipe whose error is known.
+
+    Its cells may err together, so their variance is taken to be what keeps that of every box, as
+    far as a few thousand boxes show, below the number of its cells times as much.
+    """
     estimate = one.making.estimate(one.shape)
-    if estimate.variance is None:
+    found = []
+    for asked in (cells(one.shape), all_ranges(one.shape, most=_BOXES)):
+        if estimate.variance is not None:
+            sizes = np.prod(asked.highs - asked.lows + 1, axis=1)
+            found.append(np.max(estimate.variance(asked.lows, asked.highs) / sizes))
+    variance = float(max(found, default=np.inf))
+    if not np.isfinite(variance):
         raise Unsupported(
             f"The error of a release by {one.method!r} depends on the rows, so it is no evidence.",
             fix='Release it with method="cells", "tree" or "marginals".',
         )
-    each = cells(one.shape)
-    variance = float(np.mean(estimate.variance(each.lows, each.highs)))
     values = np.asarray(estimate.cells, np.float64).reshape(one.shape) * float(one.making.grain)
     return _evidence(columns, one.axes, values, variance * float(one.making.grain) ** 2, basis)
 

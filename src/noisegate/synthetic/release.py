@@ -141,7 +141,7 @@ class SyntheticRelease(Held):
         low, high = reach(
             sizes, evidence, masks, failure=failure, gaussian=fitted.gaussian, total=known
         )
-        value = round(shown * grain)
+        value = round(min(max(shown, low), high) * grain)
         half = max(high * grain - value, value - low * grain, 0)
         margin = ceil(half - 1e-9) if np.isfinite(half) else None
         return Number(value=value, margin=margin, confidence=fraction(confidence))
