@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from noisegate.releases.workbench import Progress
     from noisegate.synthetic.making import SyntheticBench
     from noisegate.synthetic.many import ManyPlan
+    from noisegate.synthetic.multiplicative import QuestionsBench
     from noisegate.synthetic.online import Many, ManySession
 
 __all__ = ["Gate", "Rules"]
@@ -132,7 +133,8 @@ class Gate:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
                 result is a `TableRelease`. "sparse", "cube", "above", "boxplot", "cdf", and a
                 series that grows, have results of their own: see docs/releases.md. "synthetic"
-                are synthetic rows, a `SyntheticRelease`: see docs/synthetic.md.
+                are synthetic rows, a `SyntheticRelease`: see docs/synthetic.md. "questions" is a
+                table for a ``workload`` of SQL counting questions: see docs/many.md.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             table: Or, without SQL: the table, where there are several,
@@ -191,7 +193,7 @@ class Gate:
             return own.endings
         return Workbench(self._curator, self._rules).endings(order)
 
-    def _own(self, order: "Order") -> "SyntheticBench | CrowdBench | None":
+    def _own(self, order: "Order") -> "SyntheticBench | QuestionsBench | CrowdBench | None":
         """Where releases are made that the workbench does not know."""
         if self._rules.sample is not None:
             raise SpecError(
@@ -201,6 +203,10 @@ class Gate:
             from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
 
             return SyntheticBench(self._curator, self._rules, synthetic_of(order))
+        if order.name == "questions":
+            from noisegate.synthetic.multiplicative import QuestionsBench  # noqa: PLC0415
+
+            return QuestionsBench(self._curator, self._rules, order)
         if order.name.startswith("crowd-"):
             from noisegate.crowd.bench import CrowdBench  # noqa: PLC0415 - when asked for
 
@@ -261,6 +267,8 @@ class Gate:
     def _many(
         self, columns: "Mapping[str, Any] | None", terms: dict[str, Any], *, sure: bool
     ) -> "Many":
+        if self._rules.sample is not None:
+            raise SpecError("A session is about all rows.", fix="Use the gate itself.")
         from noisegate.synthetic.many import ManyOrder  # noqa: PLC0415 - when asked for
         from noisegate.synthetic.online import Many  # noqa: PLC0415
 

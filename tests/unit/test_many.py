@@ -242,6 +242,46 @@ def test_units_of_several_rows_are_weighed():
     assert abs(answer.value - exact(counting("sex = 1")) * 2 / 3) <= answer.margin + 5
 
 
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_known_questions_make_a_table_of_their_own(accountant):
+    """At ε = 100 noise is far below the replays' own error."""
+    gate = opened(accountant)
+    asked = [counting(f"age < {age} AND city = {city}") for age in (10, 25) for city in range(4)]
+    plan = gate.release_plan("questions", workload=asked, epsilon=100, rounds=12)
+    made = gate.release("questions", workload=asked, epsilon=100, rounds=12, total=COUNT)
+    assert (plan.questions, plan.fits, plan.shape) == (8, True, (4, 4))
+    assert made.axes[0].keys == (0, 10, 25, None)
+    assert made.values.sum() == COUNT
+    for city in range(4):
+        right = exact(counting(f"age < 25 AND city = {city}"))
+        assert abs(made.query(age=(0, 24), city=city).value - right) <= 30
+    again = gate.release("questions", workload=asked, epsilon=100, rounds=12, total=COUNT)
+    assert again.free
+    assert again.values.tolist() == made.values.tolist()
+    known = gate.release_plan("questions", workload=asked, epsilon=100, rounds=12, total=COUNT)
+    assert known.price.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"workload": None},
+        {"workload": []},
+        {"workload": [counting("age + 1 < 2")]},
+        {"method": "tree"},
+        {"rounds": 0},
+        {"speed": 3},
+        {"epsilon": None},
+    ],
+)
+def test_a_bad_list_of_questions_is_refused(terms):
+    gate = opened()
+    said = {"workload": [counting("age < 10")], "epsilon": 1} | terms
+    with pytest.raises((SpecError, Unsupported)):
+        gate.release("questions", **said)
+    assert gate.spent.epsilon == 0
+
+
 def test_the_command_answers_a_file(tmp_path, monkeypatch, capsys):
     import pyarrow.csv
 

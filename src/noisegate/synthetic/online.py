@@ -24,24 +24,20 @@ import numpy as np
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import fraction, positive
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.event import (
-    DeclaredEvent,
-    DeclaredZCDPEvent,
     Event,
     NothingEvent,
     Sequential,
 )
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.query.run import Rules, Run
+from noisegate.query.run import Rules
 from noisegate.releases.asking import DoorAsk, Price, variance_of
-from noisegate.releases.estimate import whole
-from noisegate.releases.making import Making
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack
 from noisegate.synthetic.bargain import SURPRISES_MAX, Bargain, Wish
 from noisegate.synthetic.cells_model import CellsModel
+from noisegate.synthetic.cells_release import CellsRelease, declared, price_of
 from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.transforms.strategy import Groups
@@ -179,20 +175,9 @@ class Many:
             questions=order.workload, rows_per_unit=order.rows_per_unit,
         )  # fmt: skip
         _require(order, self.grid)
-        self._epsilon = self._price_of(order.epsilon)
-        gaussian = accountant != "pure"
-        amount = self._epsilon**2 / 2 if gaussian else self._epsilon
-        self.price = Price(amount=amount, gaussian=gaussian)
+        self.price = price_of(curator, rules, order.epsilon)
         self.bargain = self._bargain(sure=sure)
         self.plan = self._plan(sure=sure)
-
-    def _price_of(self, given: Number | None) -> Fraction:
-        wanted = given if given is not None else self._rules.epsilon
-        if wanted is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
-        epsilon = positive(wanted, name="epsilon")
-        Run(self.curator, self._rules).require_price(epsilon)
-        return epsilon
 
     @property
     def _wish(self) -> Wish:
@@ -246,12 +231,8 @@ class Many:
     @property
     def start(self) -> Event | None:
         """What the first tables are."""
-        amount = self.bargain.start * self.price.amount
-        if not amount:
-            return None
-        if self.price.gaussian:
-            return DeclaredZCDPEvent(rho=amount)
-        return DeclaredEvent(epsilon=amount)
+        share = self.bargain.start
+        return declared(self.price, share) if share else None
 
     @property
     def event(self) -> Event:
@@ -309,34 +290,16 @@ class Many:
 
     def table(self, model: CellsModel, balance: ManyBalance, door: Surprises) -> TableRelease:
         """A model as a released table."""
-        grid, curator = self.grid.grid, self.curator
-        unit = next(table.unit for table in grid.query.tables if table.unit is not None)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in grid.query.tables))
-        values = model.cells.reshape(grid.shape) * float(grid.grain)
-        return TableRelease(
-            sql=grid.sql,
-            axes=grid.axes,
-            values=whole(values) if grid.whole else values,
-            value=grid.value,
-            making=Making(
-                method="many",
-                options={},
-                workload="cells",
-                price=self.price,
-                moved=grid.moved,
-                grain=grid.grain,
-                whole=grid.whole,
-                signed=grid.signed,
-            ),
-            words=(f"the model of a session: {balance}", *grid.caveats),
-            cost=balance.spent,
-            remaining=curator.remaining(),
-            guarantee=Guarantee(loss=balance.spent, unit=unit, scope=f"this session about {names}"),
+        facts = CellsRelease(
+            method="many",
+            price=self.price,
+            loss=balance.spent,
+            free=False,
+            words=(f"the model of a session: {balance}",),
             question=door.question,
             request_id=door.request_id,
-            practice=self._rules.practice,
-            log=curator.ledger.history,
         )
+        return facts.table(self.curator, self._rules, self.grid.grid, model.cells)
 
 
 def _table_of(shape: tuple[int, ...], axes: Sequence[int]) -> Groups:

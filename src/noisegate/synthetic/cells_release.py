@@ -1,0 +1,81 @@
+"""A model of the cells of a grid as a released table."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+from noisegate.curator.curator import Curator
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.run import Rules, Run
+from noisegate.releases.asking import Price
+from noisegate.releases.estimate import Floats, whole
+from noisegate.releases.grid import Grid
+from noisegate.releases.making import Making
+from noisegate.releases.table import TableRelease
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellsRelease:
+    """What there is to say about a model besides its numbers."""
+
+    method: str
+    price: Price
+    loss: ApproxDP
+    free: bool
+    words: tuple[str, ...]
+    question: str
+    request_id: str
+
+    def table(self, curator: Curator, rules: Rules, grid: Grid, cells: Floats) -> TableRelease:
+        """The numbers, in grains, as a table."""
+        unit = next(table.unit for table in grid.query.tables if table.unit is not None)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in grid.query.tables))
+        values = cells.reshape(grid.shape) * float(grid.grain)
+        making = Making(
+            method=self.method,
+            options={},
+            workload="cells",
+            price=self.price,
+            moved=grid.moved,
+            grain=grid.grain,
+            whole=grid.whole,
+            signed=grid.signed,
+        )
+        return TableRelease(
+            sql=grid.sql,
+            axes=grid.axes,
+            values=whole(values) if grid.whole else values,
+            value=grid.value,
+            making=making,
+            words=(*self.words, *grid.caveats),
+            cost=ApproxDP(0) if self.free else self.loss,
+            remaining=curator.remaining(),
+            guarantee=Guarantee(loss=self.loss, unit=unit, scope=f"this release about {names}"),
+            question=self.question,
+            request_id=self.request_id,
+            practice=rules.practice,
+            log=curator.ledger.history,
+        )
+
+
+def price_of(curator: Curator, rules: Rules, given: Number | None) -> Price:
+    """An ε as the account adds it up."""
+    wanted = given if given is not None else rules.epsilon
+    if wanted is None:
+        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
+    epsilon: Fraction = positive(wanted, name="epsilon")
+    Run(curator, rules).require_price(epsilon)
+    gaussian = curator.ledger.balance(curator.account).accountant != "pure"
+    return Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+
+
+def declared(price: Price, share: Fraction = Fraction(1)) -> Event:
+    """A share of a price, to be reserved."""
+    if price.gaussian:
+        return DeclaredZCDPEvent(rho=share * price.amount)
+    return DeclaredEvent(epsilon=share * price.amount)
