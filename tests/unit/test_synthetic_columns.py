@@ -201,6 +201,8 @@ def test_bounds_that_were_found_make_bins_and_what_is_beyond_is_in_the_outer_one
         (["sex"], {"determined": {"kids": ("sex", {"f": 1})}}, "says nothing about 'm'"),
         (["age"], {"determined": {"kids": ("age", {(0, 50): 1})}}, "says nothing about"),
         (["age"], {"determined": {"kids": ("age", {("a", "b"): 1})}}, "another type"),
+        (["sex"], {"determined": {"kids": ("sex", {"f": "x", "m": 2})}}, "another type"),
+        (["sex"], {"determined": {"kids": ("sex", {"f": 1.5, "m": 2})}}, "another type"),
         (["age"], {"rows_per_unit": 0}, "cap"),
     ],
 )

@@ -268,6 +268,20 @@ def test_what_is_known_is_kept_exactly():
         made.sample(10, where={"age": (0, 29), "married": True})
 
 
+def test_a_map_is_no_part_of_what_was_measured():
+    """The same release, free, with another column that follows."""
+    columns = {**FACTS, "region": {"in": ["up", "down", "west"]}}
+    gate = noisegate.open(people(), epsilon=20, table="people", columns=columns)
+    made = [
+        gate.release("synthetic", determined={"region": ("ward", values)}, rows=50, **TERMS)
+        for values in ({"north": "up", "south": "down"}, {"north": "west", "south": "west"})
+    ]
+    assert [each.free for each in made] == [False, True]
+    assert set(made[0].to_pandas().region) == {"up", "down"}
+    assert set(made[1].to_pandas().region) == {"west"}
+    assert made[0].to_pandas().age.tolist() == made[1].to_pandas().age.tolist()
+
+
 def test_bounds_that_nobody_declared_are_found_inside_the_price():
     facts = {"ward": FACTS["ward"]}
     gate = noisegate.open(people(), epsilon=20, table="people", columns=facts)
@@ -364,9 +378,13 @@ def test_a_person_with_several_rows_weighs_as_the_cap_says():
         ({"choose": "caps"}, "cannot be chosen"),
         ({"impossible": ["age < 13"]}, "inside a bin"),
         ({"impossible": [{"age": (0, 99)}]}, "Every row"),
+        ({"impossible": ["married", "NOT married"]}, "Every row"),
         ({"impossible": {"age": 3}}, "no list"),
         ({"evidence": [3]}, "no evidence"),
         ({"depth": object()}, "plain value"),
+        ({"depth": 3}, "no such option"),
+        ({"method": "chosen", "cells_max": 5}, "cannot hold each column"),
+        ({"method": "chosen", "cells_max": "many"}, "cannot hold each column"),
     ],
 )
 def test_bad_terms_are_refused_before_any_charge(terms, words):

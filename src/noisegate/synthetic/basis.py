@@ -248,9 +248,10 @@ def _require_covered(determined: Determined, of: Coding) -> None:
         keys = [*axis.present[1:], *last, *(of.bounds or ())]
     try:
         without = [key for key in keys if determined.value_of(key) is None]
-    except TypeError:
+        determined.require_values()
+    except (TypeError, ValueError):
         raise SpecError(
-            f"The map for {determined.name!r} has keys of another type.", fix=_DETERMINED
+            f"The map for {determined.name!r} has keys or values of another type.", fix=_DETERMINED
         ) from None
     if without:
         raise SpecError(

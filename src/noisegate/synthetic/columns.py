@@ -175,6 +175,14 @@ class Determined:
         found = [self.value_of(key) for key in distinct.dictionary.to_pylist()]
         return pa.array(found, _arrow(self.kind)).take(distinct.indices)
 
+    def require_values(self) -> None:
+        """Raise a ValueError or TypeError where a value is of another kind than the column."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        values = [value for _, value in self.pairs]
+        if pa.array(values, _arrow(self.kind)).to_pylist() != values:
+            raise ValueError(self.name)
+
     def value_of(self, key: Any) -> Any:  # noqa: ANN401 - any value
         """The value for one value of the other column."""
         for known, value in self.pairs:

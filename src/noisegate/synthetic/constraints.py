@@ -125,9 +125,13 @@ def impossible_of(
                 tuple(cells),
                 box(layout.sizes, tuple(cells), masks_of(layout.sizes, cells)),
             )
-        if not axes or inside.all():
+        if not axes:
             raise SpecError("Every row would be impossible.", fix=_LISTED)
         found.append(Impossible(axes, inside))
+    try:
+        hardened(Model(layout.sizes, 1.0, ()), found)
+    except SpecError:
+        raise SpecError("Every row would be impossible.", fix=_LISTED) from None
     return tuple(found)
 
 

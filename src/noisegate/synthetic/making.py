@@ -9,7 +9,7 @@ keep        noisy tables and model are stored before anyone sees them; rows foll
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
@@ -55,6 +55,7 @@ from noisegate.synthetic.release import SyntheticRelease, require_rows
 
 Progress = Callable[[float, str], None]
 _SETS_MAX: Final = 100_000
+_USUAL_MAX: Final = 10_000_000  # rows, unless more are asked for
 
 
 @final
@@ -66,7 +67,8 @@ class SyntheticOrder:
         table: Where there are several.
         columns: Names, or names with a bin width, edges or a unit of time; by default all.
         where: Which rows.
-        rows: How many rows to draw; by default as many as there are, as far as is known.
+        rows: How many rows to draw; by default as many as there are, as far as is known, and at
+            most ten million.
         epsilon: The price of all of it.
         method: The synthesizer.
         workload: How many columns the tables have that the public will ask, or lists of columns.
@@ -227,6 +229,8 @@ class SyntheticBench:
         impossible = impossible_of(order.impossible, basis, curator.tables)
         known = tuple(known_of(order.evidence, basis))
         options = plain_options(order.options)
+        chosen = synthesizer(order.method, **options)
+        chosen.require(basis.layout.sizes, TablesWorkload(sets))
         parts = {
             "sets": [list(axes) for axes in sets],
             "options": options,
@@ -242,7 +246,7 @@ class SyntheticBench:
             impossible=impossible,
             known=known,
             price=price,
-            synthesizer=synthesizer(order.method, **options),
+            synthesizer=chosen,
             looked=looked,
             words=(*looked.words, *words),
             question=self._question(parts, basis, price),
@@ -300,7 +304,8 @@ class SyntheticBench:
     def _made(
         self, job: _Job, request_id: str, stored: bytes, *, paid: Sequence[Event], free: bool
     ) -> SyntheticRelease:
-        fitted, record = Fitted.from_bytes(stored)
+        kept, record = Fitted.from_bytes(stored)
+        fitted = replace(kept, layout=job.basis.layout)  # what follows from others is not measured
         curator, order = self._curator, self._order
         used = decode(record["event"])
         bought = [*paid, *([] if free else [used])]
@@ -310,7 +315,7 @@ class SyntheticBench:
         loss = curator.loss_of(Sequential(events=(*job.looked.events, used)))
         return SyntheticRelease(
             fitted=fitted,
-            count=fitted.rows if order.rows is None else order.rows,
+            count=min(fitted.rows, _USUAL_MAX) if order.rows is None else order.rows,
             sql=job.basis.sql,
             cost=curator.loss_of(Sequential(events=tuple(bought))) if bought else ApproxDP(0),
             remaining=curator.remaining(),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from noisegate.synthetic.report import Report
 
-ROWS_MAX: Final = 1 << 28
+ROWS_MAX: Final = 100_000_000
 _SHOWN: Final = 20  # rows on a screen
 _MODEL: Final = "noisegate.model"
 _NOBODYS: Final = (

@@ -7,7 +7,8 @@ from typing import final
 
 import numpy as np
 
-from noisegate.releases.residuals import Axes
+from noisegate.errors import SpecError
+from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import CELLS_MAX, Evidence, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
@@ -19,6 +20,14 @@ class Chosen:
     """Measures every table of the workload. The model has at most ``cells_max`` cells."""
 
     cells_max: int = CELLS_MAX
+
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002
+        """A model has room for each column at least."""
+        if type(self.cells_max) is not int or self.cells_max < sum(sizes):
+            raise SpecError(
+                f"A model of {self.cells_max} cells cannot hold each column.",
+                fix=f"Give cells_max as a whole number, at least {sum(sizes):,}.",
+            )
 
     def build(
         self,

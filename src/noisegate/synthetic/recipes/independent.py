@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
@@ -14,6 +15,9 @@ from noisegate.synthetic.recipes.chosen import measured
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Independent:
     """Measures the columns, each with an equal share."""
+
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
+        """Nothing to refuse."""
 
     def build(
         self,
