@@ -30,7 +30,7 @@ def release(folder, *words, sql=SQL, epsilon="0.5", code=0):
 
 def test_a_release_is_planned_made_saved_and_free_from_then_on(folder):
     plan = release(folder, "--plan").stdout
-    assert "about ± 5.93 at 95% confidence" in plan
+    assert "about ± 6.05 at 95% confidence" in plan
     assert not (folder / "people.csv.ledger").exists()
     shown = release(folder, "--save", "out.parquet", "--save", "out.csv").stdout
     assert "│ 25 to 50" in shown

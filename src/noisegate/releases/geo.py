@@ -267,12 +267,9 @@ def _boxes(release: "TableRelease", across: int, down: int) -> tuple[Ints, Ints]
 def _margins(
     release: "TableRelease", asked: Workload, whole: NDArray[np.bool_], confidence: Number
 ) -> Floats:
-    found = np.full(asked.size, np.nan)
-    variance = release.making.estimate(release.shape).variance
-    if variance is None:
-        return found
-    known = np.flatnonzero(whole & np.isfinite(variance(asked.lows, asked.highs)))
-    if known.size:
-        part = Workload(asked.shape, asked.lows[known], asked.highs[known], asked.words)
-        found[known] = release.widths(part, confidence)
+    found, known = np.full(asked.size, np.nan), np.flatnonzero(whole)
+    part = Workload(asked.shape, asked.lows[known], asked.highs[known], asked.words)
+    widths = release.widths(part, confidence)
+    if widths is not None:
+        found[known] = np.array(widths, np.float64)
     return found

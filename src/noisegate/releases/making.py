@@ -14,8 +14,10 @@ from noisegate.releases import workload as workloads
 from noisegate.releases.asking import Price
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Estimate
+from noisegate.releases.hierarchy import hierarchy
+from noisegate.releases.plausible import Plausible
 from noisegate.releases.recipes import recipe
-from noisegate.releases.transcript import Rounds, Told
+from noisegate.releases.transcript import Rounds, Told, pack
 from noisegate.releases.workload import Workload
 
 Spec: TypeAlias = str | Mapping[str, Any]  # a name, or boxes as lists
@@ -39,19 +41,40 @@ class Making:
     whole: bool
     signed: bool
     rounds: Rounds = ()
-    _kept: dict[str, Estimate] = field(default_factory=dict, compare=False)
+    _kept: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def estimate(self, shape: tuple[int, ...]) -> Estimate:
         """What the recipe made of its answers: free, made again when it is first needed."""
-        if not self._kept:
-            told = Told(self.price, shape=shape, moved=self.moved, rounds=self.rounds)
-            asked = workload_of(self.workload, shape)
+        if "estimate" not in self._kept:
             try:
-                found = recipe(self.method, **self.options).build(told, asked)
+                found, _ = self._again(shape)
             except NoisegateError:  # another version of the recipe: then no ± is known
                 found = Estimate(np.zeros(shape))
             self._kept["estimate"] = found
-        return self._kept["estimate"]
+        estimate: Estimate = self._kept["estimate"]
+        return estimate
+
+    def plausible(self, shape: tuple[int, ...]) -> Plausible | None:
+        """Tables that could be the exact one; None where no model tells.
+
+        It is for numbers that cannot be negative, and sums of groups of cells.
+        """
+        if "plausible" not in self._kept:
+            try:
+                _, told = self._again(shape)
+                tree = None if self.signed else hierarchy(shape, told.heard)
+            except NoisegateError:
+                tree = None
+            name = sha256(pack(self.to_record(), [], self.rounds)).digest()
+            model = None if tree is None else Plausible(tree, float(self.moved), name, shape)
+            self._kept["plausible"] = model
+        found: Plausible | None = self._kept["plausible"]
+        return found
+
+    def _again(self, shape: tuple[int, ...]) -> tuple[Estimate, Told]:
+        told = Told(self.price, shape=shape, moved=self.moved, rounds=self.rounds)
+        made = recipe(self.method, **self.options)
+        return made.build(told, workload_of(self.workload, shape)), told
 
     def to_record(self) -> dict[str, Any]:
         """All but the transcript, as JSON values."""

@@ -31,7 +31,8 @@ from noisegate.releases.marginal_fit import (
 )
 from noisegate.releases.recipes.marginals import CELLS_MAX, fitted, marginal, whole_table
 from noisegate.releases.residuals import Axes, box_variance
-from noisegate.releases.table import Number, tail_factor
+from noisegate.releases.table import Number
+from noisegate.releases.tails import tail_factor
 from noisegate.releases.workload import Workload
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.asking import variance_of
 from noisegate.releases.estimate import Floats
-from noisegate.releases.table import tail_factor
+from noisegate.releases.tails import tail_factor
 from noisegate.transforms.strategy import Groups, Matrix
 
 STEPS: Final = ("advertise", "share", "contribute", "agree", "reveal")

@@ -9,7 +9,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import percent
 from noisegate.releases.axes import Axis
-from noisegate.releases.table import tail_factor
+from noisegate.releases.tails import tail_factor
 
 
 @final

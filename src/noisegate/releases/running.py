@@ -42,7 +42,8 @@ from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
 from noisegate.releases.held import Held, read_held
 from noisegate.releases.plan import ReleasePlan
-from noisegate.releases.table import Number, tail_factor
+from noisegate.releases.table import Number
+from noisegate.releases.tails import tail_factor
 
 FORMAT: Final = "noisegate-series/1"
 _KEPT: Final = ("value", "factor", "gaussian", "signed", "whole", "words")

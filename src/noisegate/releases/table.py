@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import ceil, log, prod, sqrt
+from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
@@ -23,8 +23,10 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
+from noisegate.releases.estimate import Floats
 from noisegate.releases.held import ENDINGS, PICTURES, Held, read_held
 from noisegate.releases.making import Making
+from noisegate.releases.tails import reach, tail_factor
 from noisegate.releases.transcript import pack, unpack
 from noisegate.releases.workload import Workload, cells
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "noisegate-release/1"
 _MAPS: Final = (".geojson", ".geoparquet")
+_CAUTION: Final = 1.1  # a model is not the truth
 
 
 @final
@@ -142,31 +145,46 @@ class TableRelease(Held):
     ) -> list[Any] | None:
         """Half-widths around the released sums, of each box or of all together; None: not known.
 
-        Claim: the exact sum lies within, with the confidence. Why: the estimate before mending is
-            the exact sum plus noise of the stated variance, a sum of geometric or Gaussian draws;
-            a geometric draw's tail is below that of Laplace noise with 1/6 more variance, and a sum
-            of several is taken to be between it and a normal law. What mending did is added;
-            numbers that cannot be negative end at 0, but no ± is below half of the noise's.
-            Rounding: up.
+        Where the recipe knows the noise of a sum, see `_by_noise`; where it depends on the rows, a
+        model of them tells, see `plausible`: the root mean square distance of tables that could be,
+        times as many as for noise, and a tenth more, as the model is not the truth. Rounding: up.
         """
-        failure, making = float(failure_of(confidence)), self.making
+        failure = float(failure_of(confidence))
+        half = self._by_noise(asked, failure, together=together)
+        unknown = ~np.isfinite(half)
+        model = self.making.plausible(self.shape) if unknown.any() else None
+        if model is not None:
+            shown = asked.answers(self.values)
+            spread = model.spread(asked, shown, float(self.making.grain), together=together)
+            half = np.where(unknown, spread * model_factor(failure, len(model.tables)), half)
+        if not np.isfinite(half).any():
+            return None
+        known = [each if np.isfinite(each) else None for each in half.tolist()]
+        if not self.making.whole:
+            return known
+        return [None if each is None else ceil(each - 1e-9) for each in known]
+
+    def _by_noise(self, asked: Workload, failure: float, *, together: bool) -> Floats:
+        """Half-widths by the noise; infinite where more than that counts.
+
+        Claim: the exact sum lies within, but for the failure. Why: the estimate before mending is
+            the exact sum plus noise of the stated variance, a sum of draws: see `reach`. What
+            mending did is added; numbers that cannot be negative end at 0, but no ± is below half
+            of the noise's.
+        """
+        making = self.making
         estimate = making.estimate(self.shape)
         if estimate.variance is None:
-            return None
+            return np.full(1 if together else asked.size, np.inf)
         variance = np.asarray(estimate.variance(asked.lows, asked.highs), np.float64)
-        factor = tail_factor(failure, gaussian=making.price.gaussian)
-        spread = factor * np.sqrt(variance + 1 / 6) * float(making.grain)
+        spread = reach(variance, failure, making.price, making.moved) * float(making.grain)
         raw, shown = asked.answers(estimate.cells) * float(making.grain), asked.answers(self.values)
         if together:  # noise of several boxes may go the same way
             raw, shown, spread = (each.sum(keepdims=True) for each in (raw, shown, spread))
         low, high = raw - spread, raw + spread
         if not making.signed:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
-        half = np.maximum(np.maximum(high - shown, shown - low), spread / 2)
-        known = [each if np.isfinite(each) else None for each in half.tolist()]
-        if not making.whole:
-            return known
-        return [None if each is None else ceil(each - 1e-9) for each in known]
+        return np.maximum(np.maximum(high - shown, shown - low), spread / 2)
 
     # other forms
 
@@ -275,7 +293,8 @@ class TableRelease(Held):
         )
 
     def _has_error(self) -> bool:
-        return self.making.estimate(self.shape).variance is not None
+        known = self.making.estimate(self.shape).variance is not None
+        return known or self.making.plausible(self.shape) is not None
 
     @property
     def headline(self) -> str:
@@ -306,9 +325,9 @@ def _keys(axes: Sequence[Axis], count: int, *, labels: bool = False) -> "pa.Tabl
     return pa.table(arrays, names=[axis.name for axis in axes])
 
 
-def tail_factor(failure: float, *, gaussian: bool) -> float:
-    """How many standard deviations noise exceeds that rarely: the wider of normal and Laplace."""
-    from statistics import NormalDist  # noqa: PLC0415 - small
+def model_factor(failure: float, draws: int) -> float:
+    """How many of a model's deviations, known from so many draws, count as a ±."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - slow to load
 
-    normal = -NormalDist().inv_cdf(failure / 2)
-    return normal if gaussian else max(normal, log(1 / failure) / sqrt(2))
+    few = float(-stdtrit(draws, failure / 2)) / tail_factor(failure, gaussian=True)
+    return _CAUTION * few * tail_factor(failure, gaussian=False)

@@ -69,7 +69,8 @@ class Listening:
 class Told:
     """Answers from a transcript. Without one it only says variances: for plans.
 
-    ``moved`` is how far one unit moves all cells together.
+    ``moved`` is how far one unit moves all cells together. ``heard`` are the sums that were asked
+    for so far, with their answers.
     """
 
     def __init__(
@@ -77,11 +78,14 @@ class Told:
     ) -> None:
         self._price, self._moved, self._rounds, self._at = price, moved, rounds, 0
         self.shape, self.gaussian = shape, price.gaussian
+        self.heard: list[tuple[Block, Noisy]] = []
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102
         noises = self._price.noise(self._query(blocks), require_shares(shares))  # type: ignore[arg-type]
         values = self._next([block.size for block in blocks])
-        return [Noisy(v, variance_of(noise)) for v, noise in zip(values, noises, strict=True)]
+        found = [Noisy(v, variance_of(noise)) for v, noise in zip(values, noises, strict=True)]
+        self.heard += zip(blocks, found, strict=True)
+        return found
 
     def choose(  # noqa: D102 - see Ask
         self,

@@ -5,17 +5,16 @@ from fractions import Fraction
 from typing import ClassVar, Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
 from noisegate.releases.design import Asked, Designer
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.estimate import Estimate, Predicted
 from noisegate.releases.halves import Bins, Halves
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.shares import Law
 from noisegate.releases.tree_prior import UNKNOWN, Evidence, Fitted, fit
-from noisegate.releases.tree_risk import Singles, box_variances
+from noisegate.releases.tree_risk import Singles
 from noisegate.releases.workload import Workload
 
 _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account can add up exactly
@@ -23,7 +22,6 @@ _LOOK: Final = 4  # the first round asks for 16 equal bins
 _LOOK_SHARE: Final = Fraction(3, 20)
 _LOOK_SINGLES: Final = Fraction(1, 10)  # a tenth, where single cells are asked for
 _ROUNDS: Final = 4
-_CAUTION: Final = 1.5  # the fit does not know how far its own classes are off
 
 
 @final
@@ -108,8 +106,5 @@ def _next(
 
 
 def _estimate(tree: Halves, fitted: Fitted, sizes: list[int]) -> Estimate:
-    def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
-        return _CAUTION * box_variances(fitted, tree, lows, highs)
-
     words = f"measured in {', '.join(map(str, sizes))} bins, then fitted"
-    return Estimate(fitted.sums[-1][: tree.cells], variance, (words,))
+    return Estimate(fitted.sums[-1][: tree.cells], words=(words,))
