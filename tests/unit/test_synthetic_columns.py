@@ -2,6 +2,7 @@
 
 from datetime import date, datetime
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -49,8 +50,9 @@ def rows(count=4):
     )
 
 
-def tables(**more):
-    return noisegate.open(rows(), epsilon=1, table="people", columns=FACTS, **more).tables
+@cache
+def tables():
+    return noisegate.open(rows(), epsilon=1, table="people", columns=FACTS).tables
 
 
 def basis(columns, **more):
