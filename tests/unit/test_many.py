@@ -60,9 +60,9 @@ def random_questions(count):
 @pytest.mark.parametrize("start", [1, 2])
 def test_all_answers_keep_the_promise(accountant, start):
     gate = opened(accountant)
-    terms = {"epsilon": 3, "questions": 60, "confidence": SURE, "start": start}
+    terms = {"epsilon": 3, "questions": 40, "confidence": SURE, "start": start}
     with gate.many(COLUMNS, **terms) as session:
-        answers = session.answers(random_questions(60))
+        answers = session.answers(random_questions(40))
         balance = session.balance
     promised = [each for each in answers if each.margin is not None]
     assert len(promised) > 15
@@ -114,6 +114,17 @@ def test_beyond_the_questions_nothing_is_promised():
     assert [each.margin is None for each in answers] == [False, False, True, True]
 
 
+def test_a_question_without_sql_is_the_same_question():
+    with opened().many(COLUMNS, epsilon=5) as session:
+        one = session.sql(counting("age BETWEEN 10 AND 29 AND city IN (0, 3)"))
+        other = session.count(age=(10, 29), city=[0, 3])
+        assert (other.value, other.margin) == (one.value, one.margin)
+        assert other.sql == "count(age=(10, 29), city=[0, 3])"
+        assert session.balance.asked == 1
+        with pytest.raises(SpecError, match="no axis"):
+            session.count(town=3)
+
+
 def test_what_no_row_can_be_is_a_public_fact():
     with opened().many(COLUMNS, epsilon=1) as session:
         answer = session.sql(counting("age < 5 AND age >= 5"))
@@ -130,12 +141,12 @@ def test_a_session_that_asks_nothing_pays_for_its_start_alone():
 def test_a_promise_to_the_last_question_is_kept():
     """Whatever is asked: the surprises that are paid for suffice, and all answers are within."""
     gate = opened()
-    terms = {"epsilon": 20, "rows": COUNT, "sure": True, "confidence": SURE, "questions": 120}
+    terms = {"epsilon": 20, "rows": COUNT, "sure": True, "confidence": SURE, "questions": 80}
     plan = gate.many_plan(COLUMNS, **terms)
     assert plan.endless
     assert plan.within < COUNT / 3
     with gate.many(COLUMNS, **terms) as session:
-        answers = session.answers(random_questions(120))
+        answers = session.answers(random_questions(80))
         assert session.balance.left > 0
         assert session.balance.surprises > 0
     assert all(each.margin is not None for each in answers)
@@ -145,9 +156,9 @@ def test_a_promise_to_the_last_question_is_kept():
 def test_a_session_that_learns_nothing_runs_out(monkeypatch):
     """The same session, broken: the proof needs the model to learn."""
     monkeypatch.setattr(CellsModel, "fit", lambda *_: None)
-    terms = {"epsilon": 50, "surprises": 5, "start": 1, "questions": 200}
+    terms = {"epsilon": 50, "surprises": 5, "start": 1, "questions": 60}
     with opened().many(COLUMNS, **terms) as session:
-        session.answers(random_questions(200))
+        session.answers(random_questions(60))
         assert session.balance.left == 0
 
 

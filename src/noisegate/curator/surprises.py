@@ -14,7 +14,10 @@ Claim: the whole session is the event `SurpriseSpec.event`, whatever is asked an
 Why: a question has coefficients from 0 to ``reach`` over cells that one unit raises by at most
     `Query.moved` together, so it raises each count by at most Δ = moved · reach and lowers none;
     guesses are functions of what was released. So comparisons are a run of `OutsideBand`, and each
-    number is a geometric or Gaussian draw of sensitivity Δ; they compose adaptively.
+    number is a geometric or Gaussian draw of sensitivity Δ; they compose adaptively. A run lasts
+    while other questions come between, here and in other sessions: an ε-private step with many
+    turns is a function of one randomised response of ε [VW21], so it composes like that one,
+    drawn when the run begins.
 Why, what is given back: with ``restarts`` a session is a row of runs with one yes each, and of
     single numbers. Runs and numbers that were not begun did not happen, and to stop is a choice
     like any other, which every filter allows [RRUV16, FZ21]. Without, one run answers all. Where

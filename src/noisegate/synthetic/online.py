@@ -17,7 +17,7 @@ from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
 from math import ceil, floor, prod, sqrt
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -65,12 +65,22 @@ class ManySession:
         (answer,) = self.answers([sql])
         return answer
 
+    def count(self, **where: Any) -> ManyAnswer:  # noqa: ANN401 - as people write it
+        """The same without SQL: ``session.count(age=(20, 39), ward=["north", "west"])``."""
+        words = ", ".join(f"{name}={value!r}" for name, value in where.items())
+        (answer,) = self._answers([f"count({words})"], [self._desk.grid.box(where)], None)
+        return answer
+
     def answers(
         self, questions: Sequence[str], progress: Progress | None = None
     ) -> list[ManyAnswer]:
         """Answer many, in order. What cannot be expressed is refused before any is asked."""
-        grid = self._desk.grid
-        masks = [grid.mask(sql) for sql in questions]
+        masks = [self._desk.grid.mask(sql) for sql in questions]
+        return self._answers(questions, masks, progress)
+
+    def _answers(
+        self, questions: Sequence[str], masks: Sequence[Mask], progress: Progress | None
+    ) -> list[ManyAnswer]:
         names = [sha256(np.packbits(mask).tobytes()).digest() for mask in masks]
         new = dict(zip(names, masks, strict=True))  # each once
         todo = [(name, mask) for name, mask in new.items() if name not in self._known]

@@ -22,7 +22,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
 from noisegate.query.question import Function, Terms
 from noisegate.query.reading.reader import read
-from noisegate.releases.axes import Axis
+from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.transforms.strategy import Matrix
 
@@ -86,6 +86,21 @@ class CountingGrid:
         """Which cells a question counts, flat."""
         truth = self._truth(_condition(sql, self._tables, self._rows))
         return np.broadcast_to(truth == 2, self.grid.shape).reshape(-1)
+
+    def box(self, where: Mapping[str, Any]) -> Mask:
+        """The same without SQL, as `TableRelease.query` is asked: keys, lists, pairs by axis."""
+        axes = self.grid.axes
+        require_names(axes, where)
+        found = np.ones((1,) * len(axes), np.bool_)
+        for place, axis in enumerate(axes):
+            if axis.name in where:
+                inside = np.zeros(axis.size, np.bool_)
+                for low, high in axis.runs(where[axis.name]):
+                    inside[low : high + 1] = True
+                shape = [1] * len(axes)
+                shape[place] = axis.size
+                found = found & inside.reshape(shape)
+        return np.broadcast_to(found, self.grid.shape).reshape(-1)
 
     def block(self, questions: Sequence[str]) -> Matrix:
         """All questions as 0/1 rows over the cells."""
