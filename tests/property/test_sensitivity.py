@@ -41,8 +41,8 @@ from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
 
-EXAMPLES = 25  # of each of the three tests below
-QUESTIONS = 24  # of each example, 6 neighbours each: 10,800 cases
+EXAMPLES = 15  # of each of the three tests below
+QUESTIONS = 24  # of each example, 6 neighbours each: 6,480 new cases in every run
 PERSONS = 6
 WARDS = ("north", "south", "west")
 

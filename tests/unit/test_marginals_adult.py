@@ -1,4 +1,4 @@
-"""All two-way tables of Adult: 14 columns, 9e16 cells, 148,137 numbers, measured for real."""
+"""All two-way tables of Adult: 15 columns, 4e16 cells, measured for real."""
 
 import json
 from fractions import Fraction
@@ -19,10 +19,10 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "tabular"
 
 @pytest.fixture(scope="module")
 def adult():
-    file = DATA / "adult.npz"
+    file = DATA / "adult-aim.npz"
     if not file.exists():
         pytest.skip("The Adult table is not beside the repository (../shared/data/tabular).")
-    sizes = json.loads((DATA / "adult-domain.json").read_text())
+    sizes = json.loads((DATA / "adult-aim-domain.json").read_text())
     with np.load(file) as held:
         return tuple(sizes.values()), [held[name].astype(np.int64) for name in sizes]
 
@@ -36,22 +36,17 @@ def counts(adult, axes):
     return found.reshape([sizes[a] for a in axes])
 
 
-@pytest.mark.parametrize(
-    ("gaussian", "price", "most"),
-    [
-        (True, Fraction(1178, 100_000), 0.046),  # (1, 1e-9): peers have 0.040 to 0.064
-        (True, Fraction(12, 100_000), 0.19),  # (0.1, 1e-9): peers have 0.144 to 0.205
-        (False, Fraction(1), 0.072),  # ε = 1 and δ = 0, a stronger promise
-    ],
-)
-def test_two_way_tables_of_adult_are_as_near_as_those_of_models(adult, gaussian, price, most):
-    """Mean total variation distance. Over trials it varies by a few per cent of itself."""
+def test_two_way_tables_of_adult_err_as_they_did_when_this_was_written(adult):
+    """Mean total variation distance at (1, 1e-9): 12 releases had 0.0296 with a standard deviation
+    of 0.00066. Another is 11 of them above with a probability below 1e-6, by Student's t with 11
+    degrees of freedom. `make bench-accuracy` has other prices, and peers.
+    """
     sizes, columns = adult
     made = {}
 
     def ask_of(axes):
         if axes not in made:
-            made[axes] = CellsAsk(counts(adult, axes), price, gaussian=gaussian)
+            made[axes] = CellsAsk(counts(adult, axes), Fraction(1178, 100_000), gaussian=True)
         return made[axes]
 
     sets = list(combinations(range(len(sizes)), 2))
@@ -65,4 +60,4 @@ def test_two_way_tables_of_adult_are_as_near_as_those_of_models(adult, gaussian,
         np.abs(table / table.sum() - counts(adult, axes) / len(columns[0])).sum() / 2
         for axes, table in zip(release.sets, release.values, strict=True)
     ]
-    assert np.mean(away) < most
+    assert np.mean(away) < 0.0296 + 11 * np.sqrt(1 + 1 / 12) * 0.00066
