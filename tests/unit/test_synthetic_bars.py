@@ -111,3 +111,18 @@ def test_a_model_that_has_no_room_for_what_is_impossible_is_left_as_it_is():
     model = fit(SIZES, [noisy((0,), 3.0, chance), noisy((1,), 3.0, chance)])
     never = Impossible((0, 1), box(SIZES, (0, 1), masks_of(SIZES, {0: [1], 1: [1]})))
     assert hardened(model, [never], cells_max=10).cliques == model.cliques
+
+
+def test_geometric_noise_of_a_high_price_is_bounded_too():
+    """At ε = 3 noise is mostly 0 or ±1. 2000 draws at 95 %; beyond has probability 1e-6."""
+    chance = np.random.default_rng(5)
+    stays = np.exp(-3.0)
+    variance = 2 * stays / (1 - stays) ** 2
+    masks = masks_of(SIZES, {0: [1]})
+    missed = 0
+    for _ in range(2000):
+        draws = chance.geometric(1 - stays, (2, 12))
+        table = Evidence((0, 1), exact((0, 1)) + draws[0] - draws[1], variance)
+        low, high = reach(SIZES, [table], masks, failure=0.05, gaussian=False)
+        missed += not low <= inside(masks) <= high
+    assert missed <= binom.isf(1e-6, 2000, 0.05)

@@ -7,17 +7,19 @@ least what two of them leave (Fréchet's inequalities), so there is a ± all the
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 from itertools import combinations
-from math import inf, prod, sqrt
+from math import acosh, inf, prod
 from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.releases import tails
+from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
-from noisegate.releases.tails import tail_factor
 from noisegate.synthetic.model import Evidence
 
 Masks: TypeAlias = Mapping[int, NDArray[np.bool_]]  # by column: which of its cells are asked about
@@ -101,12 +103,15 @@ def reach(
     """Bounds of the exact number.
 
     Claim: it lies between them, with probability 1 - failure, over the noise. Why: each measured
-        sum is exact plus noise, taken to be between normal and Laplace; where several bounds are
-        used, each fails with its part of the probability.
+        sum is exact plus noise, whose reach is proven in `releases.tails`; where several bounds are
+        used, each fails with its part of the probability. Which tables were measured may depend on
+        earlier answers, but not on their own noise.
     """
+    least = min((one.variance for one in evidence if one.variance > 0), default=1.0)
+    price = Price(amount=Fraction(acosh(1 + 1 / least)), gaussian=gaussian)  # of the least noise
     whole = direct(sizes, evidence, masks, total)
     if whole is not None:
-        return _ends(whole, tail_factor(failure, gaussian=gaussian))
+        return _ends(whole, failure, price)
     covered = {tuple(sorted(set(one.axes) & set(masks))) for one in evidence}
     asked = {axes: direct(sizes, evidence, {a: masks[a] for a in axes}, total) for axes in covered}
     known = {axes: one for axes, one in asked.items() if one is not None and axes}
@@ -114,14 +119,14 @@ def reach(
     everything = direct(sizes, evidence, {}, total)
     if everything is None:
         return 0.0, inf
-    factor = tail_factor(failure / (len(widest) + 1), gaussian=gaussian)
-    most = _ends(everything, factor)[1]
-    ends = {axes: _ends(known[axes], factor) for axes in widest}
+    part = failure / (len(widest) + 1)
+    most = _ends(everything, part, price)[1]
+    ends = {axes: _ends(known[axes], part, price) for axes in widest}
     pairs = [(a, b) for a, b in combinations(ends, 2) if set(a) | set(b) == set(masks)]
     low = max((ends[a][0] + ends[b][0] - most for a, b in pairs), default=0.0)
     return max(low, 0.0), min((end for _, end in ends.values()), default=most)
 
 
-def _ends(one: Direct, factor: float) -> tuple[float, float]:
-    spread = factor * sqrt(one.variance + (1 / 6 if one.variance else 0))
+def _ends(one: Direct, failure: float, price: Price) -> tuple[float, float]:
+    spread = float(tails.reach(np.array(one.variance), failure, price, 1))
     return max(one.value - spread, 0), max(one.value + spread, 0)
