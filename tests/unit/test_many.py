@@ -134,8 +134,8 @@ def test_what_no_row_can_be_is_a_public_fact():
 def test_a_session_that_asks_nothing_pays_for_its_start_alone():
     gate = opened("pure")
     with gate.many(COLUMNS, epsilon=1) as session:
-        assert session.balance.spent.epsilon == Fraction(2, 5)
-    assert gate.spent.epsilon == Fraction(2, 5)
+        assert session.balance.spent.epsilon == Fraction(1, 2)
+    assert gate.spent.epsilon == Fraction(1, 2)
 
 
 def test_a_promise_to_the_last_question_is_kept():

@@ -21,7 +21,7 @@ from noisegate.transforms.query import Query
 
 SURPRISES_MAX: Final = 100_000
 USUAL: Final = {True: 32, False: 12}  # surprises, under Gaussian noise and under pure ε
-START_SHARE: Final = {True: Fraction(3, 10), False: Fraction(2, 5)}
+START_SHARE: Final = {True: Fraction(3, 10), False: Fraction(1, 2)}
 NUMBER_SHARE: Final = Fraction(3, 20)
 _NUMBERS: Final = Fraction(1, 4)  # of the failure, for the numbers of surprises
 _FALSE: Final = Fraction(1, 8)  # of the surprises, for nothing, if the model were perfect
