@@ -13,12 +13,18 @@ and given all other θ, those of one table have a closed form (Wright's omega fu
 is small, they are proportional fitting. So tables are settled by turns, inside the cliques of a
 junction tree, and nothing but products and sums is done with large tables. A model with more
 evidence starts from the θ of the one before.
+
+Why not Private-PGM itself (`mbi` 2.0, JAX): for 25 noisy pairs and all single columns of Adult, a
+model of 933,000 cells, this fit took 0.5 s of CPU and 44 MB; mirror descent there, 500 steps with
+its defaults, 39 s with compiling and 910 MB, and its misfit Σ (N M p - y)² / 2σ² was still 29 times
+as large (65,700 against 2,270). L-BFGS on the dual needed 200 evaluations for what 20 rounds do.
 """
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from itertools import pairwise
+from math import log, prod, sqrt
 from typing import Final, Self, final
 
 import numpy as np
@@ -39,6 +45,7 @@ _CLOSE: Final = 0.02  # standard deviations below 0 that count as 0
 _VARIANCE_MIN: Final = 1e-12
 _LOOSE: Final = 300.0  # a potential per standard deviation of noise that a sum stays off
 _TINY: Final = 1e-300
+_NOTHING: Final = 1e-9  # of the distribution, where doubles see no difference
 
 
 @final
@@ -71,9 +78,9 @@ class Potential:
             return False
         return self.labels is None or np.array_equal(self.labels, other.labels)  # type: ignore[arg-type]
 
-    def table(self, values: Floats, sizes: Sizes) -> Floats:
-        """Values for each cell, given those for each sum."""
-        spread = values if self.labels is None else np.append(values, 0.0)[self.labels]
+    def table(self, values: Floats, sizes: Sizes, outside: float = 0.0) -> Floats:
+        """Values for each cell, given those for each sum and for cells in none."""
+        spread = values if self.labels is None else np.append(values, outside)[self.labels]
         return spread.reshape([sizes[a] for a in self.axes])
 
     def sums(self, table: Floats) -> Floats:
@@ -146,12 +153,18 @@ class Model:
             return cls(sizes, float(kept["total"]), tuple(potentials))
 
     def _conditioned(self, given: Mapping[int, int | Sequence[int]]) -> list[Floats]:
+        if any(not 0 <= axis < len(self.sizes) for axis in given):
+            raise SpecError("A value of an unknown column is given.", fix="Number the columns.")
         sets = [p.axes for p in self.potentials] + [(axis,) for axis in given]
         net = network(self.sizes, self._tree, sets)
         values = {n: p.table(p.values, self.sizes) for n, p in enumerate(self.potentials)}
         for number, (axis, allowed) in enumerate(given.items(), len(self.potentials)):
+            if any(not 0 <= v < self.sizes[axis] for v in np.atleast_1d(allowed).tolist()):
+                raise SpecError(
+                    f"Column {axis} has no such value.", fix=f"It has 0 to {self.sizes[axis] - 1}."
+                )
             values[number] = np.full(self.sizes[axis], -np.inf)
-            values[number][np.atleast_1d(allowed)] = 0.0
+            values[number][np.atleast_1d(allowed).astype(np.int64)] = 0.0
         tables = net.empty()
         if np.isneginf(net.spread(values, tables)):
             raise SpecError("The model has no rows with the given values.", fix="Give others.")
@@ -174,6 +187,7 @@ def fit(  # noqa: PLR0913 - each is an option of its own
     Evidence that does not fit is ``left_out`` of the model. The total is by default what all
     complete tables say about it together.
     """
+    _require(sizes, evidence)
     found = whole_total(evidence) if total is None else total
     fitting, left_out = _fitting(sizes, _merged(evidence), cells_max)
     fitting = _agreeing(sizes, fitting, found)
@@ -182,6 +196,21 @@ def fit(  # noqa: PLR0913 - each is an option of its own
     net = network(sizes, tree, [p.axes for p in potentials])
     solved = _solved(net, potentials, fitting, found, rounds=rounds, done=done)
     return Model(sizes, found, solved, left_out)
+
+
+def _require(sizes: Sizes, evidence: Sequence[Evidence]) -> None:
+    for each in evidence:
+        if any(a >= b for a, b in pairwise((-1, *each.axes, len(sizes)))):
+            raise SpecError(f"No such columns: {each.axes}.", fix="Number them in ascending order.")
+        cells = prod(sizes[a] for a in each.axes)
+        wanted = (cells, cells) if each.labels is None else (len(each.labels), len(each.values))
+        if wanted != (cells, len(each.values)) or (
+            each.labels is not None and each.labels.max(initial=-1) >= len(each.values)
+        ):
+            raise SpecError(
+                f"Evidence of {len(each.values)} numbers about {cells} cells.",
+                fix="Give one for each cell, or a label for each cell.",
+            )
 
 
 def whole_total(evidence: Sequence[Evidence]) -> float:
@@ -298,9 +327,12 @@ def _solved(
         now = np.maximum(potentials[number].sums(table), _TINY)
         weight = weights[number]
         level = np.log(now / weight) + measured[number] / weight - thetas[number]
-        step = np.log(np.maximum(weight * wrightomega(level), _TINY) / now)
-        thetas[number] = thetas[number] + step
-        return np.exp(potentials[number].table(step, net.sizes))
+        new = np.maximum(weight * wrightomega(level), _TINY)
+        step, outside = np.log(new / now), 0.0
+        if min(1 - new.sum(), rest := table.sum() - now.sum()) > _NOTHING:
+            outside = log((1 - new.sum()) / rest)
+        thetas[number] = thetas[number] + step - outside
+        return np.exp(potentials[number].table(step, net.sizes, outside))
 
     for number in range(rounds):
         net.settle(tables, shared, block)

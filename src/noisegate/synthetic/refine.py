@@ -11,7 +11,9 @@ whole shows [EM73]; a cell that is off by far more than the noise speaks for its
 """
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import pairwise
+from math import prod, sqrt
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ from noisegate.synthetic.model import Evidence, whole_total
 _BATCH: Final = 1 << 8  # rows that are judged by the same counts
 _VISITED: Final = 1 << 16  # rows at most, each time a column is visited
 _MOVED: Final = 1 / 64  # of all rows, each time: more would all run to the same cells
-_CLEAR: Final = 9.0  # squared standard deviations of noise from which a cell speaks for itself
+_CLEAR: Final = 16.0  # squared standard deviations of noise from which a cell speaks for itself
 _VARIANCE_MIN: Final = 0.25  # of a target: rows are whole
 _EVEN: Final = 0.1  # weight of an even spread in what a cell may hold
 _SETTLED: Final = 0.05  # a round that lowers the sum by a smaller part is the last
@@ -42,16 +44,18 @@ def refined(
     """
     chance = public_coins(seed)
     columns = rows.T.astype(np.int64)
-    scale = len(rows) / whole_total(evidence) if len(rows) else 1.0
+    if not len(rows):
+        return rows
+    scale = len(rows) / whole_total(evidence)
     goals = [_Goal(columns, sizes, each, scale) for each in evidence if each.axes]
-    off = sum(goal.off(columns) for goal in goals)
+    off = sum(goal.off() for goal in goals)
     for _ in range(rounds):
         before = off
         for column in chance.permutation(len(sizes)).tolist():
             about = [goal for goal in goals if column in goal.axes]
             if about:
                 _visit(columns, sizes, column, about, chance)
-        off = sum(goal.off(columns) for goal in goals)
+        off = sum(goal.off() for goal in goals)
         if off > (1 - _SETTLED) * before:
             break
     return np.ascontiguousarray(columns.T.astype(np.uint32))
@@ -63,37 +67,43 @@ class _Goal:
     def __init__(self, columns: Places, sizes: Sizes, evidence: Evidence, scale: float) -> None:
         self.axes: Axes = evidence.axes
         self.shape = tuple(sizes[a] for a in self.axes)
-        self._labels = evidence.labels
-        self._length = len(evidence.values)
+        self.labels = evidence.labels
         noise = max(evidence.variance * scale**2, _VARIANCE_MIN)
-        have = self.counts(columns)
-        self.target = _target(have, evidence.values * scale, noise)
+        cells = _codes(columns, self.axes, self.shape)
+        sums = cells if self.labels is None else self.labels[cells]
+        self.have = np.bincount(sums[sums >= 0], minlength=len(evidence.values)).astype(np.float64)
+        self.target = _target(self.have, evidence.values * scale, noise)
         self.pull = 1 / noise
 
-    def counts(self, columns: Places) -> Floats:
-        """The sums that the rows have."""
-        cells = _codes(columns, self.axes, self.shape)
-        if self._labels is None:
-            return np.bincount(cells, minlength=self._length).astype(np.float64)
-        labels = self._labels[cells]
-        return np.bincount(labels[labels >= 0], minlength=self._length).astype(np.float64)
-
-    def off(self, columns: Places) -> float:
+    def off(self) -> float:
         """How far off the rows are: what is to be lowered."""
-        return float(((self.counts(columns) - self.target) ** 2).sum()) * self.pull
+        return float(((self.have - self.target) ** 2).sum()) * self.pull
 
-    def slope(self, counts: Floats) -> Floats:
-        """For each cell, how much one row more would cost."""
-        off = (counts - self.target) * self.pull
-        spread = off if self._labels is None else np.append(off, 0.0)[self._labels]
-        return spread.reshape(self.shape)
+    def slope(self, column: int) -> Floats:
+        """For each cell, how much one row more would cost; the values of the column stand last."""
+        off = (self.have - self.target) * self.pull
+        spread = off if self.labels is None else np.append(off, 0.0)[self.labels]
+        return self._by(column, spread)
+
+    def move(self, column: int, others: Places, old: Places, new: Places) -> None:
+        """Count rows of these cells of the other columns under a new value of the column."""
+        sums = np.arange(self.have.size) if self.labels is None else self.labels
+        numbers = self._by(column, sums)
+        for values, change in ((old, -1.0), (new, 1.0)):
+            inside = numbers[others, values]
+            np.add.at(self.have, inside[inside >= 0], change)
+
+    def _by(self, column: int, cells: NDArray[Any]) -> NDArray[Any]:
+        turned = np.moveaxis(cells.reshape(self.shape), self.axes.index(column), -1)
+        return turned.reshape(-1, turned.shape[-1])
 
 
 def _target(have: Floats, noisy: Floats, noise: float) -> Floats:
     """Between what rows have and what was measured: as far as it is signal."""
     beyond = noisy - have
     likely = (1 - _EVEN) * have + _EVEN * have.mean()
-    excess = max(0.0, float((beyond**2).sum()) - noise * have.size)
+    chance = noise * (have.size + sqrt(2 * have.size))  # and a standard deviation more
+    excess = max(0.0, float((beyond**2).sum()) - chance)
     signal = likely * excess / max(float(likely.sum()), 1.0)
     clear = beyond**2 > _CLEAR * noise
     signal[clear] = np.maximum(signal[clear], beyond[clear] ** 2)
@@ -113,17 +123,17 @@ def _visit(
 
     size, count = sizes[column], columns.shape[1]
     visited = chance.permutation(count)[:_VISITED]
-    seen = columns[:, visited]
-    slopes, places, start = [], np.empty((len(visited), len(goals)), np.int32), 0
-    for number, goal in enumerate(goals):
-        axis = goal.axes.index(column)
-        slope = np.moveaxis(goal.slope(goal.counts(columns)), axis, -1).reshape(-1, size)
+    before = columns[:, visited]
+    starts = np.cumsum([0, *(prod(goal.shape) // size for goal in goals)]).tolist()
+    parts = [slice(*ends) for ends in pairwise(starts)]
+    places, costs = np.empty((len(visited), len(goals)), np.int32), np.empty((starts[-1], size))
+    for number, (goal, part) in enumerate(zip(goals, parts, strict=True)):
         others = tuple(a for a in goal.axes if a != column)
-        places[:, number] = start + _codes(seen, others, tuple(sizes[a] for a in others))
-        slopes.append(slope)
-        start += len(slope)
-    costs = np.concatenate(slopes)
+        codes = _codes(before, others, tuple(sizes[a] for a in others))
+        places[:, number] = part.start + codes
+        costs[part] = goal.slope(column)
     pulls = np.array([goal.pull for goal in goals])
+    shared = [n for n, goal in enumerate(goals) if goal.labels is not None]
     moves = max(1, round(_MOVED * count * _BATCH / len(visited)))
     for first in range(0, len(visited), _BATCH):
         chosen, where = visited[first : first + _BATCH], places[first : first + _BATCH]
@@ -139,6 +149,15 @@ def _visit(
         columns[column, chosen[better]] = new
         np.add.at(costs, (at, new[:, None]), pulls)
         np.add.at(costs, (at, old[:, None]), -pulls)
+        for number in shared:
+            goals[number].move(column, at[:, number] - parts[number].start, old, new)
+            costs[parts[number]] = goals[number].slope(column)
+    after = columns[column, visited]
+    moved = np.flatnonzero(after != before[column])
+    for number, (goal, part) in enumerate(zip(goals, parts, strict=True)):
+        if number not in shared:
+            others = places[moved, number] - part.start
+            goal.move(column, others, before[column, moved], after[moved])
 
 
 def _codes(columns: Places, axes: Axes, shape: tuple[int, ...]) -> Places:
