@@ -12,6 +12,7 @@ import grids
 import many
 import maps
 import marginals
+import predicted
 import series
 import sparse_error
 from section import DATA, ROOT, Effort, Section, Shown
@@ -28,6 +29,7 @@ SECTIONS: dict[str, Section] = {
     "sparse": sparse_error.measure,
     "marginals": marginals.measure,
     "series": series.measure,
+    "predicted": predicted.measure,
 }
 
 

@@ -8,7 +8,8 @@ recipe was and however many axes there are.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from math import prod
+from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from noisegate.releases.shares import NOISELESS
 from noisegate.transforms.strategy import Block, Groups
 
 Ints: TypeAlias = NDArray[np.int64]
+
+CELLS_MAX: Final = 1 << 20  # beyond, it takes minutes and gigabytes
 
 
 @final
@@ -81,11 +84,12 @@ class _Family:
 
 
 def hierarchy(shape: tuple[int, ...], heard: Sequence[tuple[Block, Noisy]]) -> Hierarchy | None:
-    """The tree of what was measured; None if that was nothing, or no sums of groups.
+    """The tree of what was measured; None if that was no sums of groups, or of too many cells.
 
     Groups that cross others are left out, the later ones stay: looks come before the rest.
     """
-    if not heard or any(not isinstance(block, Groups) for block, _ in heard):
+    is_sums = bool(heard) and all(isinstance(block, Groups) for block, _ in heard)
+    if not is_sums or prod(shape) > CELLS_MAX:
         return None
     families = _nested([_family(block, noisy) for block, noisy in heard])  # type: ignore[arg-type]
     order = _order(shape, families)
