@@ -224,6 +224,9 @@ def test_settled_measurements_are_listed_once_in_their_order(books):
     ]
     assert books.settled(after=listed[0].seq) == listed[1:]
     assert books.settled(after=listed[1].seq) == []
+    named = [(each.seq, each.question, None) for each in listed]
+    found = books.settled(wanted=lambda question: question == "no such")
+    assert [(each.seq, each.question, each.answer) for each in found] == named
 
 
 def test_an_allowance_gives_back_what_it_did_not_use(books):

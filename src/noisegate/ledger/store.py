@@ -89,12 +89,15 @@ class Quote:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """A measurement that was answered: entry ``seq`` of the log, its question and its answer."""
+    """A measurement that was answered: entry ``seq`` of the log, its question and its answer.
+
+    ``answer`` is None if it was not asked for.
+    """
 
     seq: int
     request_id: str
     question: str
-    answer: bytes
+    answer: bytes | None
 
 
 class Ledger(ABC):
@@ -266,9 +269,14 @@ class Ledger(ABC):
         own = [request for request in begun if request.account == account]
         return len(own), sum(request.settled is None for request in own)
 
-    def settled(self, after: int = -1) -> list[Settled]:
-        """All measurements that were answered, in entries after ``after``, whoever asked."""
-        return self._run(self._read, lambda tx: list(_settled(tx, after)))
+    def settled(
+        self, after: int = -1, wanted: Callable[[str], bool] = lambda _: True
+    ) -> list[Settled]:
+        """All measurements that were answered, in entries after ``after``, whoever asked.
+
+        Answers are read for questions that are ``wanted`` only: some are large.
+        """
+        return self._run(self._read, lambda tx: list(_settled(tx, after, wanted)))
 
     def require_secure(self, bits_are_secure: bool) -> None:  # noqa: FBT001 - reads as a demand
         """Refuse to vouch for noise that did not come from the system's entropy."""
@@ -329,17 +337,15 @@ def _history(tx: Transaction, account: str | None) -> list[Entry]:
     return [entry for entry in entries if entry.body.get("account") in names]
 
 
-def _settled(tx: Transaction, after: int) -> Iterator[Settled]:
+def _settled(tx: Transaction, after: int, wanted: Callable[[str], bool]) -> Iterator[Settled]:
     for row in tx.rows(after):
         entry = Entry.from_row(row)
         request = tx.request(str(entry.body.get("request"))) if entry.kind == "settle" else None
         if request is None or request.use != "measurement":
             continue
-        answer = tx.answer(entry.seq)
-        if answer is None:
-            continue
         reserved = Entry.from_row(next(tx.rows(request.reserved - 1)))
         question = str(reserved.body["question"])
+        answer = tx.answer(entry.seq) if wanted(question) else None
         yield Settled(
             seq=entry.seq, request_id=request.request_id, question=question, answer=answer
         )

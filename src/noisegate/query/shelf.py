@@ -129,7 +129,7 @@ class Shelf:
         return [offer for offer in offers if offer is not None]
 
     def _read(self) -> None:
-        for settled in self.ledger.settled(self._seen):
+        for settled in self.ledger.settled(self._seen, wanted=_is_sums):
             self._seen = settled.seq
             for stored in _stored_sums(settled):
                 self._stored.setdefault((stored.rows, stored.term), []).append(stored)
@@ -267,18 +267,24 @@ def _text(record: Json) -> str:
     return json.dumps(record, sort_keys=True)
 
 
+def _is_sums(text: str) -> bool:
+    """Whether a question's numbers can stand on the shelf: plain sums with independent noise."""
+    try:
+        question = json.loads(text)
+        record = question["query"]
+        is_plain = "sums" in record["tally"] and "strategy" not in record
+        return is_plain and all(m["mechanism"] in _NOISES for m in question["mechanisms"])
+    except (ValueError, TypeError, KeyError):
+        return False  # a question of another kind, or of an earlier version
+
+
 def _stored_sums(settled: Settled) -> Iterator[Stored]:
     from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
 
-    try:
-        question = json.loads(settled.question)
-        record = question["query"]
-        is_sums = "sums" in record["tally"] and "strategy" not in record
-        is_sums &= all(m["mechanism"] in _NOISES for m in question["mechanisms"])
-    except (ValueError, TypeError, KeyError):
-        is_sums = False  # a question of another kind, or of an earlier version
-    if not is_sums:
+    if settled.answer is None:
         return
+    question = json.loads(settled.question)
+    record = question["query"]
     release = Release.from_bytes(
         settled.answer, question=settled.question, request_id=settled.request_id, free=True
     )
