@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.mechanisms import outside_band
 from noisegate.mechanisms.outside_band import OutsideBand, sum_tail
 
@@ -188,3 +189,44 @@ def test_the_slack_is_the_tail_of_two_noises():
     band = OutsideBand(threshold=5, threshold_scale=3, query_scale=7, cutoff=2)
     slack = band.slack(Fraction(1, 1000))
     assert sums[800 + slack + 1 :].sum() <= 1e-3 < sums[800 + slack :].sum()
+
+
+def law_of_runs(spec, values, runs):
+    """The chances of all answers where each yes ends a run, and the next has ends of its own."""
+    if not runs or not values:
+        return {(): 1.0}
+    found = {}
+    for first, chance in law(spec, values).items():
+        more = law_of_runs(spec, values[len(first) :], runs - 1) if any(first) else {(): 1.0}
+        for rest, then in more.items():
+            found[first + rest] = chance * then
+    return found
+
+
+def renyi(p, q, order):
+    return np.log(sum(p[run] ** order * q[run] ** (1 - order) for run in p)) / (order - 1)
+
+
+def test_runs_with_one_yes_each_add_up_like_zcdp():
+    """Two runs of ε = 1/2 are ρ = 2 · ε²/2: of all orders, D ≤ order · ρ, in both directions."""
+    band = OutsideBand.for_epsilon(Fraction(1, 2), threshold=2, sensitivity=1, cutoff=1)
+    rho = float(2 * zcdp_loss(band.event(Fraction(1))).rho)
+    assert rho == 0.25
+    worst_seen = 0.0
+    for here, moves in (([3, -4, 2], [1, 1, 1]), ([5, 5, 5], [1, 0, 1]), ([-9, 9, 0], [0, 1, 1])):
+        one = law_of_runs(spec_of(band), here, 2)
+        other = law_of_runs(spec_of(band), np.add(here, moves).tolist(), 2)
+        assert sum(one.values()) == pytest.approx(1, abs=1e-9)
+        for order in (1.01, 2, 8, 64):
+            for p, q in ((one, other), (other, one)):
+                worst_seen = max(worst_seen, renyi(p, q, order) / (order * rho))
+    assert 0.01 < worst_seen <= 1
+
+
+def test_runs_that_share_one_price_are_caught():
+    """Scales of one run for all of ε, used for two runs: log-ratios pass ε."""
+    band = OutsideBand.for_epsilon(Fraction(1, 2), threshold=2, sensitivity=1, cutoff=1)
+    spec, run = spec_of(band), [(25, 0, 30), (-20, 1, 1)]
+    moved = [(26, 0, 30), (-20, 1, 1)]
+    gap = 2 * (log_chance(spec, run) - log_chance(spec, moved))  # the runs are independent
+    assert gap > 0.9
