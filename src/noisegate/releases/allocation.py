@@ -63,6 +63,20 @@ def design(
     return Design(tuple(questions[i] for i in kept), _fractions([shares[i] for i in kept]), words)
 
 
+def plain_design(
+    sizes: Sizes, sets: Sequence[Axes], weights: Sequence[float], *, gaussian: bool
+) -> Design:
+    """The best shares for tables over ``sets`` and their marginals, all measured as they are."""
+    wanted = _wanted(sizes, sets, weights)
+    questions = [Question(part) for part in closure(sets) if part]
+    gains = _gains(sizes, list(wanted), questions)
+    shares, _ = _shares(gains, np.array(list(wanted.values())), 1 if gaussian else 2)
+    kept = [i for i, share in enumerate(shares) if share > 0]
+    return Design(
+        tuple(questions[i] for i in kept), _fractions([shares[i] for i in kept]), "marginals"
+    )
+
+
 def _gains(sizes: Sizes, parts: Sequence[Axes], questions: Sequence[Question]) -> Floats:
     """`Question.gain` of every question for every part."""
 

@@ -12,9 +12,12 @@ from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, Model
 
 SYNTHESIZERS: Final[Mapping[str, str]] = MappingProxyType({
-    "auto": "chosen:Chosen",
+    "aim": "aim:Aim",
+    "auto": "auto:Auto",
     "chosen": "chosen:Chosen",
     "independent": "independent:Independent",
+    "mst": "mst:Mst",
+    "mwem-pgm": "mwem_pgm:MwemPgm",
 })  # fmt: skip
 
 

@@ -1,0 +1,102 @@
+"""AIM: rounds that measure the table the model knows least, with noise that falls [MMSM22].
+
+What is measured: each column; then in each round a tenth of its price is for choosing a table by
+the exponential mechanism, with the score w (‖exact - model‖₁ - √(2/π) σ n) where w says how much of
+the workload the table overlaps and n is its number of cells, and nine tenths are for that table.
+Rounds start at a (16 · columns)-th of the price each; one that teaches less than its noise, at most
+√(2/π) σ n, halves σ for the next ones. Candidates are all subsets of the workload's sets that keep
+the model within ``cells_max`` cells times the share that is spent. How far the result is off is
+seen from the evidence: noise for tables that were measured, the last scores for the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod, sqrt
+from typing import Final, final
+
+import numpy as np
+
+from noisegate.releases.residuals import Axes, closure
+from noisegate.synthetic.asking import TablesAsk
+from noisegate.synthetic.junction import cells_with
+from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes.shared import (
+    CELLS,
+    measured,
+    require_cells,
+    require_rounds,
+    singles_of,
+)
+from noisegate.synthetic.sharing import MEAN
+
+_PER_COLUMN: Final = 16
+_CHOICE: Final = Fraction(1, 10)  # of a round
+_STEPS: Final = 50  # of the fit in each round; it starts from the one before
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """At most so many ``rounds``, and a model of at most ``cells_max`` cells."""
+
+    rounds: int | None = None
+    cells_max: int = CELLS
+
+    def build(
+        self,
+        ask: TablesAsk,
+        workload: TablesWorkload,
+        *,
+        known: Sequence[Evidence] = (),
+        total: float | None = None,
+    ) -> Fit:
+        """Choose, ask and fit, until the price is spent."""
+        require_rounds(self.rounds)
+        require_cells(self.cells_max, ask.sizes)
+        singles = singles_of(ask.sizes)
+        planned = max(self.rounds or _PER_COLUMN * len(singles), len(singles) + 1)
+        share, left = Fraction(1, planned), Fraction(1)
+        weights = overlaps(workload)
+        first = [share * (1 - _CHOICE)] * len(singles)
+        evidence = [*known, *measured(ask, singles, first)]
+        left -= sum(first)
+        model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
+        rounds = 0
+        while left > 0:
+            share = left if left < 2 * share else share
+            left -= share
+            room = self.cells_max * (1 - left)
+            held = [each.axes for each in evidence]
+            small = [s for s in weights if within(held, s, ask, room)]
+            sigma = sqrt(ask.variance(share * (1 - _CHOICE)))
+            noise = {s: MEAN * sigma * prod(ask.sizes[a] for a in s) for s in small}
+            before = model.tables(small)
+            kept = {s: weights[s] for s in small}
+            chosen = ask.furthest(before, share * _CHOICE, weights=kept, less=noise)
+            evidence += measured(ask, [chosen], [share * (1 - _CHOICE)])
+            model = fit(ask.sizes, evidence, total=total, start=model, rounds=_STEPS)
+            rounds += 1
+            learned = float(np.abs(model.table(chosen) - before[chosen]).sum())
+            if learned <= noise[chosen]:
+                share *= 4 if ask.gaussian else 2
+            ask.done(float(1 - left) * 0.99, f"round {rounds}")
+        model = fit(ask.sizes, evidence, total=total, start=model)
+        return Fit(model, tuple(evidence), (f"{rounds} rounds",))
+
+
+def overlaps(workload: TablesWorkload) -> dict[Axes, Fraction]:
+    """For each subset of a set, how many columns it shares with all sets together."""
+    found = {}
+    for part in closure(workload.sets):
+        if part:
+            found[part] = Fraction(sum(len(set(part) & set(s)) for s in workload.sets))
+    return found
+
+
+def within(held: Sequence[Axes], axes: Axes, ask: TablesAsk, room: Fraction) -> bool:
+    """Whether a table is in the model already, or fits in."""
+    if any(set(axes) <= set(each) for each in held):
+        return True
+    return cells_with(held, ask.sizes, axes) <= room

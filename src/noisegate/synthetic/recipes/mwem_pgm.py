@@ -1,0 +1,65 @@
+"""MWEM with a graphical model: each round measures the table that the model knows least [HLM12].
+
+What is measured: in each of T rounds (as many as columns, unless told) half of the round's price is
+for choosing the table of the workload that is furthest from the model, by the exponential
+mechanism, less what noise alone would add; the other half is for that table. The model is that of
+highest entropy [MSM19] instead of a table of all cells; tables that would make it larger than
+``cells_max`` are no candidates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod, sqrt
+from typing import final
+
+from noisegate.synthetic.asking import TablesAsk
+from noisegate.synthetic.junction import cells_with
+from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes.shared import (
+    CELLS,
+    measured,
+    require_cells,
+    require_rounds,
+    singles_of,
+)
+from noisegate.synthetic.sharing import MEAN
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MwemPgm:
+    """So many ``rounds``, and a model of at most ``cells_max`` cells."""
+
+    rounds: int | None = None
+    cells_max: int = CELLS
+
+    def build(
+        self,
+        ask: TablesAsk,
+        workload: TablesWorkload,
+        *,
+        known: Sequence[Evidence] = (),
+        total: float | None = None,
+    ) -> Fit:
+        """Choose, ask and fit, round by round."""
+        require_rounds(self.rounds)
+        require_cells(self.cells_max, ask.sizes)
+        rounds = self.rounds or len(ask.sizes)
+        share, singles = Fraction(1, 2 * (rounds + 1)), singles_of(ask.sizes)
+        first = [2 * share / len(singles)] * len(singles)  # one round, to know how many rows
+        evidence = [*known, *measured(ask, singles, first)]
+        model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
+        noise = MEAN * sqrt(ask.variance(share))
+        for place in range(rounds):
+            held = [each.axes for each in evidence]
+            small = [s for s in workload.sets if cells_with(held, ask.sizes, s) <= self.cells_max]
+            if not small:
+                break
+            less = {s: noise * prod(ask.sizes[a] for a in s) for s in small}
+            chosen = ask.furthest(model.tables(small), share, less=less)
+            evidence += measured(ask, [chosen], [share])
+            model = fit(ask.sizes, evidence, total=total, start=model, cells_max=self.cells_max)
+            ask.done((place + 1) / (rounds + 1), f"round {place + 1} of {rounds}")
+        return Fit(model, tuple(evidence), (f"{rounds} rounds",))
