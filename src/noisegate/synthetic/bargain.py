@@ -88,7 +88,7 @@ class Wish:
         return found
 
     def endless(self, total: int) -> Bargain:
-        """The smallest promise that is kept to the last question, for a public total.
+        """The smallest promise that is kept to the last question, for a public total of all cells.
 
         Claim: with the confidence, no more surprises come than are paid for.
         Why: a surprise means that the model is off by at least γ = threshold - slack, on a known
@@ -121,7 +121,7 @@ class Wish:
         if step is None:
             threshold = band.slack(_FALSE * surprises / (2 * self.questions))
         else:
-            threshold = slack + int(step) + 1
+            threshold = slack + int(step) + 2  # a guess is rounded
         number = self._number(surprises)
         spec = SurpriseSpec(
             cells=self.cells,

@@ -6,9 +6,10 @@ of them, instead of waiting for it as a session does [HLM12]. See `releases/mult
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, final
 
 from noisegate.curator.curator import Curator
+from noisegate.curator.surprises import CELLS_MAX
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.event import decode, encode
@@ -25,7 +26,6 @@ from noisegate.synthetic.cells_release import CellsRelease, declared, price_of
 from noisegate.synthetic.questions import counting_grid
 
 Progress = Callable[[float, str], None]
-CELLS_MAX: Final = 1 << 22
 
 
 @final
@@ -42,7 +42,7 @@ class QuestionsBench:
             curator.tables, accountant=accountant, table=order.table, columns=order.columns,
             questions=asked, rows_per_unit=order.rows_per_unit,
         )  # fmt: skip
-        if known.cells > CELLS_MAX or known.grid.signed:
+        if known.cells > CELLS_MAX:
             raise Unsupported(
                 f"There would be {known.cells:,} cells, more than {CELLS_MAX:,}.",
                 fix="Use wider bins or fewer columns, or ask for synthetic rows.",

@@ -17,6 +17,7 @@ from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
 from math import ceil, floor, prod, sqrt
+from threading import Lock
 from typing import Any, Final, final
 
 import numpy as np
@@ -59,6 +60,7 @@ class ManySession:
         self._model, self._start = model, start
         self._known: dict[bytes, ManyAnswer] = {}
         self._asked = 0
+        self._lock = Lock()
 
     def sql(self, sql: str) -> ManyAnswer:
         """Answer ``SELECT COUNT(*) FROM t WHERE …``; the same question again is the same answer."""
@@ -83,12 +85,13 @@ class ManySession:
     ) -> list[ManyAnswer]:
         names = [sha256(np.packbits(mask).tobytes()).digest() for mask in masks]
         new = dict(zip(names, masks, strict=True))  # each once
-        todo = [(name, mask) for name, mask in new.items() if name not in self._known]
-        done = 0
-        while done < len(todo):
-            if progress is not None:
-                progress(done / len(todo), f"{self.balance}")
-            done += self._ask(todo[done : done + _AT_ONCE])
+        with self._lock:  # one model, one order of questions
+            todo = [(name, mask) for name, mask in new.items() if name not in self._known]
+            done = 0
+            while done < len(todo):
+                if progress is not None:
+                    progress(done / len(todo), f"{self.balance}")
+                done += self._ask(todo[done : done + _AT_ONCE])
         found = zip(questions, names, strict=True)
         return [named(sql, self._known[name]) for sql, name in found]
 
@@ -126,16 +129,12 @@ class ManySession:
         A session that promises to last learns what is certain; else the number's standard error.
         """
         bargain, number = self._desk.bargain, told.number or 0
-        spread = float(bargain.number_within)
+        spread = bargain.number_within if self.plan.endless else self._desk.deviation
         low, high = number - spread, number + spread
         if self.plan.endless:
             far = bargain.spec.band.threshold - bargain.slack
-            low, high = (
-                (max(low, guess + far), high) if told.side > 0 else (low, min(high, guess - far))
-            )
-        else:
-            spread = self._desk.deviation
-            low, high = number - spread, number + spread
+            low = max(low, guess + far) if told.side > 0 else low
+            high = min(high, guess - far) if told.side < 0 else high
         self._model.learn_count(mask, low, high)
         self._model.fit(_SWEEPS[1])
 
