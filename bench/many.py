@@ -78,7 +78,7 @@ def curve(effort: Effort) -> list[Row]:
     flat = np.full(table.size, table.sum() / table.size)
     rows = []
     for epsilon in EPSILONS:
-        row = curve_row(table, asked, epsilon, max(2, effort.trials // 3))
+        row = curve_row(table, asked, epsilon, effort.trials)
         rows.append({"epsilon": float(epsilon), "uniform": error(flat, table, asked), **row})
         effort.say(f"MWEM ε = {float(epsilon):g}: best T = {row['best']}")
     return rows
