@@ -88,7 +88,7 @@ class Report:
         meaning = (
             "Distances are parts of the rows. The exact table is at most so far from the synthetic "
             f"rows as the last column says, at {sure} confidence for each table; usually it is "
-            "nearer."
+            "nearer. Where noise alone is much of a distance, it says little."
         )
         found = [
             f"{made.headline}, for {total} rows of the original.",
