@@ -22,7 +22,8 @@ class Estimate:
     ``variance(lows, highs)`` is for arrays of boxes as in `Workload`. ``words`` say what was done.
     ``tree`` is the tree of boxes that the cells come from, where there is one.
     ``mend(grain)`` is the recipe's own table of whole numbers, none negative, where a cell's 1 is
-    ``grain``; where it is None the cells are mended as for any recipe.
+    ``grain``; where it is None the cells are mended as for any recipe. ``modelled``: where the
+    noise does not tell how far a sum is off, a model of the rows may: see `plausible`.
     """
 
     cells: Floats
@@ -30,6 +31,7 @@ class Estimate:
     words: tuple[str, ...] = ()
     tree: "SpatialTree | None" = None
     mend: Callable[[float], NDArray[np.int64]] | None = None
+    modelled: bool = True
 
 
 @final

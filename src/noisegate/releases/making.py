@@ -61,15 +61,16 @@ class Making:
         """
         if "plausible" not in self._kept:
             try:
-                _, told = self._again(shape)
-                tree = None if self.signed else hierarchy(shape, told.heard)
+                found, told = self._again(shape)
+                fits = found.modelled and not self.signed
+                tree = hierarchy(shape, told.heard) if fits else None
             except NoisegateError:
                 tree = None
             name = sha256(pack(self.to_record(), [], self.rounds)).digest()
             model = None if tree is None else Plausible(tree, float(self.moved), name, shape)
             self._kept["plausible"] = model
-        found: Plausible | None = self._kept["plausible"]
-        return found
+        kept: Plausible | None = self._kept["plausible"]
+        return kept
 
     def _again(self, shape: tuple[int, ...]) -> tuple[Estimate, Told]:
         told = Told(self.price, shape=shape, moved=self.moved, rounds=self.rounds)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "noisegate-release/1"
 _MAPS: Final = (".geojson", ".geoparquet")
-_CAUTION: Final = 1.1  # a model is not the truth
+_CAUTION: Final = 1.2  # a model is not the truth
 
 
 @final
@@ -147,7 +147,7 @@ class TableRelease(Held):
 
         Where the recipe knows the noise of a sum, see `_by_noise`; where it depends on the rows, a
         model of them tells, see `plausible`: the root mean square distance of tables that could be,
-        times as many as for noise, and a tenth more, as the model is not the truth. Rounding: up.
+        times as many as for noise, and a fifth more, as the model is not the truth. Rounding: up.
         """
         failure = float(failure_of(confidence))
         half = self._by_noise(asked, failure, together=together)
