@@ -32,8 +32,10 @@ def draw(
         group = np.zeros(count, np.int64)
         for axis, size in zip(clique.shared, shape, strict=True):
             group = group * size + columns[axis, order]
-        inside = np.argsort(group, kind="stable")
-        order, group = order[inside], group[inside]
+        if clique.shared:
+            short = group.astype(np.uint16) if len(rows) <= 1 << 16 else group  # sorted by digits
+            inside = np.argsort(short, kind="stable")
+            order, group = order[inside], group[inside]
         values = _even_steps(rows, group, chance)
         for axis in reversed(clique.others):
             values, columns[axis, order] = np.divmod(values, sizes[axis])

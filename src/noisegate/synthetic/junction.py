@@ -8,8 +8,9 @@ neighbours as a clique; the order decides how large the cliques get. Two greedy 
 24
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import exp, log, prod
 from typing import final
 
@@ -71,38 +72,54 @@ def _joined(sets: Iterable[Axes], sizes: Sizes) -> list[int]:
 
 
 def _cliques(joined: Sequence[int], sizes: Sizes) -> list[int]:
-    """The maximal cliques, as bits, after the better of the two orders."""
+    """The maximal cliques, as bits. Columns that nothing joins are looked at apart."""
+    found, left = list[int](), (1 << len(joined)) - 1
+    while left:
+        part, seen = left & -left, 0
+        while fresh := part & ~seen:
+            seen = part
+            for a in _bits(fresh):
+                part |= joined[a]
+        left &= ~part
+        found.extend(_cliques_of(part, tuple(joined[a] for a in _bits(part)), sizes))
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _cliques_of(part: int, joined: tuple[int, ...], sizes: Sizes) -> tuple[int, ...]:
+    """The same for columns that hang together, after the better of the two orders."""
     logs = [log(size) for size in sizes]
-    tried = (_taken_out(list(joined), logs, few_joins=few) for few in (False, True))
-    return min(tried, key=lambda masks: sum(exp(_weight(mask, logs)) for mask in masks))
+    around = dict(zip(_bits(part), joined, strict=True))
+    tried = (_taken_out(dict(around), logs, few_joins=few) for few in (False, True))
+    return tuple(min(tried, key=lambda masks: sum(exp(_weight(m, logs)) for m in masks)))
 
 
-def _taken_out(joined: list[int], logs: Sequence[float], *, few_joins: bool) -> list[int]:
-    left = (1 << len(joined)) - 1
-    costs = dict.fromkeys(range(len(joined)), (0.0, 0.0))
-    stale, cliques = left, list[int]()
+def _taken_out(joined: dict[int, int], logs: Sequence[float], *, few_joins: bool) -> list[int]:
+    costs = dict.fromkeys(joined, (0.0, 0.0))
+    left = stale = sum(1 << a for a in joined)
+    cliques: list[int] = []
     while left:
         for a in _bits(stale):
-            weight = _weight(joined[a], logs)
             new = _new_joins(joined, joined[a], logs) if few_joins else 0.0
-            costs[a] = (new, weight)
+            costs[a] = (new, _weight(joined[a], logs))
         best = min(costs, key=costs.__getitem__)
         clique = joined[best]
         del costs[best]
         left &= ~(1 << best)
         if not any(clique & other == clique for other in cliques):
             cliques.append(clique)
-        around = clique & left
-        stale = around
+        around = stale = clique & left
         for a in _bits(around):
             if few_joins:
                 stale |= joined[a]
             joined[a] = (joined[a] | around) & left
         stale &= left
+        if left == around:
+            break  # what is left is inside this clique
     return cliques
 
 
-def _new_joins(joined: Sequence[int], clique: int, logs: Sequence[float]) -> float:
+def _new_joins(joined: Mapping[int, int], clique: int, logs: Sequence[float]) -> float:
     """How many pairs would have to be joined, each counted by its cells."""
     return sum(logs[a] * _weight(clique & ~joined[a], logs) for a in _bits(clique))
 
