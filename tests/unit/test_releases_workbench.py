@@ -47,6 +47,23 @@ def test_a_release_is_paid_once_and_is_the_same_ever_after():
     assert again.query(age=(20, 39)) == first.query(age=(20, 39))
 
 
+@pytest.mark.parametrize("method", ["adaptive", "planned", "dawa", "ahp"])
+def test_methods_that_look_first_have_margins_which_stay(method, tmp_path):
+    gate = gate_of()
+    made = gate.release("histogram", columns={"age": 5}, where="age < 90", method=method, epsilon=1)
+    assert made.margins().shape == made.shape
+    assert "± ?" not in str(made)
+    assert "No ± is known" not in made.footer()
+    again = gate.release(
+        "histogram", columns={"age": 5}, where="age < 90", method=method, epsilon=1
+    )
+    made.save(tmp_path / "made.parquet")
+    read = noisegate.TableRelease.load(tmp_path / "made.parquet")
+    for other in (again, read):
+        assert other.margins(0.9).tolist() == made.margins(0.9).tolist()
+        assert other.query(age=(20, 59)) == made.query(age=(20, 59))
+
+
 def test_it_is_the_same_in_another_process_and_for_another_analyst(tmp_path):
     rows, book = tmp_path / "people.csv", tmp_path / "book"
     rows.write_text("age\n" + "".join(f"{age}\n" for age in AGES))
