@@ -149,7 +149,7 @@ def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):
     assert scope["again"].to_arrow().num_rows == 1000
     assert (folder / "report.html").read_text().count("<svg") == 2
     assert "±" in capsys.readouterr().out
-    assert scope["gate"].spent.epsilon == 2
+    assert 1.999 < scope["gate"].spent.epsilon <= 2
 
 
 def test_every_function_of_rows_is_on_the_sql_page():

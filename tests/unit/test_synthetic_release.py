@@ -92,7 +92,8 @@ def test_it_is_paid_once_and_any_number_of_rows_is_free(gate, made):
     more = gate.release("synthetic", rows=5000, **TERMS)
     usual = gate.release("synthetic", **TERMS)
     assert (made.free, again.free, more.free, usual.free) == (False, True, True, True)
-    assert (made.cost.epsilon, again.cost.epsilon) == (2, 0)
+    assert 1.999 < made.cost.epsilon <= 2  # what nothing was drawn for is given back
+    assert again.cost.epsilon == 0
     assert again.to_arrow().equals(made.to_arrow())
     assert len(more) == 5000
     assert len(usual) == usual.total.value
@@ -116,7 +117,7 @@ made = gate.release("synthetic", **{asked!r})
 print(made.free, made.to_arrow().to_pydict(), gate.ledger.balance("people").spent)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == f"True {made.to_arrow().to_pydict()} ε = 1"
+    assert said.stdout.strip() == f"True {made.to_arrow().to_pydict()} {made.cost}"
 
 
 def test_a_plan_is_free_and_says_what_would_be_measured(gate):
@@ -295,12 +296,12 @@ def test_bounds_that_nobody_declared_are_found_inside_the_price():
     assert (plan.price.epsilon, gate.spent.epsilon) == (5, 0)
     assert any("found first" in words for words in plan.words)
     made = gate.release("synthetic", **terms)
-    assert gate.spent.epsilon == 5
-    assert (made.cost.epsilon, made.guarantee.loss.epsilon) == (5, 5)
+    assert 4.999 < gate.spent.epsilon <= 5
+    assert made.cost.epsilon == made.guarantee.loss.epsilon == gate.spent.epsilon
     assert any("as found: " in words for words in made.words)
     assert made.to_pandas().age.max() <= 128
     assert gate.release("synthetic", **terms).free
-    assert gate.spent.epsilon == 5
+    assert gate.spent.epsilon == made.cost.epsilon
     poor = noisegate.open(people(), epsilon=1, table="people", columns=facts)
     with pytest.raises(OverBudget, match="Nothing was spent"):
         poor.release("synthetic", **terms)
@@ -316,21 +317,22 @@ def test_bins_of_like_size_are_found_inside_the_price():
     terms = {"epsilon": 10, "choose": "bins"}
     assert gate.release_plan("synthetic", **terms).price.epsilon == 10
     made = gate.release("synthetic", **terms)
-    assert (gate.spent.epsilon, made.cost.epsilon, made.guarantee.loss.epsilon) == (10, 10, 10)
+    assert 9.999 < made.cost.epsilon <= 10
+    assert made.cost.epsilon == made.guarantee.loss.epsilon == gate.spent.epsilon
     gain = made.fitted.layout.axes[0]
     assert gain.keys[:2] == (0, 1)
     assert 4 <= gain.size <= 9
     assert (made.to_pandas().gain == 0).mean() == pytest.approx(0.75, abs=0.02)
     assert gate.release("synthetic", **terms).free
     assert gate.release_plan("synthetic", **terms).price.epsilon == 0
-    assert gate.spent.epsilon == 10
+    assert gate.spent.epsilon == made.cost.epsilon
 
 
 def test_bounds_and_bins_can_be_found_together():
     gate = noisegate.open(people(), epsilon=20, table="people", columns={"ward": FACTS["ward"]})
     terms = {"columns": ["ward", "age"], "epsilon": 10, "choose": ["bounds", "bins"]}
     made = gate.release("synthetic", **terms)
-    assert gate.spent.epsilon == made.cost.epsilon == 10
+    assert 9.999 < gate.spent.epsilon == made.cost.epsilon <= 10
     assert [words.partition(",")[0] for words in made.words[:2]] == [
         "the bounds of age",
         "the bins of age",
@@ -345,7 +347,7 @@ def test_a_zcdp_account_pays_half_the_square():
     assert made.fitted.gaussian
     asked = gate_of(delta="1e-6", accountant="zcdp")
     asked.sql("SELECT ward, COUNT(*) FROM people GROUP BY ward", epsilon=1)
-    assert gate.spent == asked.spent
+    assert float(gate.spent.epsilon) == pytest.approx(float(asked.spent.epsilon), rel=1e-3)
     assert gate.release("synthetic", columns=["ward", "married"], epsilon=1).free
 
 
