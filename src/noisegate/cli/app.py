@@ -52,6 +52,10 @@ Keys = Annotated[
 Between = Annotated[
     list[str] | None, typer.Option(help="Public bounds of a column: age=0,120. Repeatable.")
 ]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", help="Of a column of text: age=integer, day=date. Repeatable."),
+]
 Practice = Annotated[
     bool, typer.Option("--practice", help="Ask made-up rows, free of charge; no row is read.")
 ]

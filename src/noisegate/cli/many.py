@@ -6,34 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import (
-    Accountant,
-    Analyst,
-    Between,
-    Budget,
-    Confidence,
-    DataFile,
-    Delta,
-    Epsilon,
-    GroupsPerUnit,
-    Json,
-    Keys,
-    LedgerPath,
-    Practice,
-    RowsPerUnit,
-    Share,
-    Unit,
-    app,
-)
+from noisegate.cli.app import Confidence, Epsilon, Json, app
+from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table
-from noisegate.cli.questions import caps_of, columns_of, gate_of, gate_to_plan
 from noisegate.cli.releases import bar, bins_of
 from noisegate.errors import SpecError
 
 
 @app.command()
+@opens
 def many(
-    file: DataFile,
+    opening: Opening,
     questions: Annotated[
         Path, typer.Option(help="Counting questions, SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
@@ -51,18 +34,6 @@ def many(
         bool, typer.Option("--sure", help="With --rows: promise answers to the last question.")
     ] = False,
     confidence: Confidence = "0.95",
-    budget: Budget = None,
-    delta: Delta = "0",
-    accountant: Accountant = None,
-    analyst: Analyst = None,
-    share: Share = None,
-    unit: Unit = None,
-    rows_per_unit: RowsPerUnit = None,
-    groups_per_unit: GroupsPerUnit = None,
-    keys: Keys = None,
-    between: Between = None,
-    ledger: LedgerPath = None,
-    practice: Practice = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show price and promise without paying.")
     ] = False,
@@ -70,15 +41,11 @@ def many(
 ) -> None:
     """Answer many counting questions from a model, paying only for surprises."""
     asked = _read(questions)
-    gate = (gate_to_plan if plan else gate_of)(
-        file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
-        unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
-        columns=columns_of(keys, between), ledger=ledger, practice=practice,
-    )  # fmt: skip
+    gate = opening.gate(to_plan=plan)
     terms: dict[str, Any] = {
         "table": table, "epsilon": epsilon, "within": within, "surprises": surprises, "rows": rows,
         "confidence": confidence, "questions": len(asked), "workload": asked, "sure": sure,
-        "rows_per_unit": caps_of(file, rows_per_unit, None).get("rows_per_unit"),
+        "rows_per_unit": opening.caps.get("rows_per_unit"),
     }  # fmt: skip
     if plan:
         found = gate.many_plan(bins_of(columns), **terms)

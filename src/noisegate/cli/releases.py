@@ -10,36 +10,24 @@ from typing import Annotated, Any
 import typer
 
 from noisegate.cli.app import (
-    Accountant,
-    Analyst,
-    Between,
-    Budget,
     Confidence,
-    DataFile,
-    Delta,
     Epsilon,
-    GroupsPerUnit,
     Json,
-    Keys,
-    LedgerPath,
-    Practice,
-    RowsPerUnit,
-    Share,
-    Unit,
     app,
 )
+from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table
-from noisegate.cli.questions import caps_of, columns_of, gate_of, gate_to_plan
 from noisegate.errors import SpecError
 
 
 @app.command()
+@opens
 def release(
     name: Annotated[
         str,
         typer.Argument(help="histogram, table, map, series, marginals, synthetic, or a method."),
     ],
-    file: DataFile,
+    opening: Opening,
     sql: Annotated[
         str | None,
         typer.Argument(help="Such as 'SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)'."),
@@ -69,22 +57,6 @@ def release(
     ] = None,
     epsilon: Epsilon = None,
     confidence: Confidence = "0.95",
-    budget: Budget = None,
-    delta: Delta = "0",
-    accountant: Accountant = None,
-    analyst: Analyst = None,
-    share: Share = None,
-    unit: Unit = None,
-    rows_per_unit: RowsPerUnit = None,
-    groups_per_unit: GroupsPerUnit = None,
-    keys: Keys = None,
-    between: Between = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option("--type", help="Of a column of text: age=integer, day=date. Repeatable."),
-    ] = None,
-    ledger: LedgerPath = None,
-    practice: Practice = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show price and error without paying.")
@@ -100,14 +72,10 @@ def release(
     terms: dict[str, Any] = {
         "table": table, "columns": bins_of(columns), "where": where, "method": method,
         "workload": workload, "epsilon": epsilon, **_options(option),
-        **caps_of(file, rows_per_unit, groups_per_unit),
+        **opening.caps,
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
-    gate = (gate_to_plan if plan else gate_of)(
-        file, epsilon=budget, delta=delta, accountant=accountant, analyst=analyst, share=share,
-        unit=unit, rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit,
-        columns=_typed(columns_of(keys, between), types), ledger=ledger, practice=practice,
-    )  # fmt: skip
+    gate = opening.gate(to_plan=plan)
     if save:
         _require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
@@ -156,16 +124,6 @@ def _synthetic(
         questions = Path(workload).read_text(encoding="utf-8").split(";")
         return said | {"workload": [each.strip() for each in questions if each.strip()]}
     return said | {"workload": [each.split("+") for each in workload.split(",")]}
-
-
-def _typed(facts: dict[str, dict[str, Any]], types: list[str] | None) -> dict[str, dict[str, Any]]:
-    """The facts of columns, with the types that --type states."""
-    for item in types or []:
-        name, sign, kind = item.partition("=")
-        if not name or not sign or not kind:
-            raise SpecError(f"--type {item} is not understood.", fix="Use --type age=integer.")
-        facts.setdefault(name, {})["type"] = kind
-    return facts
 
 
 def _require_writable(files: list[Path], endings: tuple[str, ...]) -> None:

@@ -1,0 +1,155 @@
+"""The options that open a table, typed once: commands take them as one parameter."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, final
+
+from noisegate.cli.app import (
+    Accountant,
+    Analyst,
+    Between,
+    Budget,
+    DataFile,
+    Delta,
+    GroupsPerUnit,
+    Keys,
+    LedgerPath,
+    Practice,
+    RowsPerUnit,
+    Share,
+    Types,
+    Unit,
+)
+from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from datetime import date
+    from fractions import Fraction
+
+    from noisegate.gate import Gate
+
+_ANY_BUDGET = "1000000"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """A table or a policy, whose rows they are, and the budget."""
+
+    file: DataFile
+    budget: Budget = None
+    delta: Delta = "0"
+    accountant: Accountant = None
+    analyst: Analyst = None
+    share: Share = None
+    unit: Unit = None
+    rows_per_unit: RowsPerUnit = None
+    groups_per_unit: GroupsPerUnit = None
+    keys: Keys = None
+    between: Between = None
+    types: Types = None
+    ledger: LedgerPath = None
+    practice: Practice = False
+
+    @property
+    def caps(self) -> dict[str, int | None]:
+        """With a policy, caps on the command line are those of the question."""
+        if not self._is_policy:
+            return {}
+        return {"rows_per_unit": self.rows_per_unit, "groups_per_unit": self.groups_per_unit}
+
+    def gate(self, *, to_plan: bool = False) -> "Gate":
+        """The gate. One that only plans leaves nothing behind."""
+        from noisegate.connect import ledger_beside  # noqa: PLC0415 - quick help
+        from noisegate.connect import open as open_gate  # noqa: PLC0415
+
+        ledger, budget = self.ledger, self.budget
+        if (
+            to_plan
+            and not ledger
+            and not self._is_policy
+            and not ledger_beside(self.file).is_file()
+        ):
+            ledger, budget = ":memory:", budget or _ANY_BUDGET
+        columns = columns_of(self.keys, self.between, self.types)
+        own: dict[str, Any] = {"columns": columns or None}
+        if not self._is_policy:  # a policy has caps of its own
+            own = {"columns": columns, "rows_per_unit": self.rows_per_unit,
+                   "groups_per_unit": self.groups_per_unit}  # fmt: skip
+        return open_gate(
+            self.file, epsilon=budget, delta=self.delta, accountant=self.accountant,
+            analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
+            practice=self.practice, **own,
+        )  # fmt: skip
+
+    @property
+    def _is_policy(self) -> bool:
+        return self.file.suffix.lower() == ".toml"
+
+
+def opens(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter ``opening`` stands for all options of `Opening`."""
+    shared = [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is MISSING else field.default,
+            annotation=field.type,
+        )
+        for field in fields(Opening)
+    ]
+    found: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        own = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        found += shared if parameter.annotation is Opening else own
+
+    @wraps(command)
+    def run(**given: Any) -> None:  # noqa: ANN401 - what typer read
+        said = {each.name: given.pop(each.name) for each in shared}
+        command(opening=Opening(**said), **given)
+
+    run.__signature__ = Signature(found)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in found} | {"return": None}
+    return run
+
+
+def columns_of(
+    keys: list[str] | None, between: list[str] | None, types: list[str] | None
+) -> dict[str, dict[str, Any]]:
+    """The public facts of columns that --keys, --between and --type state."""
+    columns: dict[str, dict[str, Any]] = {}
+    for option, items in (("keys", keys or []), ("between", between or [])):
+        for item in items:
+            name, sign, values = item.partition("=")
+            if not sign or not name or not values:
+                example = "ward=north,south" if option == "keys" else "age=0,120"
+                raise SpecError(
+                    f"--{option} {item} is not understood.", fix=f"Use --{option} {example}."
+                )
+            texts = values.split(",")
+            terms = columns.setdefault(name, {})
+            if option == "between":
+                terms["between"] = [_bound(text) for text in texts]
+            else:
+                whole = all(text.removeprefix("-").isdecimal() for text in texts)
+                terms["in"] = [int(text) for text in texts] if whole else texts
+    for item in types or []:
+        name, sign, kind = item.partition("=")
+        if not name or not sign or not kind:
+            raise SpecError(f"--type {item} is not understood.", fix="Use --type age=integer.")
+        columns.setdefault(name, {})["type"] = kind
+    return columns
+
+
+def _bound(text: str) -> "Fraction | date":
+    """A bound as typed: a date such as 2026-01-31, or a number."""
+    from datetime import date  # noqa: PLC0415
+
+    from noisegate.exact import fraction  # noqa: PLC0415
+
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return fraction(text, name="bound")
