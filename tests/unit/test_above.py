@@ -21,6 +21,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.releases.recipes.above import (
     AboveOrder,
+    AbovePlan,
     boxes_matrix,
     plan_above,
     release_above,
@@ -180,6 +181,7 @@ def test_the_plan_states_the_error_of_all_answers_and_costs_nothing():
     order = AboveOrder(columns={"age": 10}, questions="ranges", threshold=100, epsilon=10, most=20)
     price, fits, margin = plan_above(door._curator, door._rules, order)
     assert (price.epsilon, fits, door.spent.epsilon) == (10, True, 0)
+    assert str(AbovePlan(price, fits, Fraction(5, 2))).startswith("ε = 10, which fits.\nAll")
     found = release_above(door._curator, door._rules, order)
     assert found.margin_at() == margin
     true = all_ranges((11,)).answers(np.array([0, 0, 400, 0, 300, 0, 0, 0, 5, 0, 0]))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, prod
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,15 +175,27 @@ def release_above(
     )
 
 
+class AbovePlan(NamedTuple):
+    """Price, whether it fits, and how far all answers may be off together."""
+
+    price: ApproxDP
+    fits: bool
+    margin: Fraction
+
+    def __str__(self) -> str:
+        fits = "fits" if self.fits else "does not fit"
+        return f"{self.price}, which {fits}.\nAll answers hold but for ± {float(self.margin):g}."
+
+
 def plan_above(
     curator: Curator, rules: Rules, order: AboveOrder, confidence: Number = 0.95
-) -> tuple[ApproxDP, bool, Fraction]:
+) -> AbovePlan:
     """Price, whether it fits, and how far all answers may be off: free, reads no row."""
     grid, asked, measurement, noise = _job(curator, rules, order)
     price, fits = curator.price(measurement.event())
     if curator.find(measurement) is not None:
         price, fits = ApproxDP(0), True
-    return price, fits, noise.accuracy(confidence, questions=asked.size) * grid.grain
+    return AbovePlan(price, fits, noise.accuracy(confidence, questions=asked.size) * grid.grain)
 
 
 def boxes_matrix(asked: Workload) -> Matrix:
