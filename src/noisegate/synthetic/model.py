@@ -17,7 +17,9 @@ evidence starts from the θ of the one before.
 Why not Private-PGM itself (`mbi` 2.0, JAX): for 25 noisy pairs and all single columns of Adult, a
 model of 933,000 cells, this fit took 0.5 s of CPU and 51 MB; mirror descent there, 500 steps with
 its defaults, 39 s with compiling and 910 MB, and its misfit Σ (N M p - y)² / 2σ² was still 38 times
-as large (65,700 against 1,720). L-BFGS on the dual took 12 times as long as this to come as far.
+as large (65,700 against 1,720; one run, doubles here, single precision there). Its L-BFGS, 200
+steps, took 78 s and was further off; its interior gradient did not end in 15 minutes on a busy
+machine. Our first L-BFGS on the dual, less polished, took some 12 times as long to come as far.
 """
 
 import io
