@@ -37,7 +37,7 @@ def each_cell(shape):
     return Groups(np.arange(count, dtype=np.int32), count)
 
 
-def model(values, variance, name=b"x"):
+def model(values, variance, name="x"):
     shape = np.shape(values)
     noisy = Noisy(np.array(values, np.int64).ravel(), variance)
     return Plausible(hierarchy(shape, [(each_cell(shape), noisy)]), 1.0, name, shape)
@@ -91,7 +91,7 @@ def held(release, exact, asked):
 
 def test_draws_are_the_same_each_time_and_others_for_another_release():
     one, two = model([5, 0, 9, 40], 8.0), model([5, 0, 9, 40], 8.0)
-    other = model([5, 0, 9, 40], 8.0, b"y")
+    other = model([5, 0, 9, 40], 8.0, "y")
     assert len(one.tables) == DRAWS
     assert np.array_equal(one.tables, two.tables)
     assert not np.array_equal(one.tables, other.tables)

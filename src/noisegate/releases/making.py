@@ -66,7 +66,7 @@ class Making:
                 tree = hierarchy(shape, told.heard) if fits else None
             except NoisegateError:
                 tree = None
-            name = sha256(pack(self.to_record(), [], self.rounds)).digest()
+            name = sha256(pack(self.to_record(), [], self.rounds)).hexdigest()
             model = None if tree is None else Plausible(tree, float(self.moved), name, shape)
             self._kept["plausible"] = model
         kept: Plausible | None = self._kept["plausible"]

@@ -11,19 +11,19 @@ total: it takes a class for each node, by the odds that the numbers below make o
 deviation within it. The spread of the draws around the released numbers is their error.
 
 The questions may have been chosen by earlier answers: given the answers, what is drawn does not
-depend on that. It is free: nothing but public numbers goes in, and its chance is no noise but made
-from the name of the release, so that a ± never changes. It is a model, not a proof; how often it
+depend on that. It is free: nothing but public numbers goes in, and its chance is public coins that
+follow from the release, so that a ± never changes. It is a model, not a proof; how often it
 held on real and made-up tables stands in docs/releases.md.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import shake_256
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
+from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.estimate import Floats
 from noisegate.releases.hierarchy import Hierarchy, Ints
 from noisegate.releases.workload import Workload
@@ -41,20 +41,6 @@ _ROUGHEST: Final = 4
 _INHERITED: Final = 8.0  # a size starts from the one above it, as if seen in so many nodes
 _ROUNDS: Final = 8
 _FAR: Final = -30.0  # standard deviations below which doubles have no tail
-
-
-@final
-class _Chance:
-    """Numbers between 0 and 1 that follow from a name: the same every time, and no secret."""
-
-    def __init__(self, name: bytes) -> None:
-        self._name, self._count = name, 0
-
-    def uniform(self, count: int) -> Floats:
-        self._count += 1
-        stream = shake_256(self._name + self._count.to_bytes(8, "little")).digest(8 * count)
-        whole = np.frombuffer(stream, "<u8") >> np.uint64(11)
-        return (whole.astype(np.float64) + 0.5) / 2.0**53
 
 
 class _Told(NamedTuple):
@@ -117,15 +103,15 @@ class Plausible:
 
     tree: Hierarchy
     unit: float
-    name: bytes
+    name: str
     shape: tuple[int, ...]
 
     @cached_property
     def tables(self) -> tuple[Floats, ...]:
         """The draws: tables of numbers, none negative."""
         count = max(_DRAWS_LEAST, min(DRAWS, _NUMBERS_MOST // self.tree.order.size))
-        chance = _Chance(self.name)
-        return tuple(self._draw(chance).reshape(self.shape) for _ in range(count))
+        coins = public_coins(self.name)
+        return tuple(self._draw(coins).reshape(self.shape) for _ in range(count))
 
     def spread(self, asked: Workload, shown: Floats, grain: float, *, together: bool) -> Floats:
         """The root mean square distance of released sums, of each box or of all together."""
@@ -216,14 +202,14 @@ class Plausible:
             spread = np.stack(parts, axis=1).ravel()
         return found, own
 
-    def _draw(self, chance: _Chance) -> Floats:
+    def _draw(self, coins: Coins) -> Floats:
         """One table, in the order of the cells."""
-        from scipy.special import gammaincinv, ndtri  # noqa: PLC0415 - slow to load
+        from scipy.special import ndtri  # noqa: PLC0415 - slow to load
 
         seen, means, variances = self._fitted
-        likely = gammaincinv(seen, chance.uniform(seen.size).reshape(seen.shape))
-        logs = np.log(np.maximum(likely, 1e-300))  # frequencies that could be, up to a factor
-        total = _positive(means[0], np.sqrt(variances[0]), chance.uniform(1))
+        likely = coins.standard_gamma(seen)  # frequencies that could be, up to a factor
+        logs = np.log(np.maximum(likely, 1e-300))
+        total = _positive(means[0], np.sqrt(variances[0]), coins.random(1))
         cells = np.empty(self.tree.order.size)
         for depth, level in enumerate(self.tree.levels):
             single = level.widths == 1
@@ -235,10 +221,10 @@ class Plausible:
             each = _Classes.of(
                 _Split(even, told, self.unit), node, node**2, logs[self._sizes[depth]].T
             )
-            picked = chance.uniform(node.size) > np.cumsum(each.odds, axis=0)
+            picked = coins.random(node.size) > np.cumsum(each.odds, axis=0)
             at = np.minimum(picked.sum(axis=0), _PRIOR.size - 1), np.arange(node.size)
             middle, deviation = even * node + each.mean[at], np.sqrt(each.rest[at])
-            place = chance.uniform(node.size)
+            place = coins.random(node.size)
             lower = middle < node / 2
             near = _positive(np.where(lower, middle, node - middle), deviation, place)
             # A class wider than the node has much at its ends; noise beyond an end has not.
