@@ -15,6 +15,7 @@ import marginals
 import predicted
 import series
 import sparse_error
+import synthetic
 from section import DATA, ROOT, Effort, Section, Shown
 from show import console, machine, show
 
@@ -28,6 +29,7 @@ SECTIONS: dict[str, Section] = {
     "many": many.many,
     "sparse": sparse_error.measure,
     "marginals": marginals.measure,
+    "synthetic": synthetic.measure,
     "series": series.measure,
     "predicted": predicted.measure,
 }

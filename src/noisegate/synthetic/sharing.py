@@ -83,10 +83,13 @@ def allotted(
 
 
 def exact_shares(shares: Mapping[Axes, float], budget: Fraction) -> dict[Axes, Fraction]:
-    """The same in proportion, as fractions that add up to at most the budget."""
+    """The same in proportion, as fractions that add up to the budget."""
+    if not shares:
+        return {}
     whole = sum(shares.values())
-    found = {axes: Fraction(int(share / whole * _GRAIN), _GRAIN) for axes, share in shares.items()}
-    return {axes: budget * share for axes, share in found.items() if share > 0}
+    parts = {axes: Fraction(int(share / whole * _GRAIN), _GRAIN) for axes, share in shares.items()}
+    parts[max(parts, key=parts.__getitem__)] += 1 - sum(parts.values())
+    return {axes: budget * part for axes, part in parts.items() if part > 0}
 
 
 def _hull(steps: Floats, off: Floats) -> Sequence[tuple[int, int]]:

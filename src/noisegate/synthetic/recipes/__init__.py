@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, final
 
 from noisegate.errors import SpecError
-from noisegate.releases.residuals import Axes
+from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, Model
 
@@ -46,6 +46,9 @@ class Fit:
 
 class Synthesizer(Protocol):
     """A way to make rows. Its fields are its options."""
+
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
+        """Refuse what it cannot do, before anything is paid."""
 
     def build(
         self,

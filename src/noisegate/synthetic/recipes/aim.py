@@ -17,7 +17,7 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.residuals import Axes, closure
+from noisegate.releases.residuals import Axes, Sizes, closure
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.junction import cells_with
 from noisegate.synthetic.model import Evidence, fit
@@ -44,6 +44,11 @@ class Aim:
     rounds: int | None = None
     cells_max: int = CELLS
 
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
+        """Some rounds, and room for each column."""
+        require_rounds(self.rounds)
+        require_cells(self.cells_max, sizes)
+
     def build(
         self,
         ask: TablesAsk,
@@ -53,8 +58,6 @@ class Aim:
         total: float | None = None,
     ) -> Fit:
         """Choose, ask and fit, until the price is spent."""
-        require_rounds(self.rounds)
-        require_cells(self.cells_max, ask.sizes)
         singles = singles_of(ask.sizes)
         planned = max(self.rounds or _PER_COLUMN * len(singles), len(singles) + 1)
         share, left = Fraction(1, planned), Fraction(1)

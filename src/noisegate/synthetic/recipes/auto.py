@@ -7,7 +7,7 @@
     rest      tables for shares that lower the expected error most
     shrink    what a table says beyond the model before it, as far as it is no noise [EM73]
     fit       the distribution of highest entropy for as many tables as the model can hold
-    targets   all tables of the workload: rows drawn from the model are moved towards them
+    targets   if some did not fit in: rows drawn from the model are moved towards all tables
 
 A look moves by 1 for each table, so all tables together by the square root of their number: at
 ε = 1 and 50,000 rows it is right to half a percent of the rows. Steps that would be mostly noise
@@ -17,7 +17,7 @@ PrivSyn [ZWLHBHCZ21]; one look instead of many choices saves the time, shrinking
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod, sqrt
 from typing import Final, final
@@ -25,7 +25,7 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.releases.estimate import Floats, simplex
-from noisegate.releases.residuals import Axes, Parts, Question, combine
+from noisegate.releases.residuals import Axes, Parts, Question, Sizes, combine
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, Model, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
@@ -58,6 +58,10 @@ class Auto:
 
     cells_max: int = CELLS
 
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
+        """A model has room for each column at least."""
+        require_cells(self.cells_max, sizes)
+
     def build(
         self,
         ask: TablesAsk,
@@ -67,7 +71,6 @@ class Auto:
         total: float | None = None,
     ) -> Fit:
         """Ask in up to five rounds, and fit."""
-        require_cells(self.cells_max, ask.sizes)
         return _Steps(ask, workload, known, total, self.cells_max).run()
 
 
@@ -86,12 +89,17 @@ class _Steps:
         total: float | None,
         cells_max: int,
     ) -> None:
-        self.ask, self.sizes, self.known = ask, ask.sizes, known
+        self.ask, self.sizes = ask, ask.sizes
+        self.known = [each for each in known if each.labels is not None]
+        whole = ask.variance(Fraction(1))
+        self.scaled = [replace(each, variance=each.variance / whole) for each in self.known]
         self.fixed, self.cells_max = total, cells_max
         self.pairs = self._small(pairs_of(workload.sets))
         larger = self._small(axes for axes in workload.sets if len(axes) > 2)
         self.wanted = [*self.pairs, *larger]
-        self.answers: list[Evidence] = []
+        self.answers = [each for each in known if each.labels is None]
+        out = {each.axes for each in self.answers if len(each.axes) > 1} - set(self.wanted)
+        self.wanted += self._small(sorted(out))
         self.left = Fraction(1)
         self.words: list[str] = []
 
@@ -106,9 +114,10 @@ class _Steps:
         model, targets = self.modelled(tree)
         asked = len({each.axes for each in self.answers if len(each.axes) > 1})
         self.words.append(f"measured {len(self.sizes)} columns and {asked} tables of several")
-        if model.left_out:
-            self.words.append(f"rows are moved towards {len(model.left_out)} that did not fit in")
-        return Fit(model, tuple(self.answers), tuple(self.words), targets)
+        if not model.left_out:
+            return Fit(model, (*self.answers, *self.known), tuple(self.words))
+        self.words.append(f"{len(model.left_out)} tables did not fit into the model")
+        return Fit(model, (*self.answers, *self.known), tuple(self.words), targets)
 
     # what to ask
 
@@ -232,7 +241,7 @@ class _Steps:
         evidence = [Evidence(axes, values, 1.0) for axes, values in (*singles, *targets.items())]
         return fit(
             self.sizes,
-            [*evidence, *self.known],
+            [*evidence, *self.scaled],
             total=self.total,
             cells_max=self.cells_max,
             rounds=_ROUNDS,

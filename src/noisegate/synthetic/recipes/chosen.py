@@ -11,6 +11,7 @@ from math import prod
 from typing import final
 
 from noisegate.releases.allocation import plain_design
+from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import CELLS_MAX, Evidence, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
@@ -24,6 +25,10 @@ class Chosen:
 
     cells_max: int = CELLS_MAX
 
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
+        """A model has room for each column at least."""
+        require_cells(self.cells_max, sizes)
+
     def build(
         self,
         ask: TablesAsk,
@@ -33,13 +38,13 @@ class Chosen:
         total: float | None = None,
     ) -> Fit:
         """Ask once, and fit."""
-        require_cells(self.cells_max, ask.sizes)
         weights = [1 / prod(ask.sizes[a] for a in axes) for axes in workload.sets]
         plan = plain_design(ask.sizes, workload.sets, weights, gaussian=ask.gaussian)
         evidence = (*measured(ask, [q.kept for q in plan.questions], plan.shares), *known)
         ask.done(0.5, "fitting")
         model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
         words = [f"measured {len(plan.shares):,} tables"]
-        if model.left_out:
-            words.append(f"{len(model.left_out):,} tables did not fit into the model")
-        return Fit(model, evidence, tuple(words))
+        if not model.left_out:
+            return Fit(model, evidence, tuple(words))
+        words.append(f"{len(model.left_out):,} tables did not fit into the model")
+        return Fit(model, evidence, tuple(words), targets=evidence)

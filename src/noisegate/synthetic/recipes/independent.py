@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
+from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
@@ -20,6 +21,9 @@ from noisegate.synthetic.sharing import exact_shares
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Independent:
     """Measures the columns alone."""
+
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
+        """Nothing to refuse."""
 
     def build(
         self,

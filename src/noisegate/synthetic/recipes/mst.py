@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import prod
 from typing import Final, final
 
+from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
@@ -35,6 +36,10 @@ class Mst:
 
     cells_max: int = CELLS
 
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
+        """A model has room for each column at least."""
+        require_cells(self.cells_max, sizes)
+
     def build(
         self,
         ask: TablesAsk,
@@ -44,7 +49,6 @@ class Mst:
         total: float | None = None,
     ) -> Fit:
         """Ask for columns, choose, ask for pairs, fit."""
-        require_cells(self.cells_max, ask.sizes)
         small = [
             pair
             for pair in pairs_of(workload.sets)

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import prod, sqrt
 from typing import final
 
+from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.junction import cells_with
 from noisegate.synthetic.model import Evidence, fit
@@ -35,6 +36,11 @@ class MwemPgm:
     rounds: int | None = None
     cells_max: int = CELLS
 
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
+        """Some rounds, and room for each column."""
+        require_rounds(self.rounds)
+        require_cells(self.cells_max, sizes)
+
     def build(
         self,
         ask: TablesAsk,
@@ -44,8 +50,6 @@ class MwemPgm:
         total: float | None = None,
     ) -> Fit:
         """Choose, ask and fit, round by round."""
-        require_rounds(self.rounds)
-        require_cells(self.cells_max, ask.sizes)
         rounds = self.rounds or len(ask.sizes)
         share, singles = Fraction(1, 2 * (rounds + 1)), singles_of(ask.sizes)
         first = [2 * share / len(singles)] * len(singles)  # one round, to know how many rows
