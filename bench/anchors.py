@@ -4,6 +4,12 @@ E = ‖true - released‖₂ / (questions · rows). The peers are DPBench's own 
 trials (2 to 10; HB 400, HB+NN 60), so the best of them is a slightly low figure. MWEM, MWEM* and
 AGRID were told the number of rows. HB+NN is HB with a free projection, not a published algorithm.
 Rows marked ``own`` are our re-implementations (8 to 10 trials), not the authors' code.
+
+EFPA's code in DPBench is not private, so it is no peer; where it is ahead of all that are, its E is
+``leaky``. It draws noise for the magnitude of each coefficient and keeps the exact phase (the one
+row of a table is found by it). A row moves k magnitudes by up to k together, the noise is for
+√(2k - 1); and it moves the score that picks k by up to √cells, where 1 is assumed. UNIFORM is
+run again by the bench, on many tables: its two trials here were 2 to 19 % off.
 """
 
 from typing import NamedTuple
@@ -17,6 +23,7 @@ class Peer(NamedTuple):
     dawa: float | None
     other: float | None  # HB+NN on a row of cells, AGRID on a map
     own: bool
+    leaky: float | None = None  # EFPA, which is not private
 
 
 # workload, data, rows: best peer, its E, DAWA, HB+NN
@@ -25,13 +32,13 @@ ONE_D: dict[tuple[str, str, int], Peer] = {
     ("range", "ADULT", 100_000): Peer("DAWA", 2.75e-05, 2.8e-05, 2.43e-05, own=False),
     ("range", "ADULT", 10_000_000): Peer("HB", 3.9e-07, 4.8e-07, 2.63e-07, own=False),
     ("range", "HEPTH", 1_000): Peer("MWEM*", 0.00115, 0.0018, 0.0023, own=False),
-    ("range", "HEPTH", 100_000): Peer("EFPA", 3.27e-05, 7.8e-05, 3.16e-05, own=False),
+    ("range", "HEPTH", 100_000): Peer("HB", 3.9e-05, 7.8e-05, 3.16e-05, own=False, leaky=3.27e-05),
     ("range", "HEPTH", 10_000_000): Peer("HB", 3.9e-07, 1e-06, 3.55e-07, own=False),
     ("range", "INCOME", 1_000): Peer("MWEM*", 0.00112, 0.0018, 0.00217, own=False),
     ("range", "INCOME", 100_000): Peer("DAWA", 2.84e-05, 2.8e-05, 2.81e-05, own=False),
     ("range", "INCOME", 10_000_000): Peer("HB", 3.9e-07, 6.6e-07, 3.28e-07, own=False),
-    ("range", "PATENT", 1_000): Peer("EFPA", 0.00118, 0.002, 0.00228, own=False),
-    ("range", "PATENT", 100_000): Peer("EFPA", 2.57e-05, 4.7e-05, 3.37e-05, own=False),
+    ("range", "PATENT", 1_000): Peer("PHP", 0.0012, 0.002, 0.00228, own=False, leaky=0.00118),
+    ("range", "PATENT", 100_000): Peer("HB", 3.9e-05, 4.7e-05, 3.37e-05, own=False, leaky=2.57e-05),
     ("range", "PATENT", 10_000_000): Peer("HB", 3.9e-07, 1.2e-06, 3.72e-07, own=False),
     ("range", "LC-DTIR-ALL", 1_000): Peer("DAWA", 0.00182, 0.0018, 0.00234, own=False),
     ("range", "LC-DTIR-ALL", 100_000): Peer("HB", 3.9e-05, 4e-05, 3.31e-05, own=False),
@@ -43,13 +50,13 @@ ONE_D: dict[tuple[str, str, int], Peer] = {
     ("prefix", "ADULT", 100_000): Peer("DAWA", 2.05e-05, 2.1e-05, 1.59e-05, own=False),
     ("prefix", "ADULT", 10_000_000): Peer("HB", 2.25e-07, 2.4e-07, 1.67e-07, own=False),
     ("prefix", "HEPTH", 1_000): Peer("MWEM*", 0.000627, 0.0013, 0.00148, own=False),
-    ("prefix", "HEPTH", 100_000): Peer("EFPA", 2.2e-05, 3.9e-05, 1.91e-05, own=False),
+    ("prefix", "HEPTH", 100_000): Peer("HB", 2.25e-05, 3.9e-05, 1.91e-05, own=False, leaky=2.2e-05),
     ("prefix", "HEPTH", 10_000_000): Peer("HB", 2.25e-07, 7.6e-07, 2.11e-07, own=False),
     ("prefix", "INCOME", 1_000): Peer("MWEM*", 0.00088, 0.0011, 0.00162, own=False),
     ("prefix", "INCOME", 100_000): Peer("HB", 2.25e-05, 2.9e-05, 1.72e-05, own=False),
     ("prefix", "INCOME", 10_000_000): Peer("HB", 2.25e-07, 1.1e-06, 1.87e-07, own=False),
-    ("prefix", "PATENT", 1_000): Peer("EFPA", 0.000588, 0.00096, 0.00148, own=False),
-    ("prefix", "PATENT", 100_000): Peer("EFPA", 1.23e-05, 2.5e-05, 2e-05, own=False),
+    ("prefix", "PATENT", 1_000): Peer("PHP", 0.0007, 0.00096, 0.00148, own=False, leaky=0.000588),
+    ("prefix", "PATENT", 100_000): Peer("HB", 2.25e-05, 2.5e-05, 2e-05, own=False, leaky=1.23e-05),
     ("prefix", "PATENT", 10_000_000): Peer("HB", 2.25e-07, 5.7e-07, 2.15e-07, own=False),
     ("prefix", "LC-DTIR-ALL", 1_000): Peer("DAWA", 0.000576, 0.00058, 0.00157, own=False),
     ("prefix", "LC-DTIR-ALL", 100_000): Peer("HB", 2.25e-05, 4.2e-05, 1.94e-05, own=False),

@@ -154,6 +154,35 @@ def test_even_tables_are_smoothed_and_uneven_ones_are_not():
         assert error < factor * noise**0.5  # 5 standard errors away in both cases
 
 
+@pytest.mark.parametrize(
+    ("values", "fewest", "most", "kept"),
+    [((310, 190, 330, 170), 1, 2, (0, 0.1)), ((990, 20, -60, 50), 4, 64, (0.8, 1.2))],
+)
+def test_a_table_that_looks_even_is_taken_to_be_even(values, fewest, most, kept):
+    """A look with noise of ±94: quarters that differ by less are no reason to look at them again.
+
+    ``kept`` is how much of the difference between the first two quarters is believed.
+    """
+    tree = Halves.over(64)
+    evidence = Evidence.none(tree)
+    evidence.add(tree.level(2), Noisy(np.array(values), 94.0**2))
+    found = fit(evidence)
+    first, second = found.sums[2][:2]
+    assert kept[0] <= (first - second) / (values[0] - values[1]) <= kept[1]
+    designer = Designer(tree, Asked.of(tree, prefixes(64)), Law(gaussian=False, amount=0.1))
+    plan, _ = designer.plan(evidence, found.shares, found.spreads, 0.85)
+    assert fewest <= max(bins.size for bins, _ in plan) <= most
+
+
+def test_one_number_far_out_is_no_evidence_for_a_rough_table():
+    """Geometric noise of that variance is 4 deviations out once in 300 draws, normal in 16,000."""
+    tree = Halves.over(64)
+    evidence = Evidence.none(tree)
+    evidence.add(tree.level(2), Noisy(np.array([250, 250, 250, 250 + 4 * 94]), 94.0**2))
+    found = fit(evidence)
+    assert found.sums[2][3] / found.sums[0][0] < 0.28  # measured 0.45; 0.29 for normal noise
+
+
 def test_nothing_is_put_beyond_the_end():
     for size in (3, 5, 9, 33, 100):
         tree = Halves.over(size)

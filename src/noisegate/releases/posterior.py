@@ -64,8 +64,6 @@ def _by_level(tree: Tree, *, up: bool = False) -> Iterator[Ints]:
 
 
 def _read_up(tree: Tree, *, shrink: bool, gaussian: bool) -> Message:
-    from scipy.special import logsumexp  # noqa: PLC0415
-
     values, weights = tree.values[: tree.size], tree.weights[: tree.size]
     seen = weights > 0
     noise = 1 / np.where(seen, weights, 1)
@@ -79,8 +77,7 @@ def _read_up(tree: Tree, *, shrink: bool, gaussian: bool) -> Message:
         odds = odds + np.where(own, _log_normal(value - mean, spread + error), 0.0)
         mean = np.where(own, (mean * error + value * spread) / (spread + error), mean)
         spread = np.where(own, spread * error / (spread + error), spread)
-        some = logsumexp(odds, axis=0)
-        odds = np.exp(odds - some)
+        odds, some = _likely(odds)
         found.mean[nodes] = average = (odds * mean).sum(axis=0)
         found.variance[nodes] = (odds * (spread + (mean - average) ** 2)).sum(axis=0)
         if shrink:
@@ -89,6 +86,14 @@ def _read_up(tree: Tree, *, shrink: bool, gaussian: bool) -> Message:
         else:  # whether a node is empty is judged by its pooled count
             found.none[nodes] = _log_normal(average, found.variance[nodes])
     return found
+
+
+def _likely(logs: Floats) -> tuple[Floats, Floats]:
+    """How likely each of the cases is, from the logs of their weights; and the log of all."""
+    top = logs.max(axis=0)
+    weights = np.exp(logs - top)
+    total = weights.sum(axis=0)
+    return weights / total, top + np.log(total)
 
 
 def _log_normal(x: Floats, variance: Floats) -> Floats:
@@ -127,18 +132,15 @@ def _mixture(one: Message, two: Message) -> tuple[Floats, Floats, Floats]:
 
 def _split(whole: Floats, one: Message, two: Message) -> Floats:
     """The mean of the first half's count, given both halves' sum."""
-    from scipy.special import logsumexp  # noqa: PLC0415
-
     spread = one.variance + two.variance
     middle = one.mean + one.variance / spread * (whole - one.mean - two.mean)
     mass, between = _truncated(middle, np.sqrt(one.variance * two.variance / spread), whole)
-    odds = np.stack([
+    odds, _ = _likely(np.stack([
         one.none + two.some + _log_normal(whole - two.mean, two.variance),
         two.none + one.some + _log_normal(whole - one.mean, one.variance),
         one.some + two.some + _log_normal(whole - one.mean - two.mean, spread)
         + mass - np.log(whole),
-    ])  # fmt: skip
-    odds = np.exp(odds - logsumexp(odds, axis=0))
+    ]))  # fmt: skip
     found: Floats = odds[1] * whole + odds[2] * between
     return found
 

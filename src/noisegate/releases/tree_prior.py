@@ -5,9 +5,15 @@ deviations are is not known; it differs from table to table, and from level to l
 one of seven classes: even up to one of five degrees of roughness, or all on one side. How often
 each class occurs on a level is estimated from the noisy numbers themselves (expectation and
 maximisation, as in empirical Bayes). Smooth tables are thus smoothed, spiky ones are not, and empty
-stretches become empty. Given the classes, all is Gaussian, and two passes over the tree are exact:
-up with what the bins below say, down with what the bins elsewhere say.
+stretches become empty.
 
+Few rows do not tell classes apart: every split might be rough, and a little of that everywhere
+costs more than all noise. So there is one more case, weighed against all classes by everything that
+was measured: the table is even throughout, up to the chance of its rows. It is thought likely
+before, since a table of few rows that is not seen to be uneven is best taken to be even.
+
+Given the classes, all is Gaussian, and two passes over the tree are exact: up with what the bins
+below say, down with what the bins elsewhere say.
 This one fit stands for least squares, clipping at 0, thresholds and smoothing inside partitions.
 """
 
@@ -27,6 +33,10 @@ EMPTY: Final = 1e-12  # the variance of what is known to be empty: cells beyond 
 _ROUGHNESS: Final = np.array([0.0, 0.03, 0.1, 0.3, 1.0, 0.02, 0.02])[:, None]
 _SIDE: Final = np.array([0, 0, 0, 0, 0, 1, -1])[:, None]
 _PRIOR: Final = np.array([0.2, 0.2, 0.2, 0.15, 0.15, 0.05, 0.05])
+_EVEN: Final = np.array([1.0, 0, 0, 0, 0, 0, 0])
+_FLAT: Final = 0.92  # how likely a table is even throughout, before anything is known
+_STEEP: Final = 500.0  # no odds beyond e to this are told apart
+_TAIL: Final = 2**0.5  # deviations; from there on the log of a density falls evenly
 _ROUGH: Final = 4  # the class that shrinks least
 _INHERITED: Final = 8.0  # a level starts from the frequencies above it, as if seen in so many nodes
 _ROUNDS: Final = 8
@@ -105,27 +115,41 @@ def fit(evidence: Evidence) -> Fitted:
     frequencies = np.tile(_PRIOR, (tree.depth + 1, 1))
     shares = [even.copy() for even in tree.even]
     spreads = [np.full(even.size, UNKNOWN) for even in tree.even]
+    flat = 0.0
     for step in range(_ROUNDS):
         means, variances = upward(evidence, shares, spreads)
-        found = _downward(tree, means, variances, frequencies, rough=step == 0)
+        found, odds = _downward(tree, means, variances, frequencies, flat, rough=step == 0)
+        if step > 0:
+            flat = _FLAT / (_FLAT + (1 - _FLAT) * float(np.exp(min(odds, _STEEP))))
         measured = len(variances) - 1
         shares[:measured] = found.shares[:measured]
         spreads[:measured] = found.spreads[:measured]
-    return _completed(tree, found, frequencies[-1])
+    return _completed(tree, found, flat * _EVEN + (1 - flat) * frequencies[-1])
 
 
 def _downward(
-    tree: Halves, means: Levels, variances: Levels, frequencies: Floats, *, rough: bool
-) -> Fitted:
-    """The sums down to the last level that was measured; the frequencies are renewed."""
+    tree: Halves,
+    means: Levels,
+    variances: Levels,
+    frequencies: Floats,
+    flat: float,
+    *,
+    rough: bool,
+) -> tuple[Fitted, float]:
+    """The sums down to the last level that was measured, and log odds against an even table.
+
+    The frequencies are renewed.
+    """
     found = Fitted([np.maximum(means[0], 0)], [], [], [], [], [variances[0]])
-    seen = np.zeros(_PRIOR.size)
+    seen, odds = np.zeros(_PRIOR.size), 0.0
     for level, even in enumerate(tree.even[: len(means) - 1]):
         told = _Told.of(
             even, found.sums[-1], found.variances[-1], means[level + 1], variances[level + 1]
         )
-        split = _chunked(told, frequencies[level], rough=rough)
-        own = split.weights @ (tree.widths[level] > 1)
+        split = _chunked(told, frequencies[level], flat, rough=rough)
+        inner = tree.widths[level] > 1
+        odds += float(split.odds @ inner)
+        own = split.weights @ inner
         own[_SIDE.ravel() != 0] = own[_SIDE.ravel() != 0].mean()  # as for its mirror image
         seen = own + seen * min(1.0, _INHERITED / max(float(seen.sum()), 1e-9))
         frequencies[level] = (seen + _PRIOR) / (seen.sum() + 1)
@@ -133,7 +157,7 @@ def _downward(
         slope = _slope(share, split.spread, told)
         found.add(share, split.spread, slope, split.rest, told.halved(split.deviation))
     frequencies[len(means) - 1 :] = (seen + _PRIOR) / (seen.sum() + 1)
-    return found
+    return found, odds
 
 
 def _completed(tree: Halves, found: Fitted, frequencies: Floats) -> Fitted:
@@ -200,13 +224,14 @@ class _Split(NamedTuple):
     mean: Floats  # deviation that the classes foresee, relative to the node
     spread: Floats  # and its variance
     weights: Floats  # (classes, nodes): how likely, times how much was measured
+    odds: Floats  # log of how much likelier what was measured is by the classes than if even
 
 
-def _chunked(told: _Told, frequencies: Floats, *, rough: bool) -> _Split:
+def _chunked(told: _Told, frequencies: Floats, flat: float, *, rough: bool) -> _Split:
     parts = []
     for start in range(0, told.even.size, _CHUNK):
         some = _Told(*(each[start : start + _CHUNK] for each in told))
-        parts.append(_roughest(some) if rough else _mixed(some, frequencies))
+        parts.append(_roughest(some) if rough else _mixed(some, frequencies, flat))
     return _Split(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
 
 
@@ -215,24 +240,35 @@ def _roughest(told: _Told) -> _Split:
     spread = _variances(told)[_ROUGH]
     rest = 1 / (1 / spread + 1 / told.noise)
     none = np.zeros_like(rest)
-    return _Split(told.deviation, rest, none, spread, np.zeros((_PRIOR.size, rest.size)))
+    return _Split(told.deviation, rest, none, spread, np.zeros((_PRIOR.size, rest.size)), none)
 
 
-def _mixed(told: _Told, frequencies: Floats) -> _Split:
+def _mixed(told: _Told, frequencies: Floats, flat: float) -> _Split:
     """The classes weighed by how well they foresee what was measured."""
     own, off = _variances(told), _offsets(told.even)
     total = own + told.noise
     shift = off * told.total
     away = told.deviation - shift
-    logs = np.log(frequencies)[:, None] - 0.5 * (np.log(total) + away**2 / total)
-    weights = np.exp(logs - logs.max(axis=0))
-    weights /= weights.sum(axis=0)
+    logs = np.log(frequencies)[:, None] - 0.5 * np.log(total) - _surprise(away / np.sqrt(total))
+    most = logs.max(axis=0)
+    weights = np.exp(logs - most)
+    some = weights.sum(axis=0)
+    odds = np.log(some * frequencies[0]) + most - logs[0]
+    alone = weights / some
+    weights = flat * _EVEN[:, None] + (1 - flat) * alone
     each = shift + own / total * away
     deviation = (weights * each).sum(axis=0)
     rest = (weights * (own * told.noise / total + (each - deviation) ** 2)).sum(axis=0)
     mean, spread = _foreseen(weights, own, off, told.squared)
-    measured = weights * (own[_ROUGH] / total[_ROUGH])
-    return _Split(deviation, rest, mean, spread, measured)
+    measured = alone * (own[_ROUGH] / total[_ROUGH])
+    return _Split(deviation, rest, mean, spread, measured, odds)
+
+
+def _surprise(far: Floats) -> Floats:
+    """Minus the log of a density with the tails of geometric noise, which is often far out."""
+    far = np.abs(far)
+    found: Floats = np.where(far < _TAIL, far**2 / 2, _TAIL * (far - _TAIL / 2))
+    return found
 
 
 def _variances(told: _Told) -> Floats:

@@ -6,9 +6,9 @@ level, (c_left - c_right) · (the split's own error), where c is the part of a n
 after the splits below are averaged out. Two ends inside one node share its splits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ class Cut(NamedTuple):
     variance: Floats
 
 
+Up: TypeAlias = Callable[[Cut, Splits], Cut]
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
@@ -50,18 +53,23 @@ class Boxes:
         full = (self.ends >> self.tree.depth).astype(np.float64)
         return Cut(full, np.zeros(self.ends.shape[1]))
 
-    def up(self, level: int, cut: Cut, splits: Splits) -> Cut:
-        """From the level below to this one."""
+    def up(self, level: int) -> Up:
+        """From the level below to this one: where the ends cut it is found out once."""
         last = (1 << self.tree.depth) - 1
         below = np.minimum(self.ends, last) >> (self.tree.depth - level - 1)
         nodes, right = below >> 1, (below & 1).astype(bool)
-        slopes, rests = splits.slopes[nodes], splits.rests[nodes]
-        gap = np.where(right, 1 - cut.parts, cut.parts)
-        apart = (rests * gap**2).sum(axis=0)
-        together = rests[0] * (gap[1] - gap[0]) ** 2
-        here = np.where(nodes[0] == nodes[1], together, apart)
-        parts = np.where(right, slopes + (1 - slopes) * cut.parts, slopes * cut.parts)
-        return Cut(parts, cut.variance + here)
+        together = nodes[0] == nodes[1]
+
+        def up(cut: Cut, splits: Splits) -> Cut:
+            slopes, rests = splits.slopes[nodes], splits.rests[nodes]
+            gap = np.where(right, 1 - cut.parts, cut.parts)
+            own = rests * gap * gap
+            both = rests[0] * (gap[1] - gap[0]) ** 2
+            moved = np.where(right, 1 - slopes, slopes) * gap
+            here = np.where(together, both, own[0] + own[1])
+            return Cut(np.where(right, 1 - moved, moved), cut.variance + here)
+
+        return up
 
     def mean(self, cut: Cut, variance: float) -> float:
         """The mean variance, from the cuts of the row and the row's variance."""
@@ -84,11 +92,15 @@ class Singles:
         """Each cell is all of itself."""
         return Cut((self.tree.widths[-1] > 0).astype(np.float64), np.zeros(1 << self.tree.depth))
 
-    def up(self, level: int, cut: Cut, splits: Splits) -> Cut:  # noqa: ARG002 - as Boxes
+    def up(self, level: int) -> Up:  # noqa: ARG002 - as Boxes
         """From the level below to this one."""
-        (left, right), (v_left, v_right) = pairs(cut.parts), pairs(cut.variance)
-        parts = splits.slopes**2 * left + (1 - splits.slopes) ** 2 * right
-        return Cut(parts, v_left + v_right + splits.rests * (left + right))
+
+        def up(cut: Cut, splits: Splits) -> Cut:
+            (left, right), (v_left, v_right) = pairs(cut.parts), pairs(cut.variance)
+            parts = splits.slopes**2 * left + (1 - splits.slopes) ** 2 * right
+            return Cut(parts, v_left + v_right + splits.rests * (left + right))
+
+        return up
 
     def mean(self, cut: Cut, variance: float) -> float:
         """The mean variance, from the cut of the row and the row's variance."""
@@ -102,7 +114,7 @@ def box_variances(
     boxes = Boxes.of(tree, lows, highs)
     cut = boxes.leaves()
     for level in range(tree.depth - 1, -1, -1):
-        cut = boxes.up(level, cut, Splits(fitted.slopes[level], fitted.rests[level]))
+        cut = boxes.up(level)(cut, Splits(fitted.slopes[level], fitted.rests[level]))
     return boxes.variances(cut, float(fitted.variances[0][0]))
 
 
@@ -115,10 +127,11 @@ class Risk:
         self._asked, self._evidence = asked, evidence
         self._shares, self._spreads = shares, spreads
         self._deepest = evidence.deepest
+        self._ups = [asked.up(level) for level in range(evidence.tree.depth)]
         cuts = [asked.leaves()]
         for level in range(evidence.tree.depth - 1, -1, -1):  # where nothing will be measured
             splits = Splits(shares[level], spreads[level])
-            cuts.append(asked.up(level, cuts[-1], splits))
+            cuts.append(self._ups[level](cuts[-1], splits))
         self._cuts = cuts[::-1]
 
     def __call__(self, planned: Sequence[tuple[Bins, float]]) -> float:
@@ -136,7 +149,7 @@ class Risk:
             (left, right), other = pairs(variance), 1 - share
             both = spread * (left + right) + left * right
             slope = share + spread * (other * left - share * right) / both
-            cut = self._asked.up(level, cut, Splits(slope, spread * left * right / both))
+            cut = self._ups[level](cut, Splits(slope, spread * left * right / both))
             known = (spread + share**2 * right + other**2 * left) / both
             variance = 1 / (known + precisions[level])
         return self._asked.mean(cut, float(variance[0]))
