@@ -45,7 +45,7 @@ def test_a_table_over_the_same_cells_is_evidence_as_it_is(gate):
     (found,) = known_of([made], basis(gate))
     assert (found.axes, found.labels) == ((0, 1), None)
     assert found.values.tolist() == exact((0, 1)).tolist()
-    assert found.variance == pytest.approx(0, abs=1e-12)
+    assert found.variance == 1e-4
 
 
 def test_wider_bins_are_sums_of_cells(gate):
@@ -119,7 +119,7 @@ def test_free_evidence_sharpens_synthetic_rows_for_nothing(gate):
     assert float(gate.spent.epsilon - spent) <= 0.01
     counted = np.bincount(made.cells[:, 0] * 21 + made.cells[:, 1], minlength=42)
     assert np.abs(counted - exact((0, 1))).sum() / 2 < 0.05 * COUNT
-    assert made.query(ward="north").margin <= 2
+    assert made.query(ward="north").margin <= 6
     blind = gate.release("synthetic", rows=COUNT, **terms)
     assert not blind.free
     assert blind.query(ward="north").margin > 100

@@ -33,6 +33,7 @@ from noisegate.synthetic.model import Evidence
 
 _SURE: Final = 0.95  # at which the ± of an answer becomes a variance
 _BOXES: Final = 2000
+_LEAST: Final = 1e-4  # variance of a number of rows: what is sharper is exact enough
 
 
 def known_of(released: Sequence[Any], basis: Basis) -> list[Evidence]:
@@ -212,7 +213,8 @@ def _evidence(
     numbered[used] = np.arange(len(used))
     final = numbered[labels]
     plain = len(used) == len(final) and np.array_equal(final, np.arange(len(final)))
-    return Evidence(columns, sums[used], variance / grain**2, None if plain else final)
+    spread = max(variance, _LEAST) / grain**2
+    return Evidence(columns, sums[used], spread, None if plain else final)
 
 
 def _groups(axis: Axis, coding: Coding) -> NDArray[np.int64]:

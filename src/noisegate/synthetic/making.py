@@ -51,7 +51,6 @@ from noisegate.synthetic.model import CELLS_MAX, Evidence
 from noisegate.synthetic.plan import SyntheticPlan
 from noisegate.synthetic.questions import columns_for
 from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
-from noisegate.synthetic.recipes.shared import require_cells, require_rounds
 from noisegate.synthetic.release import SyntheticRelease, require_rows
 
 Progress = Callable[[float, str], None]
@@ -231,8 +230,7 @@ class SyntheticBench:
         known = tuple(known_of(order.evidence, basis))
         options = plain_options(order.options)
         chosen = synthesizer(order.method, **options)
-        require_cells(getattr(chosen, "cells_max", CELLS_MAX), basis.layout.sizes)
-        require_rounds(getattr(chosen, "rounds", None))
+        chosen.require(basis.layout.sizes, TablesWorkload(sets))
         parts = {
             "sets": [list(axes) for axes in sets],
             "options": options,
