@@ -308,9 +308,10 @@ def _weighed(beyond: Floats, even: Floats, noise: float) -> Floats:
     if (beyond**2).sum() <= noise**2 * (cells + _SIGNAL * sqrt(2 * cells)) or away == 0:
         return mild
     step, found = noise * 1e-3, 0.0
-    signs = np.random.default_rng(0)  # public directions
-    for _ in range(_PROBES):
-        turn = _centred(signs.choice([-1.0, 1.0], beyond.shape))
+    places = np.arange(beyond.size).reshape(beyond.shape)
+    for probe in range(_PROBES):
+        mixed = (places + 1) * 2654435761 + probe * 40503  # public signs without a pattern
+        turn = _centred((1 - 2 * ((mixed >> 16) & 1)).astype(np.float64))
         moved = step * turn - (_less(beyond + step * turn, even, noise) - mild)
         found += float((turn * moved).sum()) / step / _PROBES
     part = min(1.0, max(0.0, noise**2 * found / away))
