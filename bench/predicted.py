@@ -40,6 +40,7 @@ COLUMNS: tuple[Column, ...] = (
     ("from", "low", ".3f"),
     ("to", "high", ".3f"),
     ("1 is inside", "inside", "met"),
+    ("have a ±", "told", ".3f"),
     ("within ±", "within", ".3f"),
     ("up to", "within_high", ".3f"),
     ("95 % is inside", "held", "met"),
@@ -95,23 +96,24 @@ def measure(effort: Effort) -> Iterator[Shown]:
 def compared(name: str, case: Case, trials: int) -> Row:
     """One recipe: its prediction beside its error, and how many answers lie within their ±."""
     asked = workload_of(case.workload, case.size)
-    told = Told(case.price, shape=case.size, moved=1)
-    predicted = recipe(name, **case.options).predict(told, asked).rms
-    squares, within, ratios = [], [], []
+    ask = Told(case.price, shape=case.size, moved=1)
+    predicted = recipe(name, **case.options).predict(ask, asked).rms
+    squares, told, within, ratios = [], [], [], []
     for trial in range(trials):
         table = sample(shape_of(case), ROWS, trial)
         raw, release = made(name, case, table)
         exact = asked.answers(table)
         squares.append(float(np.mean((asked.answers(raw) - exact) ** 2)))
-        widths = release.widths(asked, CONFIDENCE)
-        if widths is not None:
-            away = np.abs(asked.answers(release.values) - exact)
-            known = np.maximum(np.array(widths, np.float64), 0.5)
-            within.append(float(np.mean(away <= np.array(widths, np.float64))))
-            ratios.append(away / known)
+        widths = np.array(release.widths(asked, CONFIDENCE) or [None] * asked.size, np.float64)
+        known = np.isfinite(widths)
+        told.append(float(known.mean()))
+        if known.any():
+            away = np.abs(asked.answers(release.values) - exact)[known]
+            within.append(float(np.mean(away <= widths[known])))
+            ratios.append(away / np.maximum(widths[known], 0.5))
     row = {"recipe": name, "data": f"{case.data} {' × '.join(map(str, case.size))}",
            "workload": asked.words, "predicted": predicted, "measured": sqrt(np.mean(squares)),
-           "within": None}  # fmt: skip
+           "told": float(np.mean(told)), "within": None}  # fmt: skip
     if predicted is not None:
         row |= _beside(squares, predicted)
     if within:

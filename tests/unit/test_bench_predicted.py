@@ -32,8 +32,16 @@ def test_where_it_depends_on_the_rows_there_is_a_margin_but_no_prediction(predic
     monkeypatch.setattr(predicted, "shape_of", lambda _: np.arange(1, 17))
     row = predicted.compared("adaptive", predicted.Case(size=(16,), workload="cells"), 2)
     assert row["predicted"] is None
+    assert (row["told"], "ratio" in row) == (1, False)
     assert row["within"] > 0.5
-    assert "ratio" not in row
+
+
+def test_answers_without_a_margin_are_not_counted(predicted, monkeypatch):
+    monkeypatch.setattr(predicted, "shape_of", lambda _: np.arange(1, 65).reshape(8, 8))
+    case = predicted.Case("none", (8, 8), options={"depth": 2})
+    row = predicted.compared("kdtree", case, 2)
+    assert 0 < row["told"] < 0.5
+    assert 0 <= row["within"] <= 1
 
 
 def test_a_wrong_prediction_is_not_inside(predicted):
