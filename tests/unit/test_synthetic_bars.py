@@ -126,3 +126,13 @@ def test_geometric_noise_of_a_high_price_is_bounded_too():
         low, high = reach(SIZES, [table], masks, failure=0.05, gaussian=False)
         missed += not low <= inside(masks) <= high
     assert missed <= binom.isf(1e-6, 2000, 0.05)
+
+
+def test_the_part_of_a_box_is_that_of_its_cells():
+    chance = np.random.default_rng(8)
+    model = fit(SIZES, [noisy(axes, 3.0, chance) for axes in ((0, 1), (1, 2))])
+    table = model.table((0, 1, 2)).reshape(SIZES) / model.total
+    assert model.part({}) == pytest.approx(1)
+    assert model.part({2: 1}) == pytest.approx(table[:, :, 1].sum())
+    cells = {0: [0, 2], 1: [1, 3], 2: [0]}
+    assert model.part(cells) == pytest.approx(table[np.ix_(*cells.values())].sum())

@@ -154,7 +154,22 @@ class Model:
             sizes = tuple(kept["sizes"].tolist())
             return cls(sizes, float(kept["total"]), tuple(potentials))
 
+    def part(self, given: Mapping[int, int | Sequence[int]]) -> float:
+        """The part of the rows that have the given values, of however many columns."""
+        whole = self._spread({})[2]
+        return float(np.exp(self._spread(given)[2] - whole))
+
     def _conditioned(self, given: Mapping[int, int | Sequence[int]]) -> list[Floats]:
+        net, tables, log_sum = self._spread(given)
+        if np.isneginf(log_sum):
+            raise SpecError("The model has no rows with the given values.", fix="Give others.")
+        net.gather(tables)
+        return tables
+
+    def _spread(
+        self, given: Mapping[int, int | Sequence[int]]
+    ) -> tuple[Network, list[Floats], float]:
+        """The potentials in the tree, and the logarithm of their sum."""
         if any(not 0 <= axis < len(self.sizes) for axis in given):
             raise SpecError("A value of an unknown column is given.", fix="Number the columns.")
         sets = [p.axes for p in self.potentials] + [(axis,) for axis in given]
@@ -168,10 +183,7 @@ class Model:
             values[number] = np.full(self.sizes[axis], -np.inf)
             values[number][np.atleast_1d(allowed).astype(np.int64)] = 0.0
         tables = net.empty()
-        if np.isneginf(net.spread(values, tables)):
-            raise SpecError("The model has no rows with the given values.", fix="Give others.")
-        net.gather(tables)
-        return tables
+        return net, tables, net.spread(values, tables)
 
 
 def fit(  # noqa: PLR0913 - each is an option of its own

@@ -133,9 +133,7 @@ class SyntheticRelease(Held):
         fitted, failure = self.fitted, float(failure_of(confidence))
         cells, sizes = places(fitted.layout, where), fitted.layout.sizes
         grain, masks = float(fitted.grain), masks_of(sizes, cells)
-        axes = tuple(cells)
-        table = fitted.model.table(axes).reshape([sizes[axis] for axis in axes])
-        shown = float(table[np.ix_(*cells.values())].sum()) if axes else fitted.model.total
+        shown = fitted.model.total * fitted.model.part(cells)
         known = None if fitted.total is None else fitted.total / grain
         evidence = (*fitted.evidence, *(each.evidence(0.0) for each in fitted.impossible))
         low, high = reach(
