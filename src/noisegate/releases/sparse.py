@@ -201,8 +201,8 @@ class SparseRelease(Held):
             size *= sum(high - low + 1 for low, high in runs)
         return inside, size
 
-    def frequent(self, share: Numeric, confidence: Numeric = 0.95) -> "SparseRelease":
-        """The frequent items: cells of at least this share of the estimated total.
+    def frequent(self, share: Numeric, confidence: Numeric = 0.95) -> Answer:
+        """The frequent items: cells of at least this share of the estimated total, largest first.
 
         The noise that a count may have, for all such cells at once at the confidence, is forgiven.
         """
@@ -212,7 +212,7 @@ class SparseRelease(Held):
         many = max(1, int(1 / least))  # no more cells can hold the share
         off = geometric_error(self.noise.scale, confidence=1 - failure_of(confidence) / many)
         kept = self.values * float(self.grain) >= float(least) * self.total.value - off
-        return replace(self, cells=self.cells[kept], values=self.values[kept])
+        return self.answer(int(kept.sum()))
 
     def likely(self) -> "SparseRelease":
         """Without the cells that are likelier empty than not: a higher threshold, chosen for free.
@@ -228,11 +228,9 @@ class SparseRelease(Held):
         noise = replace(noise, threshold=theta, tau=theta)
         return replace(self, cells=self.cells[kept], values=self.values[kept], noise=noise)
 
-    def top(self, count: int = 10) -> "SparseRelease":
-        """The cells with the largest numbers, in the order of cells."""
-        order = np.argsort(-self.values, kind="stable")[:count]
-        order.sort()
-        return replace(self, cells=self.cells[order], values=self.values[order])
+    def top(self, count: int = 10) -> Answer:
+        """The cells with the largest numbers, largest first."""
+        return self.answer(count)
 
     # other forms
 
