@@ -97,11 +97,9 @@ class Report:
         ]
         if self.unmeasured:
             some = "; ".join(" × ".join(names) for names in self.unmeasured[:5])
-            more = ", …" if len(self.unmeasured) > 5 else ""
-            found.append(
-                f"{len(self.unmeasured):,} tables of the workload were not measured themselves and "
-                f"follow from the others: {some}{more}."
-            )
+            left = len(self.unmeasured) - 5
+            more = f" and {left:,} more" if left > 0 else ""
+            found.append(f"Not measured themselves, these follow from the others: {some}{more}.")
         return [*found, *fitted.words, made.promise]
 
     def to_dict(self) -> dict[str, Any]:
