@@ -38,6 +38,10 @@ Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order
 Analyst = Annotated[str | None, typer.Option(help="Who asks: an account below the data set's.")]
 Share = Annotated[str | None, typer.Option(help="With --analyst: the ε this analyst may spend.")]
 Unit = Annotated[str | None, typer.Option(help="The column that names the person behind a row.")]
+Sample = Annotated[
+    str | None,
+    typer.Option(help="Ask about a secret sample: how likely each person is in it, such as 1/10."),
+]
 RowsPerUnit = Annotated[int | None, typer.Option(help="With --unit: rows that count per person.")]
 GroupsPerUnit = Annotated[
     int | None, typer.Option(help="With --unit: groups in which a person counts.")

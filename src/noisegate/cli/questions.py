@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from noisegate.cli.app import (
     LedgerPath,
     Relative,
     RowsPerUnit,
+    Sample,
     Sql,
     Unit,
     Within,
@@ -27,7 +28,8 @@ from noisegate.cli.app import (
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_answer, print_table
 
-_ANY_BUDGET = "1000000"
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
 
 
 @app.command()
@@ -41,6 +43,7 @@ def ask(
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
+    sample: Sample = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
     save: Annotated[
         list[Path] | None,
@@ -55,7 +58,7 @@ def ask(
 
     for path in save or []:
         require_writable(path)
-    gate = opening.gate()
+    gate = _of(opening.gate(), sample)
     answer = gate.sql(
         sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
         delta=keys_delta, choose=choose, fresh=fresh,
@@ -71,6 +74,11 @@ def ask(
         write(answer, path, confidence)
 
 
+def _of(gate: "Gate", sample: str | None) -> "Gate":
+    """The gate itself, or the one that asks about a sample."""
+    return gate if sample is None else gate.sample(sample)
+
+
 @app.command()
 @opens
 def plan(
@@ -82,10 +90,11 @@ def plan(
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
+    sample: Sample = None,
     as_json: Json = False,
 ) -> None:
     """Show price and error of a question without paying."""
-    gate = opening.gate(to_plan=True)
+    gate = _of(opening.gate(to_plan=True), sample)
     terms = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
         "delta": keys_delta, "choose": choose, **opening.caps,

@@ -202,6 +202,9 @@ class Measurement:
         Reads rows, but for tables that are ``kept``; call it once paid.
         """
         tally, first = self.query.tally, self.mechanisms[0]
+        if self.query.sample is not None:
+            key = "".join(f"{bits.integer(64):016x}" for _ in range(4))
+            tally = replace(tally, relation=keyed(tally.relation, key))
         if isinstance(tally, Cells):
             held = source.cells(tally)
             shown, numbers = self._summaries[0].summary(held.cells, held.counts, bits=bits)
@@ -216,9 +219,6 @@ class Measurement:
             if type(self.query.strategy) is Distances:
                 tables = [self.query.strategy.apply(tables)]
             return self._joined(tables, bits), None
-        if isinstance(tally, Sums) and self.query.sample is not None:
-            key = "".join(f"{bits.integer(64):016x}" for _ in range(4))
-            tally = replace(tally, relation=keyed(tally.relation, key))
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
         if type(self.query.strategy) is Strategy:
             return self._joined(self.query.strategy.apply(exact[0]), bits), None

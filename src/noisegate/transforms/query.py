@@ -140,12 +140,14 @@ class Query:
             domain_of(tally.expression, schema)
 
     def _require_sample(self) -> None:
-        """Sums alone are asked about a sample, whose coins nobody has decided yet."""
+        """Sums and values are asked about a sample, whose coins nobody has decided yet."""
         found = sample_of(self.tally.relation)
         if found is None:
             return
-        if not isinstance(self.tally, Sums) or self.strategy is not None:
-            raise Unsupported("Only counts and sums have a sample.", fix="Ask about all rows.")
+        if not isinstance(self.tally, Sums | Values) or self.strategy is not None:
+            raise Unsupported(
+                "Only sums and quantiles are asked about a sample.", fix="Ask about all rows."
+            )
         if found.key is not None:
             raise Unsupported("The coins of a sample are the door's.", fix="Leave out the key.")
 

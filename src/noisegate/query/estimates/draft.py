@@ -221,9 +221,14 @@ class _Drafting:
         sampled = sample_of(self.block.relation)
         if sampled is None:
             return Fraction(1)
-        if not all(map(self._is_additive, self.block.aggregates)):
+        if self.gaussian:
             raise Unsupported(
-                "About a sample, only counts, sums, averages and variances can be asked.",
+                "A sample has a smaller price where ε adds up.", fix="Use the pure accountant."
+            )
+        distinct = (Function.COUNT_DISTINCT, Function.COUNT_UNITS)
+        if any(a.function in distinct and not self._is_additive(a) for a in self.block.aggregates):
+            raise Unsupported(
+                "How many different values all rows have does not follow from a sample.",
                 fix="Ask without a sample.",
             )
         if any(key.domain.keys is None for key in self.block.by):

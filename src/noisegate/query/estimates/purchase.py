@@ -84,9 +84,6 @@ def purchase(
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
     bought = tuple(_mechanisms(draft, part, funds, rows, words) for part in draft.parts)
-    if any(part.query.sample is not None for part in draft.parts):
-        pairs = zip(draft.parts, bought, strict=True)
-        bought = tuple(_sharpened(part.query, noises) for part, noises in pairs)
     return Purchase(
         draft=draft,
         epsilon=funds.epsilon,
@@ -121,11 +118,12 @@ def _mechanisms(
     shares = [draft.split.shares[piece] * draft.rest / part.copies for piece in part.pieces]
     if isinstance(tally, Sums):
         triples = zip(shares, query.l1s, query.l2s, strict=True)
-        return tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
+        noises = tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
+        return _sharpened(query, noises)
     if not isinstance(tally, Values) or part.other is None:
         return (Geometric.for_epsilon(funds.share(shares[0]), sensitivity=query.l1s[0]),)
     grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
-    price = funds.choice(shares[0])
+    price = _inner(funds.choice(shares[0]), query)
     if part.other.levels:
         taus = part.other.levels
         if funds.gaussian and len(taus) > 1:  # levels of the halving add up in ρ, not in ε
@@ -154,17 +152,20 @@ def _mechanisms(
 
 def _sharpened(query: Query, noises: tuple[Mechanism[Any], ...]) -> tuple[Mechanism[Any], ...]:
     """Noise about a sample, so much smaller that its price is the same as about all rows."""
-    sample = query.sample
-    if sample is None or any(type(noise) is not Geometric for noise in noises):
-        raise Unsupported(
-            "A sample has a smaller price where ε adds up.", fix="Use the pure accountant."
-        )
     scales = [noise.scale for noise in noises if isinstance(noise, Geometric)]
-    price = sum(
-        (l1.value / scale for l1, scale in zip(query.l1s, scales, strict=True)), Fraction(0)
-    )
-    inner = digits_down(inner_epsilon_down(price, probability=sample))
-    return tuple(Geometric(scale=scale * price / inner) for scale in scales)
+    if query.sample is None or len(scales) < len(noises):
+        return noises
+    pairs = zip(query.l1s, scales, strict=True)
+    price = sum((l1.value / scale for l1, scale in pairs), Fraction(0))
+    factor = price / _inner(price, query)
+    return tuple(Geometric(scale=scale * factor) for scale in scales)
+
+
+def _inner(price: Fraction, query: Query) -> Fraction:
+    """What may be spent on those who take part, so that all pay the price."""
+    if query.sample is None:
+        return price
+    return digits_down(inner_epsilon_down(price, probability=query.sample))
 
 
 def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:
