@@ -16,6 +16,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     EVENTS,
     AboveThresholdEvent,
+    CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
     DiscreteGaussianEvent,
@@ -53,6 +54,7 @@ LISTED = {
         epsilon_threshold=TENTH, epsilon_queries=2 * TENTH, cutoff=4
     ),
     "key selection 0.1, 1e-8": KEYS,
+    "crowd of 40 in 1 of 10 at 0.1": CrowdCountsEvent(probability=TENTH, crowd=40, epsilon=TENTH),
     "declared 0.1": DeclaredEvent(epsilon=TENTH),
     "declared rho 0.01": DeclaredZCDPEvent(rho=Fraction(1, 100)),
     "geometric, then keys": Sequential(events=(GEOMETRIC, KEYS)),

@@ -37,7 +37,9 @@ def test_a_use_costs_its_point_of_the_curve():
     assert event == CrowdCountsEvent(probability=HALF, crowd=10, epsilon="0.7")
     assert decode(encode(event)) == event
     loss = pure_loss(event)
-    assert (loss.epsilon, loss.delta) == (Fraction(7, 10), histogram_delta(HALF, 10, loss.epsilon))
+    curve = histogram_delta(HALF, 10, Fraction(7, 10))
+    assert loss.epsilon == Fraction(7, 10)
+    assert 1 <= loss.delta / curve < 1 + Fraction(1, 10**5)  # few digits, rounded up
 
 
 def test_the_door_shows_large_counts_of_a_sample_and_charges_first():

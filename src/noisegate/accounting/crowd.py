@@ -8,7 +8,7 @@ independently with probability p, it is (ε', δ)-differentially private, with t
 M is how many others could take a person's place, b(x) the chance that x of them are in the sample.
 
 >>> float(round(histogram_delta(Fraction(1, 2), 50, log_up(Fraction(2))), 11))
-9.2409e-07
+9.2415e-07
 >>> least_crowd(Fraction(1, 10), ApproxDP(log_up(Fraction(10, 9)), "1e-6"))
 36
 """
@@ -34,6 +34,7 @@ CROWD_MAX: Final = 100_000
 EPSILON_MAX: Final = 100
 SCAN_MAX: Final = 20_000  # others of one kind that are tried before an ε is refused as too small
 _STEPS: Final = 60  # of a bisection
+_NEAR: Final = 2.0**-20  # more than any number here is off
 
 
 @final
@@ -43,7 +44,7 @@ class _Chances:
 
     Each is made by at most 2 · M products, so it is off by at most that many roundings, and a
     difference of two by as much of the larger; `slack` allows four times that and what e^ε may be
-    off.
+    off, for all differences that are positive or could be.
     """
 
     others: int
@@ -54,6 +55,12 @@ class _Chances:
 
     def slack(self, mass: np.longdouble) -> np.longdouble:
         return 8 * (2 * self.others + EPSILON_MAX) * np.finfo(np.longdouble).eps * mass + self.rest
+
+    def excess(self, one: Long, other: Long) -> np.longdouble:
+        """What ``one`` has above ``other``, place by place, rounded up."""
+        near = one * (1 + _NEAR) >= other
+        found: np.longdouble = np.maximum(one - other, 0).sum() + self.slack(one[near].sum())
+        return found
 
 
 @lru_cache(maxsize=256)
@@ -77,12 +84,12 @@ def histogram_delta(
     def gap(chances: _Chances) -> np.longdouble:
         before, here = _pairs(chances)
         there = p * before + (1 - p) * here
-        come = _positive(there - grown * here) + chances.slack(there.sum())
+        come = chances.excess(there, grown * here)
         if chances.first >= crowd:
             return come
         gone = grown * p * before[0]  # more people leave fewer unseen: by p b(k - 1)
-        go = _positive(here - grown * there) + max(gone - rise * _below(chances), 0)
-        return max(come, go + chances.slack(go + gone))
+        hidden = max(gone - rise * _below(chances), 0) + chances.slack(gone)
+        return max(come, chances.excess(here, grown * there) + hidden)
 
     return _largest(gap, _Search(p, crowd, 0.0, float(epsilon)), enough)
 
@@ -120,14 +127,13 @@ def blended_delta(
 
     def gap(chances: _Chances) -> np.longdouble:
         before, here = _pairs(chances)
-        come = _positive(p * before - keeps * rise * here) + chances.slack(p * before.sum())
+        come = chances.excess(p * before, keeps * rise * here)
         if chances.first >= crowd:
             return come
-        places = np.arange(here.size - 1, dtype=np.longdouble) + crowd
-        left = (1 - p) * (1 + keeps * places / (chances.others + 1 - places))
-        alone = max(before[0] * (1 - grown * (1 - p)), 0)
-        go = _positive(here[:-1] * (1 - grown * left)) + alone
-        return max(come, go + chances.slack(go + alone))
+        places = np.arange(before.size, dtype=np.longdouble) + crowd - 1
+        taken = keeps * places / (chances.others + 1 - places)
+        taken[0] = 0  # nobody could take the place
+        return max(come, chances.excess(before, grown * (1 - p) * (1 + taken) * before))
 
     return _largest(gap, _Search(p, crowd, float(within), float(epsilon)), enough)
 
@@ -330,12 +336,19 @@ class _Search:
         return max(up, 1.0 if low >= p else exp(-others * _kl_float(low, p)))
 
     def chances(self) -> Iterator[_Chances]:
-        """For M = k - 1, k, and so on."""
+        """For M = k - 1, k, and so on, while the chance to see k - 1 of them is a number at all.
+
+        Where it is none any more nothing is hidden, and then more others only hide a person better:
+        their coins could be tossed by whoever looks.
+        """
         p, first = self.p, self.crowd - 1
         anchor, odds = p**first, p / (1 - p)
-        if anchor < np.finfo(np.longdouble).tiny * 2**64:
+        least = np.finfo(np.longdouble).tiny * 2**64
+        if anchor < least:
             raise SpecError("A crowd so large is never sampled.", fix="Use a smaller crowd.")
         for others in range(first, first + SCAN_MAX):
+            if anchor < least:
+                return
             spread = 12 * (others * float(p) * (1 - float(p))) ** 0.5 + 60
             last = min(others, max(floor(others * float(p) + spread), first))
             places = np.arange(first, last, dtype=np.longdouble)
@@ -348,6 +361,7 @@ class _Search:
             for _ in range(self.first(others + 1) - first):
                 anchor = anchor * (others + 1 - first) / np.longdouble(first + 1) * odds
                 first += 1
+        raise SpecError("An ε so small needs too many people to be sure of.", fix="Use a larger ε.")
 
 
 def _largest(
@@ -359,8 +373,6 @@ def _largest(
         most = max(most, gap(chances))
         if search.bound(chances.others) <= most or Fraction(float(most)) > enough:
             break
-    else:
-        raise SpecError("An ε so small needs too many people to be sure of.", fix="Use a larger ε.")
     return min(Fraction(float(np.nextafter(float(most), inf))), Fraction(1))
 
 
@@ -383,15 +395,11 @@ def _lower_tail(chances: _Chances) -> np.longdouble:
     return found
 
 
-def _positive(values: Long) -> np.longdouble:
-    found: np.longdouble = np.maximum(values, 0).sum()
-    return found
-
-
 def _kl_float(q: float, p: float) -> float:
-    if q <= 0:
-        return -log1p(-p)
-    return (q * log(q / p) + (1 - q) * log((1 - q) / (1 - p))) * (1 - 1e-9)
+    """KL(q‖p), rounded down by more than floats can be off, also where q is 1 to them."""
+    ones = q * log(q / p) if q > 0 else 0.0
+    zeros = (1 - q) * log((1 - q) / (1 - p)) if q < 1 else 0.0
+    return (ones + zeros) * (1 - 1e-9) - 1e-13
 
 
 def _tail(crowd: Fraction, q: Fraction, p: Fraction) -> Fraction:
@@ -409,7 +417,7 @@ def _log(compute: Callable[[], Real]) -> Real:
 
 
 def _checked(probability: Fraction, crowd: int, epsilon: Fraction) -> np.longdouble:
-    if not 0 < probability < 1:
+    if not 0 < float(probability) < 1:
         raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
     if type(crowd) is not int or not 1 <= crowd <= CROWD_MAX:
         raise SpecError("The crowd is no number of people.", fix=f"Use 1 to {CROWD_MAX}.")

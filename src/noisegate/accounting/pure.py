@@ -13,6 +13,7 @@ from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.accounting.search import digits_up
 from noisegate.privacy.conversion import group_of_approx
 from noisegate.privacy.event import (
     AboveThresholdEvent,
@@ -93,8 +94,12 @@ def _declared(event: DeclaredEvent | KeySelectionEvent) -> Pair:
 
 
 def _crowd_counts(event: CrowdCountsEvent) -> Pair:
-    """Claim: ε with the δ that the exact curve has there, see `histogram_delta`."""
-    return event.epsilon, histogram_delta(event.probability, event.crowd, event.epsilon)
+    """Claim: ε with the δ that the exact curve has there, see `histogram_delta`.
+
+    Rounding: up, to so few digits that machines with other floats charge the same.
+    """
+    delta = histogram_delta(event.probability, event.crowd, event.epsilon)
+    return event.epsilon, min(digits_up(delta, digits=6), Fraction(1))
 
 
 def _group(event: Group) -> Pair:

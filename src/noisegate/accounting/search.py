@@ -30,15 +30,15 @@ def _bracket(holds: Callable[[Fraction], bool], guess: Fraction) -> tuple[Fracti
     return low, high
 
 
-def digits_up(value: Fraction) -> Fraction:
-    """The next decimal of twelve significant digits towards plus infinity."""
-    return -digits_down(-value)
+def digits_up(value: Fraction, digits: int = DIGITS) -> Fraction:
+    """The next decimal of so many significant digits towards plus infinity."""
+    return -digits_down(-value, digits)
 
 
-def digits_down(value: Fraction) -> Fraction:
-    """The next decimal of twelve significant digits towards minus infinity."""
+def digits_down(value: Fraction, digits: int = DIGITS) -> Fraction:
+    """The next decimal of so many significant digits towards minus infinity."""
     if value == 0:
         return value
     size = len(str(abs(value.numerator))) - len(str(value.denominator))
-    grid = Fraction(10) ** (size - DIGITS)
+    grid = Fraction(10) ** (size - digits)
     return (value // grid) * grid
