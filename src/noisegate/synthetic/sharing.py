@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import pi, sqrt
+from math import log2, pi, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -48,6 +48,12 @@ class Item:
         means = np.add.reduceat(cells, starts) / counts
         return cls(factor * means, counts, weight, precision)
 
+    @property
+    def gain(self) -> float:
+        """How much a first share lowers the error, next to others: by distance and cells."""
+        far = float(self.off(np.zeros(1))[0])
+        return far / float(self.counts.sum()) ** (2 / 3)
+
     def off(self, precision: Floats) -> Floats:
         """Σ|error| over its cells, for each precision of new measurements."""
         known = np.maximum(self.precision + precision, 1e-300)[:, None]
@@ -83,13 +89,17 @@ def allotted(
 
 
 def exact_shares(shares: Mapping[Axes, float], budget: Fraction) -> dict[Axes, Fraction]:
-    """The same in proportion, as fractions that add up to the budget."""
+    """Nearly the same in proportion, as fractions that add up to the budget.
+
+    They are rounded to powers of √2: each amount of noise is prepared for anew, which takes time.
+    """
     if not shares:
         return {}
-    whole = sum(shares.values())
-    parts = {axes: Fraction(int(share / whole * _GRAIN), _GRAIN) for axes, share in shares.items()}
-    parts[max(parts, key=parts.__getitem__)] += 1 - sum(parts.values())
-    return {axes: budget * part for axes, part in parts.items() if part > 0}
+    most = max(shares.values())
+    levels = {axes: round(2 * log2(most / share)) for axes, share in shares.items() if share > 0}
+    parts = {axes: round(_GRAIN * 2 ** (-level / 2)) for axes, level in levels.items()}
+    whole = sum(parts.values())
+    return {axes: budget * Fraction(part, whole) for axes, part in parts.items() if part}
 
 
 def _hull(steps: Floats, off: Floats) -> Sequence[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
     columns   each column by itself, those with many values for more of the price
     look      how far all pairs are from independent columns, in one measurement
-    tree      the pairs that say most, as a tree over the columns; a first model
+    stages    the pairs that say most, first as a tree over the columns; a model after each stage
     look      how far all tables of the workload are from that model
     rest      tables for shares that lower the expected error most
     shrink    what a table says beyond the model before it, as far as it is no noise [EM73]
@@ -40,11 +40,13 @@ from noisegate.synthetic.recipes.shared import (
 from noisegate.synthetic.sharing import MEAN, Item, allotted, exact_shares
 
 _SINGLES: Final = Fraction(3, 20)  # shares of the price
-_LOOK: Final = Fraction(1, 20)
-_TREE: Final = Fraction(3, 10)  # of what is left then
+_LOOKS: Final = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
+_STAGES: Final = 2
+_STAGE: Final = Fraction(2, 5)  # of what is left then
 _WORTH: Final = 0.15  # noise of a look, as a share of the rows: above this it is left out
-_AGAIN: Final = 0.02  # the same for the second one
-_CLEAR: Final = 2.0  # standard deviations of the look from which a pair may be in the tree
+_AGAIN: Final = 0.02  # the same for further ones
+_FINE: Final = 0.003  # noise of a look that is fine enough
+_CLEAR: Final = 2.0  # standard deviations of a look from which a table may be in a stage
 _POWER: Final = 1.4  # errors of columns and of what pairs say beyond them add up by this power
 _SPLITS: Final = 10
 _LITTLE: Final = 1e-3  # share of the rows: tables that say less beyond the model are not fitted
@@ -101,60 +103,72 @@ class _Steps:
         out = {each.axes for each in self.answers if len(each.axes) > 1} - set(self.wanted)
         self.wanted += self._small(sorted(out))
         self.left = Fraction(1)
+        self.early: dict[Axes, Floats] = {}  # tables of stages, and what was guessed before
+        self.model: Model | None = None
         self.words: list[str] = []
 
     def run(self) -> Fit:
         self.measure(self.columns(_SINGLES))
-        tree: list[Axes] = []
-        if self.pairs and self.noise(_LOOK, self.pairs) <= _WORTH:
-            tree = self.beyond_columns()
+        if self.pairs and self.noise(_LOOKS[-1], self.pairs) <= _WORTH:
+            self.beyond_columns()
         else:
             self.measure(self.columns(self.left))
         self.ask.done(0.6, "fitting")
-        model, targets = self.modelled(tree)
+        model, targets = self.modelled()
         asked = len({each.axes for each in self.answers if len(each.axes) > 1})
         self.words.append(f"measured {len(self.sizes)} columns and {asked} tables of several")
         if not model.left_out:
             return Fit(model, (*self.answers, *self.known), tuple(self.words))
         self.words.append(f"{len(model.left_out)} tables did not fit into the model")
-        return Fit(model, (*self.answers, *self.known), tuple(self.words), targets)
+        towards = tuple(Evidence(axes, values, 1.0) for axes, values in targets.items())
+        return Fit(model, (*self.answers, *self.known), tuple(self.words), towards)
 
     # what to ask
 
-    def beyond_columns(self) -> list[Axes]:
-        """Look at pairs, and measure what they and larger tables say. Returns the tree."""
-        guesses = self.model({}).tables(self.wanted)
-        off = self.look({pair: guesses[pair] for pair in self.pairs})
+    def beyond_columns(self) -> None:
+        """Look at pairs, and measure what they and larger tables say."""
+        guesses = {axes: self.even(axes) for axes in self.wanted}
+        share = self.glance(self.pairs)
+        off = self.look({pair: guesses[pair] for pair in self.pairs}, share)
         spent = self.split({pair: Item.of(guesses[pair], off[pair]) for pair in self.pairs})
-        if spent == 1:
-            self.measure(self.columns(self.left))
-            return []
         if spent > 0:
             self.measure(self.columns(self.left * spent))
-        clear = _CLEAR * sqrt(self.ask.distance_variance(len(self.pairs), _LOOK))
-        tree: list[Axes] = []
-        if len(self.wanted) > 2 and self.noise(_LOOK, self.wanted) <= _AGAIN:
-            likely = spanning({pair: far for pair, far in off.items() if far > clear})
-            items = {pair: Item.of(guesses[pair], off[pair]) for pair in likely}
-            shares, _ = allotted(self.ask, items, self.left * _TREE)
-            tree = list(shares)
+        if spent == 1:
+            return
+        for stage in range(_STAGES):
+            again = self.glance(self.wanted)
+            if len(self.wanted) <= 2 or self.noise(again, self.wanted) > _AGAIN:
+                break
+            noise = sqrt(self.ask.distance_variance(len(off), share))
+            clear = {axes: far for axes, far in off.items() if far > _CLEAR * noise}
+            if stage == 0:
+                clear = {axes: clear[axes] for axes in spanning(clear)}
+            items = {axes: Item.of(guesses[axes], far) for axes, far in clear.items()}
+            best = sorted(items, key=lambda axes: (-items[axes].gain, axes))[: len(self.sizes)]
+            shares, _ = allotted(self.ask, {s: items[s] for s in best}, self.left * _STAGE)
+            if not shares:
+                break
             self.measure(shares)
-            self.ask.done(0.3, "measured a tree over the columns")
-            targets = {pair: self.target(pair, guesses[pair]) for pair in tree}
-            guesses = self.model(targets).tables(self.wanted)
-            off = self.look(guesses)
-        items = {axes: Item.of(guesses[axes], off[axes]) for axes in off if axes not in tree}
-        for pair in tree:
-            even = self.even(pair)
-            far = float(np.abs(targets[pair] - even).sum())
-            items[pair] = Item.of(even, far, precision=self.parts.precision[pair])
+            self.early |= {axes: guesses[axes] for axes in shares}
+            self.ask.done(0.2 * (stage + 1), "measured what says most")
+            model = self.fitted({axes: self.target(axes, g) for axes, g in self.early.items()})
+            guesses, share = model.tables(self.wanted), again
+            off = self.look(guesses, share)
+        items = {axes: Item.of(guesses[axes], far) for axes, far in off.items()}
+        for axes in self.early:
+            beyond = float(np.abs(guesses[axes] - self.even(axes)).sum())
+            known = self.parts.precision[axes]
+            items[axes] = Item.of(self.even(axes), beyond, precision=known)
         self.measure(allotted(self.ask, items, self.left)[0])
-        return tree
 
-    def look(self, guesses: Mapping[Axes, Floats]) -> dict[Axes, float]:
+    def glance(self, sets: Sequence[Axes]) -> Fraction:
+        """The share of a look: the smallest with little noise, or the largest."""
+        return next((s for s in _LOOKS if self.noise(s, sets) <= _FINE), _LOOKS[-1])
+
+    def look(self, guesses: Mapping[Axes, Floats], share: Fraction) -> dict[Axes, float]:
         """How far tables are from guesses, without what the noise of single columns adds."""
-        self.left -= _LOOK
-        noisy = self.ask.distances(guesses, _LOOK)
+        self.left -= share
+        noisy = self.ask.distances(guesses, share)
         alone = self.columns_off(np.zeros(len(self.sizes))) ** _POWER
         found = {}
         for axes, far in zip(guesses, noisy.values.tolist(), strict=True):
@@ -213,39 +227,41 @@ class _Steps:
 
     # what follows from the answers
 
-    def modelled(self, tree: Sequence[Axes]) -> tuple[Model, tuple[Evidence, ...]]:
-        """The model, and the tables that rows are moved towards.
+    def modelled(self) -> tuple[Model, dict[Axes, Floats]]:
+        """The model, and the best guess of each table of the workload.
 
-        Each table is shrunk towards a model that does not know it: the tree's towards independent
-        columns, other pairs towards the tree, larger tables towards all pairs.
+        Each table is shrunk towards a model that does not know it: those of a stage towards the
+        stage before or independent columns, larger ones towards all pairs.
         """
-        targets = {pair: self.target(pair, self.even(pair)) for pair in tree}
-        used, model = dict(targets), self.model(targets)
-        asked = {each.axes for each in self.answers if len(each.axes) > 1} - set(tree)
-        for size in range(2, 1 + max(map(len, self.wanted), default=1)):
-            new = [axes for axes in self.wanted if len(axes) == size and axes not in targets]
-            guesses, gains = model.tables(new), dict[Axes, float]()
+        targets = {axes: self.target(axes, guess) for axes, guess in self.early.items()}
+        used, asked = dict(targets), {each.axes for each in self.answers}
+        late = [axes for axes in self.wanted if axes not in self.early]
+        model = self.model or self.fitted(used)
+        for size in sorted({len(axes) for axes in late}):
+            new = [axes for axes in late if len(axes) == size]
+            guesses = model.tables(new)
             for axes in new:
                 known = axes in asked
                 targets[axes] = self.target(axes, guesses[axes]) if known else guesses[axes]
-                gains[axes] = float(np.abs(targets[axes] - guesses[axes]).sum())
-            told = [axes for axes in new if gains[axes] > _LITTLE * self.total]
+            gains = {s: float(np.abs(targets[s] - guesses[s]).sum()) for s in new}
+            told = [s for s in new if gains[s] > _LITTLE * self.total]
             used |= {axes: targets[axes] for axes in sorted(told, key=lambda s: (-gains[s], s))}
-            if told:
-                model = self.model(used)
-        return model, tuple(Evidence(axes, values, 1.0) for axes, values in targets.items())
+            model = self.fitted(used)
+        return model, targets
 
-    def model(self, targets: Mapping[Axes, Floats]) -> Model:
+    def fitted(self, targets: Mapping[Axes, Floats]) -> Model:
         """Fitted to single columns and targets, which all count the same."""
         singles = zip(singles_of(self.sizes), self.singles, strict=True)
         evidence = [Evidence(axes, values, 1.0) for axes, values in (*singles, *targets.items())]
-        return fit(
+        self.model = fit(
             self.sizes,
-            [*evidence, *self.scaled],
+            [*evidence, *self.known],
             total=self.total,
+            start=self.model,
             cells_max=self.cells_max,
             rounds=_ROUNDS,
         )
+        return self.model
 
     def target(self, axes: Axes, guess: Floats) -> Floats:
         """The guess, and what was measured beyond it as far as it is no noise.
