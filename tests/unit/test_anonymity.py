@@ -6,6 +6,7 @@ import pytest
 
 from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
 from noisegate.errors import SpecError
+from noisegate.lab.linkage import run
 
 QUASI = ["age", "zip"]
 
@@ -88,3 +89,15 @@ def test_linkage_finds_those_whose_groups_hold_one_value(rows):
 def test_nonsense_is_refused(rows, call):
     with pytest.raises(SpecError):
         call(rows)
+
+
+def test_the_attacks_work_on_made_up_people():
+    found = dict(run(people=400, k=5))
+    assert "no privacy guarantee" in found["k-anonymous"]
+    certain = int(found["a table without names"].split("illness of ")[1].split(" of ")[0])
+    assert certain > 300
+    singled = int(found["two of them"].split("illness, ")[1].split(" have ")[0])
+    assert singled > 20  # of 80
+    assert "5-anonymous" in found["somebody in full"] or "6-anonymous" in found["somebody in full"]
+    with pytest.raises(SpecError):
+        run(people=3, k=5)

@@ -90,3 +90,15 @@ def crowd(
         "Root mean square errors, scaled up to all people. On a sample, a crowd's large counts are "
         "what was counted; where all rows may be used, noise on them errs least."
     )
+
+
+@lab_app.command()
+def linkage(
+    people: Annotated[int, typer.Option(help="How many people there are.")] = 1000,
+    k: Annotated[int, typer.Option(help="Of k-anonymity.")] = 5,
+) -> None:
+    """Attack tables without names, and k-anonymous ones, of made-up people."""
+    from noisegate.lab.linkage import run  # noqa: PLC0415 - slow to load
+
+    print_table("What others learn", ("from", "is learnt"), run(people, k))
+    typer.echo("A property of a table protects nobody: see docs/crowd.md.")

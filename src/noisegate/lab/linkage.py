@@ -1,0 +1,74 @@
+"""Why a table without names, and even a k-anonymous one, protects nobody: tried on made-up people.
+
+>>> steps = run(people=300, k=5)
+>>> [name for name, _ in steps]
+['a table without names', 'k-anonymous', 'two of them', 'somebody in full']
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
+from noisegate.errors import SpecError
+from noisegate.releases.chance import Coins, public_coins
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUASI: Final = ("age", "town", "sex")
+_ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
+
+
+def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
+    """Four attacks and what each finds, in words."""
+    import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+    if not 1 <= k <= people:
+        raise SpecError("There are not k people.", fix=f"Use 1 to {people}.")
+    chance = public_coins("made-up patients")
+    patients, *others = (_patients(chance, count) for count in (people, people, people))
+    exact = linked(patients.select(_QUASI), patients, _QUASI, sensitive="ill")
+    visitors = patients.slice(0, people // 5)  # of two hospitals, which have patients of their own
+    twins = [generalised(pa.concat_tables([visitors, own]), _QUASI, k) for own in others]
+    facts = anonymity(twins[0], _QUASI, sensitive="ill")
+    shown = betrayed(twins[0], 0)
+    still = anonymity(shown, [*_QUASI, *(f"{name} of one" for name in patients.column_names)])
+    joined = (
+        f"joined with a public list of age, town and sex, it tells the illness of {exact:,} of "
+        f"{people:,} people for certain"
+    )
+    both = (
+        f"of {visitors.num_rows:,} people who went to two hospitals with one illness, "
+        f"{_singled(twins, visitors.num_rows):,} have one alone that both {k}-anonymous tables list"
+    )
+    full = f"one row appended to every row: still {still.k}-anonymous, and all of it can be read"
+    return [
+        ("a table without names", joined),
+        ("k-anonymous", str(facts)),
+        ("two of them", both),
+        ("somebody in full", full),
+    ]
+
+
+def _patients(chance: Coins, count: int) -> "pa.Table":
+    import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+    return pa.table(
+        {
+            "age": chance.integers(0, 90, count),
+            "town": [f"town {n}" for n in chance.integers(0, 20, count)],
+            "sex": pa.array(chance.choice(["f", "m"], count)),
+            "ill": pa.array(chance.choice(_ILL, count)),
+        }
+    )
+
+
+def _singled(tables: "list[pa.Table]", count: int) -> int:
+    """How many of the first people have one illness alone that both tables list for them."""
+    lists = []
+    for table in tables:
+        groups: dict[tuple[str, ...], set[str]] = {}
+        keys = list(zip(*(table[name].to_pylist() for name in _QUASI), strict=True))
+        for key, ill in zip(keys, table["ill"].to_pylist(), strict=True):
+            groups.setdefault(key, set()).add(ill)
+        lists.append([groups[key] for key in keys[:count]])
+    return sum(len(a & b) == 1 for a, b in zip(*lists, strict=True))
