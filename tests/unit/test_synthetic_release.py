@@ -176,7 +176,7 @@ def untouched():
 def many():
     gate = gate_of(epsilon=10**4)
     terms = TERMS | {"epsilon": 1, "fresh": True}
-    return [gate.release("synthetic", **terms) for _ in range(15)]
+    return [gate.release("synthetic", **terms) for _ in range(10)]
 
 
 def test_the_margins_of_answers_hold_as_often_as_they_say(many):
@@ -216,7 +216,7 @@ def test_the_distance_to_the_exact_table_is_at_most_what_the_report_says(many):
 
 
 def test_files_hold_the_rows_and_parquet_all_of_it(made, tmp_path):
-    for ending in ("parquet", "csv", "arrow", "duckdb", "json", "md", "html", "svg"):
+    for ending in ("parquet", "csv", "arrow", "duckdb", "json", "md"):
         made.save(tmp_path / f"out.{ending}")
     rows = made.to_arrow()
     again = SyntheticRelease.load(tmp_path / "out.parquet")
@@ -234,7 +234,6 @@ def test_files_hold_the_rows_and_parquet_all_of_it(made, tmp_path):
     said = json.loads((tmp_path / "out.json").read_text())
     assert (len(said["rows"]), said["report"]["confidence"]) == (1000, 0.95)
     assert "in these synthetic rows of 'people'" in (tmp_path / "out.md").read_text()
-    assert "<svg" in (tmp_path / "out.html").read_text()
     with pytest.raises(NoisegateError, match="ending"):
         made.save(tmp_path / "out.xlsx")
     with pytest.raises(NoisegateError, match="no release"):
@@ -255,7 +254,7 @@ def test_the_report_compares_with_what_was_measured_and_shows_pictures(made, tmp
     assert inside > 0.5  # of 24 cells or more, each with 95 %: below has probability 1e-9
     assert "synthetic rows" in str(report)
     assert report.to_markdown().startswith("# Synthetic rows: people")
-    report.save(tmp_path / "report.html")
+    made.save(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 3
     assert "<script" not in page
