@@ -208,13 +208,14 @@ class Surprises:
             )
         if type(guesses) is not np.ndarray or guesses.dtype != np.int64:
             raise SpecError("The guesses are not int64.", fix="Give an array of int64.")
-        beyond = (guesses < -GUESS_MAX) | (guesses > GUESS_MAX)
-        if guesses.shape != (block.size,) or np.any(beyond):
+        own = guesses.copy()  # another thread may write into the array
+        beyond = (own < -GUESS_MAX) | (own > GUESS_MAX)
+        if own.shape != (block.size,) or np.any(beyond):
             raise SpecError("There is not one guess for each question.", fix="Give one for each.")
         with self._lock:
             cells = self._begun()
             (exact,) = strategy.apply(cells)
-            found = self._current().ask(np.clip(exact, -GUESS_MAX, GUESS_MAX) - guesses)
+            found = self._current().ask(np.clip(exact, -GUESS_MAX, GUESS_MAX) - own)
             side = int(found[-1])
             if not side:
                 return Told(found.size, 0, None)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import (
     Cells,
     Distinct,
@@ -150,7 +151,8 @@ class DuckDBSource(Source):
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
         names = [f"s{place}" for place in range(len(tally.terms))]
-        found = self._few(tally, wide=False)
+        sampled = sample_of(tally.relation) is not None  # read once: rows come in no order
+        found = self._few(tally, wide=sampled)
         if "w" in found and found["w"].any():
             found = self._few(tally, wide=True)
         return np.stack([_filled(found, name, shape) for name in names])
@@ -223,15 +225,17 @@ class DuckDBSource(Source):
         """A number for each group: planned once, and copied.
 
         Statements are kept by how their tally is written out, which tells 1 and True apart: a
-        recipe asks about the same cells round after round.
+        recipe asks about the same cells round after round. The coins of a sample are not kept.
         """
         name = repr(tally), wide
-        if name not in self._written:
-            if len(self._written) >= _WRITTEN_MAX:
-                self._written.clear()
+        text = self._written.get(name)
+        if text is None:
             query = sums_query(tally, self._writer(tally), wide=wide)
-            self._written[name] = query.sql(dialect="duckdb", copy=False)
-        text = self._written[name]
+            text = query.sql(dialect="duckdb", copy=False)
+            if sample_of(tally.relation) is None:
+                if len(self._written) >= _WRITTEN_MAX:
+                    self._written.clear()
+                self._written[name] = text
         found = self._run(lambda connection: connection.execute(text).fetchnumpy(), tally.by)
         return dict(found)
 
