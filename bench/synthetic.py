@@ -52,7 +52,7 @@ ANCHORS: dict[tuple[str, str], Aim | None] = {
     ("titanic-aim", "1"): Aim(0.1741, 0.2917, 7.2),
     ("titanic-aim", "10"): Aim(0.0674, 0.1584, 14.6),
     ("nist-taxi", "0.1"): Aim(0.0718, 0.1498, 12.2), ("nist-taxi", "1"): Aim(0.0292, 0.0823, 70.7),
-    ("nist-taxi", "10"): None,
+    ("nist-taxi", "10"): Aim(0.0249, 0.0745, 75.5),
     ("msnbc", "0.1"): Aim(0.0256, 0.0465, 64.0), ("msnbc", "1"): None, ("msnbc", "10"): None,
 }  # fmt: skip
 QUICK = (("adult-aim", "1"), ("titanic-aim", "1"))
