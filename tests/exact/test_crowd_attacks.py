@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from noisegate.accounting import crowd as room
-from noisegate.accounting.crowd import biased_form, blended_delta, change_one, histogram_delta
+from noisegate.accounting.crowd import (
+    biased_form,
+    blended_delta,
+    change_one,
+    closed_form,
+    histogram_delta,
+)
 from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
 from noisegate.exact import exp_down, log_up
@@ -109,6 +115,17 @@ def test_probabilities_that_floats_take_for_0_or_1_are_refused():
     for p in (Fraction(1, 10**400), 1 - Fraction(1, 10**20)):
         with pytest.raises(SpecError, match="no sample"):
             histogram_delta(p, 2, HALF)
+
+
+def test_nobody_is_more_than_alike():
+    less = Fraction(-1, 10)
+    for claim in (
+        lambda: closed_form(HALF, 20, less),
+        lambda: biased_form(HALF, HALF, 20, less),
+        lambda: blended_delta(HALF, 20, less, Fraction(1)),
+    ):
+        with pytest.raises(SpecError, match="alike"):
+            claim()
 
 
 EVENTS = [

@@ -116,8 +116,8 @@ def blended_delta(
         1 - p + p e^-within is at least e^-ε.
     Rounding: up.
     """
-    p = _checked(probability, crowd, epsilon)
-    if within < 0 or epsilon < least_epsilon(probability, within):
+    p = _checked(probability, crowd, epsilon, within)
+    if epsilon < least_epsilon(probability, within):
         raise SpecError(
             "Below this ε sampling alone proves nothing.",
             fix=f"Use an ε of at least {float(least_epsilon(probability, within)):.6g}.",
@@ -162,7 +162,7 @@ def closed_form(
     Rounding: up.
     """
     p = Fraction(probability)
-    _checked(p, crowd, Fraction(1))
+    _checked(p, crowd, Fraction(1), within)
     least = 1 - (1 - p) ** 2
     q = least if fraction is None else fraction
     if not least <= q < 1:
@@ -186,8 +186,8 @@ def biased_form(
         Bin(M, p'), and only the others with bounded probabilities changing places.
     Rounding: up.
     """
-    _checked(least, crowd, Fraction(1))
-    _checked(most, crowd, Fraction(1))
+    _checked(least, crowd, Fraction(1), within)
+    _checked(most, crowd, Fraction(1), within)
     if least > most or type(odd) is not int or not 0 <= odd < crowd:
         raise SpecError(
             "These probabilities bound nothing.", fix="Use least <= most and odd below the crowd."
@@ -416,13 +416,17 @@ def _log(compute: Callable[[], Real]) -> Real:
     return compute().log()
 
 
-def _checked(probability: Fraction, crowd: int, epsilon: Fraction) -> np.longdouble:
+def _checked(
+    probability: Fraction, crowd: int, epsilon: Fraction, within: Fraction = Fraction(0)
+) -> np.longdouble:
     if not 0 < float(probability) < 1:
         raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
     if type(crowd) is not int or not 1 <= crowd <= CROWD_MAX:
         raise SpecError("The crowd is no number of people.", fix=f"Use 1 to {CROWD_MAX}.")
     if not 0 < epsilon <= EPSILON_MAX:
         raise SpecError("ε is not usable.", fix=f"Use an ε such as 0.1, at most {EPSILON_MAX}.")
+    if within < 0:
+        raise SpecError("Nobody is more than alike.", fix="Use within >= 0.")
     return _long(probability)
 
 
