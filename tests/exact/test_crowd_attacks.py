@@ -96,6 +96,13 @@ def test_no_neighbours_at_a_corner_are_further_apart_than_the_curve_says():
             assert exact <= general, (p, crowd, epsilon)
 
 
+def test_beyond_all_doubt_one_more_person_is_seen_where_all_are_sampled():
+    """At a large ε only the table of k sampled people tells, which has the chance p^k."""
+    for p, epsilon in product((Fraction(1, 3000), Fraction(7, 10)), (30, 39, 60, 99)):
+        found = histogram_delta(p, 2, Fraction(epsilon))
+        assert 0 <= found - p**2 < found / 10**9
+
+
 def test_a_curve_of_coming_alone_would_be_below_the_truth():
     """A general mechanism that may be left: below ln 1/(1 - p) leaving costs more than coming."""
     p, crowd, epsilon = HALF, 20, log_up(Fraction(2)) * Fraction(3, 5)

@@ -79,19 +79,19 @@ def histogram_delta(
         ``enough``, for those who need not know more.
     """
     p, long = _checked(probability, crowd, epsilon), _long(epsilon)
-    rise, grown = np.expm1(long), np.exp(long)
+    search, rise, grown = _Search(p, crowd, 0.0, float(epsilon)), np.expm1(long), np.exp(long)
 
     def gap(chances: _Chances) -> np.longdouble:
         before, here = _pairs(chances)
         there = p * before + (1 - p) * here
         come = chances.excess(there, grown * here)
-        if chances.first >= crowd:
+        if not search.both:
             return come
         gone = grown * p * before[0]  # more people leave fewer unseen: by p b(k - 1)
         hidden = max(gone - rise * _below(chances), 0) + chances.slack(gone)
         return max(come, chances.excess(here, grown * there) + hidden)
 
-    return _largest(gap, _Search(p, crowd, 0.0, float(epsilon)), enough)
+    return _largest(gap, search, enough)
 
 
 def blended_delta(
@@ -124,18 +124,19 @@ def blended_delta(
         )
     keeps, long = np.exp(-_long(within)), _long(epsilon)
     rise, grown = np.expm1(long) + p, np.exp(long)
+    search = _Search(p, crowd, float(within), float(epsilon))
 
     def gap(chances: _Chances) -> np.longdouble:
         before, here = _pairs(chances)
         come = chances.excess(p * before, keeps * rise * here)
-        if chances.first >= crowd:
+        if not search.both:
             return come
         places = np.arange(before.size, dtype=np.longdouble) + crowd - 1
         taken = keeps * places / (chances.others + 1 - places)
         taken[0] = 0  # nobody could take the place
         return max(come, chances.excess(before, grown * (1 - p) * (1 + taken) * before))
 
-    return _largest(gap, _Search(p, crowd, float(within), float(epsilon)), enough)
+    return _largest(gap, search, enough)
 
 
 def least_epsilon(probability: Fraction, within: Fraction) -> Fraction:
