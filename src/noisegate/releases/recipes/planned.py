@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import log2, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -19,12 +18,10 @@ from noisegate.releases.tree_risk import Singles
 from noisegate.releases.workload import Workload
 
 _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account can add up exactly
-_LOOK: Final = 2  # the first round asks for 4 equal bins: few, so that even tables are seen to be
+_LOOK: Final = 4  # the first round asks for 16 equal bins
 _LOOK_SHARE: Final = Fraction(3, 20)
-_CLOSER_SHARE: Final = Fraction(1, 50)  # of a second look, where there is more to be seen for it
-_CRISP: Final = 4.0  # deviations that one of its bins should hold
 _LOOK_SINGLES: Final = Fraction(1, 10)  # a tenth, where single cells are asked for
-_ROUNDS: Final = 5
+_ROUNDS: Final = 4
 
 
 @final
@@ -32,8 +29,7 @@ _ROUNDS: Final = 5
 class Planned:
     """Measure, fit, plan, measure: each round asks for the sums of one partition of the row.
 
-    The first look is coarse; where there are many rows, a second one is fine and costs little. What
-    they say goes into a fit, the fit into a plan for what is left of
+    The first look is coarse. What it says goes into a fit, the fit into a plan for what is left of
     the price, and the coarsest part of that plan is measured next; the last round carries out all
     of its plan. Looks are measurements too: nothing is spent on choosing. Many rows give a
     hierarchy with tuned levels, few rows a handful of bins, and between these only heavy or rough
@@ -63,7 +59,7 @@ class Planned:
         return Predicted(rms=None, words=f"depends on the rows: {words} everywhere, else less")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
-        """At most five rounds; the whole price is used."""
+        """At most four rounds; the whole price is used."""
         designer = _designer(ask, workload)
         tree = designer.tree
         evidence = Evidence.none(tree)
@@ -80,10 +76,6 @@ class Planned:
             fitted = fit(evidence)
             if not left:
                 break
-            closer = _closer(ask, tree, float(fitted.sums[0][0])) if number == 1 else 0
-            if closer > _LOOK:
-                planned = [(tree.level(closer), _CLOSER_SHARE)]
-                continue
             plan, _ = designer.plan(evidence, fitted.shares, fitted.spreads, float(left))
             planned = _next(plan, left, last=number == _ROUNDS - 1)
         return _estimate(tree, fitted, sizes)
@@ -98,12 +90,6 @@ def _look(designer: Designer) -> Fraction:
     if designer.tree.depth == 0:
         return Fraction(1)
     return _LOOK_SINGLES if isinstance(designer.asked.boxes, Singles) else _LOOK_SHARE
-
-
-def _closer(ask: Ask, tree: Halves, total: float) -> int:
-    """The level of a second look: as fine as its noise allows."""
-    noise = sqrt(ask.variance(tree.level(0).groups(), _CLOSER_SHARE))
-    return min(tree.depth, int(log2(max(total / (_CRISP * noise), 1))))
 
 
 def _next(
