@@ -35,6 +35,7 @@ EPSILON_MAX: Final = 100
 SCAN_MAX: Final = 20_000  # others of one kind that are tried before an ε is refused as too small
 _STEPS: Final = 60  # of a bisection
 _NEAR: Final = 2.0**-20  # more than any number here is off
+_NOTHING: Final = 2.0**-60  # of a δ
 
 
 @final
@@ -74,7 +75,7 @@ def histogram_delta(
     Why: only the cell of that person differs: with M others there, y of the sample are in it with
         chance b(y) without and p b(y - 1) + (1 - p) b(y) with the person. All y < k look the same.
         More people show more, so there is no largest M; beyond (M + 1) q > k Chernoff's bound
-        falls with M, and the search ends where it is below what was found.
+        falls with M, and the search ends where it is below what was found; see also `_largest`.
     Rounding: up, by more than the products of one term can be off. The search also ends above
         ``enough``, for those who need not know more.
     """
@@ -333,23 +334,23 @@ class _Search:
             up = exp(-(others + 1) * _kl_float(self.high, p))
         if not self.both:
             return up
-        low = max((crowd - 1) / others, self.low * (others + 1) / others) if others else 1.0
-        return max(up, 1.0 if low >= p else exp(-others * _kl_float(low, p)))
+        return max(up, self._fewer(others, max(crowd - 1, self.low * (others + 1))))
+
+    def hidden(self, others: int) -> float:
+        """Chernoff's bound on the chance that fewer than k of the others are sampled."""
+        return self._fewer(others, self.crowd - 1)
+
+    def _fewer(self, others: int, most: float) -> float:
+        p, share = float(self.p), most / others if others else 1.0
+        return 1.0 if share >= p else exp(-others * _kl_float(share, p))
 
     def chances(self) -> Iterator[_Chances]:
-        """For M = k - 1, k, and so on, while the chance to see k - 1 of them is a number at all.
-
-        Where it is none any more nothing is hidden, and then more others only hide a person better:
-        their coins could be tossed by whoever looks.
-        """
+        """For M = k - 1, k, and so on."""
         p, first = self.p, self.crowd - 1
         anchor, odds = p**first, p / (1 - p)
-        least = np.finfo(np.longdouble).tiny * 2**64
-        if anchor < least:
-            raise SpecError("A crowd so large is never sampled.", fix="Use a smaller crowd.")
         for others in range(first, first + SCAN_MAX):
-            if anchor < least:
-                return
+            if anchor < np.finfo(np.longdouble).tiny * 2**64:
+                raise SpecError("A crowd so large is never sampled.", fix="Use a smaller crowd.")
             spread = 12 * (others * float(p) * (1 - float(p))) ** 0.5 + 60
             last = min(others, max(floor(others * float(p) + spread), first))
             places = np.arange(first, last, dtype=np.longdouble)
@@ -368,10 +369,19 @@ class _Search:
 def _largest(
     gap: Callable[[_Chances], np.longdouble], search: _Search, enough: Fraction
 ) -> Fraction:
-    """The supremum over M, rounded up; or something above ``enough``."""
+    """The supremum over M, rounded up; or something above ``enough``.
+
+    Where hardly ever fewer than k are sampled, hardly anything is hidden; to hide it too changes δ
+    by at most that chance. And where nothing is hidden, more others only help: whoever looks could
+    toss their coins. So the search may end there as well, with that chance on top.
+    """
     most = np.longdouble(0)
     for chances in search.chances():
         most = max(most, gap(chances))
+        hidden = search.hidden(chances.others)
+        if hidden <= most * _NOTHING:
+            most += hidden
+            break
         if search.bound(chances.others) <= most or Fraction(float(most)) > enough:
             break
     return min(Fraction(float(np.nextafter(float(most), inf))), Fraction(1))
