@@ -18,7 +18,7 @@ from noisegate.curator.surprises import GUESS_MAX, SurpriseSpec, open_surprises
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.outside_band import OutsideBand
+from noisegate.mechanisms.outside_band import BandRun, OutsideBand
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, PoissonSampled, Sequential
 from noisegate.sources.duckdb import DuckDBSource
@@ -199,13 +199,15 @@ def test_a_table_that_is_kept_is_not_taken_for_one_of_other_keys():
 # sessions
 
 
-def begin(door, request_id="1", most=2, number=None):
-    band = OutsideBand.for_epsilon(20, threshold=10, sensitivity=1, cutoff=most)
+def begin(door, *, restarts=False):
+    """Two surprises: comparisons for 20, or 20 each, and two numbers for 10."""
+    times = 1 if restarts else 2
     spec = SurpriseSpec(
-        cells=count_query(by="ward"), reach=1, band=band, most=most, restarts=False,
-        number=number or Geometric(scale=Fraction(1, 10)),
+        cells=count_query(by="ward"), reach=1, most=2, restarts=restarts,
+        band=OutsideBand.for_epsilon(20, threshold=10, sensitivity=1, cutoff=times),
+        number=Geometric(scale=Fraction(1, 10)),
     )  # fmt: skip
-    return open_surprises(door, spec, name="test", request_id=request_id)
+    return open_surprises(door, spec, name="test", request_id="1")
 
 
 def test_guesses_that_change_while_a_question_runs_are_those_that_were_checked():
@@ -251,6 +253,28 @@ def test_a_number_that_fails_after_its_comparison_is_paid_for(monkeypatch):
         session.ask(WHOLE, np.array([0], np.int64))
         assert session.left == 0
     assert door.ledger.balance("clinic").spent.epsilon == 40
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_yes_counts_although_whoever_asked_was_interrupted(restarts, monkeypatch):
+    """Right after the comparison: what is left would else tell of a yes that was given back."""
+    compare = BandRun.ask
+
+    def interrupted(run, differences):
+        compare(run, differences)
+        raise KeyboardInterrupt
+
+    door = curator(budget=1000)
+    with begin(door, restarts=restarts) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr(BandRun, "ask", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.ask(WHOLE, np.array([0], np.int64))
+        assert (session.answered, session.left) == (1, 1)
+        session.ask(WHOLE, np.array([0], np.int64))
+        with pytest.raises(RequestConflict):
+            session.ask(WHOLE, np.array([0], np.int64))
+    assert door.ledger.balance("clinic").spent.epsilon == (60 if restarts else 40)
 
 
 def test_closing_waits_for_a_question_and_charges_it():

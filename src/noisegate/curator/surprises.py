@@ -166,8 +166,8 @@ class Surprises:
     """A session. Made by `open_surprises`, closed when that is left. Threads may share it."""
 
     __slots__ = (
-        "__weakref__", "_answer", "_cells", "_curator", "_entry", "_lock", "_run", "_runs",
-        "_spec", "_yeses", "question", "request_id",
+        "__weakref__", "_answer", "_cells", "_curator", "_entry", "_lock", "_past", "_run", "_runs",
+        "_spec", "question", "request_id",
     )  # fmt: skip
 
     def __init__(self, curator: Curator, spec: SurpriseSpec, entry: Reservation) -> None:
@@ -176,7 +176,7 @@ class Surprises:
         self._lock = threading.Lock()
         self._cells: Int64Array | None = None
         self._run: BandRun | None = None
-        self._runs, self._yeses, self._answer = 0, 0, b""
+        self._runs, self._past, self._answer = 0, 0, b""
         _open_sessions.add(self)
 
     def __copy__(self) -> "Surprises":
@@ -187,17 +187,17 @@ class Surprises:
 
     @property
     def answered(self) -> int:
-        """How many surprises there were."""
-        return self._yeses
+        """How many surprises there were: of past runs, and of this one by its own count."""
+        return self._past + (0 if self._run is None else self._run.yeses)
 
     @property
     def left(self) -> int:
         """How many surprises are left; none once it is closed."""
-        return 0 if self._entry is None else self._spec.most - self._yeses
+        return 0 if self._entry is None else self._spec.most - self.answered
 
     def used(self) -> Event:
         """What was drawn so far, as one event."""
-        return self._spec.used(runs=self._runs, yeses=self._yeses)
+        return self._spec.used(runs=self._runs, yeses=self.answered)
 
     def ask(self, block: Block, guesses: Int64Array) -> Told:
         """Compare questions with their guesses, in order, up to the first surprise."""
@@ -206,9 +206,9 @@ class Surprises:
             raise Unsupported(
                 f"A coefficient is not from 0 to {self._spec.reach}.", fix="Ask for plain counts."
             )
-        if type(guesses) is not np.ndarray or guesses.dtype != np.int64:
+        own = guesses.copy() if type(guesses) is np.ndarray else None  # others may write into it
+        if own is None or own.dtype != np.int64:
             raise SpecError("The guesses are not int64.", fix="Give an array of int64.")
-        own = guesses.copy()  # another thread may write into the array
         beyond = (own < -GUESS_MAX) | (own > GUESS_MAX)
         if own.shape != (block.size,) or np.any(beyond):
             raise SpecError("There is not one guess for each question.", fix="Give one for each.")
@@ -219,9 +219,6 @@ class Surprises:
             side = int(found[-1])
             if not side:
                 return Told(found.size, 0, None)
-            self._yeses += 1
-            if self._spec.restarts:
-                self._run = None
             last = exact[found.size - 1 : found.size]
             (number,) = self._spec.number.sample(last, bits=self._curator._bits).tolist()  # noqa: SLF001 - same room
             return Told(found.size - 1, side, number)
@@ -236,7 +233,8 @@ class Surprises:
         """Forget the cells, and give back what was not drawn; once."""
         with self._lock:
             entry, self._entry = self._entry, None  # type: ignore[assignment]
-            self._cells = self._run = None
+            self._end_run()
+            self._cells = None
         if entry is not None:
             entry.close(self.used(), self._answer)
 
@@ -253,10 +251,15 @@ class Surprises:
         return self._cells
 
     def _current(self) -> BandRun:
+        if self._run is not None and self._run.is_over:
+            self._end_run()
         if self._run is None:
             self._runs += 1
             self._run = self._spec.band.start(bits=self._curator._bits)  # noqa: SLF001
         return self._run
+
+    def _end_run(self) -> None:
+        self._past, self._run = self.answered, None
 
     def _require_open(self) -> None:
         if self._entry is None:

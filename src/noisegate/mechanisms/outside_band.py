@@ -162,6 +162,11 @@ class BandRun:
         """Whether the last allowed yes was given; this is known to the asker anyway."""
         return self._left <= 0
 
+    @property
+    def yeses(self) -> int:
+        """How many were given."""
+        return self._spec.cutoff - self._left
+
     def ask(self, differences: Int64Array) -> Int64Array:
         """1, -1 or 0 for the next differences, cut after the first that is outside.
 
