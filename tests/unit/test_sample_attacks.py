@@ -9,9 +9,12 @@ import pyarrow as pa
 import pytest
 
 from door import ONE, Watched, by, count_query, curator, domain, field, table
+from noisegate.accounting.amplification import poisson
+from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Fold, Folded, Join, PerUnit, Sampled, Table, Union
-from noisegate.algebra.tally import Marginals, Sums
+from noisegate.algebra.tally import Marginals, Sums, Values
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.surprises import GUESS_MAX, SurpriseSpec, open_surprises
@@ -19,8 +22,10 @@ from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.outside_band import BandRun, OutsideBand
+from noisegate.mechanisms.quantile import Quantile
 from noisegate.privacy.domain import Column, Kind
-from noisegate.privacy.event import DeclaredEvent, PoissonSampled, Sequential
+from noisegate.privacy.event import DeclaredEvent, ExponentialEvent, PoissonSampled, Sequential
+from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups
@@ -96,6 +101,17 @@ def test_several_sums_of_one_sample_are_amplified_together_and_not_each():
     assert isinstance(event, PoissonSampled)
     assert isinstance(event.event, Sequential)
     assert len(event.event.events) == 3
+
+
+def test_a_choice_about_a_sample_is_not_sold_as_one_of_bounded_range():
+    """A sample with the person is a mixture: its log-ratios have no range of ε' any more."""
+    tally = Values(relation=Sampled(Table(domain()), HALF), term=field("id"))
+    choice = Quantile.for_epsilon(1, tau=HALF, low=0, high=100, values_per_unit=1)
+    event = Measurement(query=Query(tally), mechanisms=(choice,)).event()
+    loss = poisson(ApproxDP(1), probability=HALF)
+    assert event == PoissonSampled(event=ExponentialEvent(epsilon=Fraction(1)), probability=HALF)
+    assert pure_loss(event) == loss
+    assert zcdp_loss(event).rho == loss.epsilon**2 / 2
 
 
 def test_a_question_about_a_sample_and_one_about_all_rows_never_stand_for_each_other():
