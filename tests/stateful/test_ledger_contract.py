@@ -24,6 +24,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     EVENTS,
     AboveThresholdEvent,
+    CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
     DiscreteGaussianEvent,
@@ -57,6 +58,7 @@ EVERY_KIND = [
     PermuteAndFlipEvent(epsilon=1),
     AboveThresholdEvent(epsilon_threshold="1/2", epsilon_queries="1/2", cutoff=2),
     KeySelectionEvent(epsilon=1, delta="1e-6"),
+    CrowdCountsEvent(probability="1/2", crowd=20, epsilon="7/10"),
     DeclaredEvent(epsilon=1, delta="1e-6"),
     DeclaredZCDPEvent(rho="1/2"),
     Sequential(events=(NOISE, NOISE)),

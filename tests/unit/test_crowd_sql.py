@@ -92,6 +92,7 @@ RULES = Rules(crowd=(Fraction(1, 2), Fraction(1, 10**6)))
         ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING COUNT(*) >= 20 ORDER BY w", None),
         ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING COUNT(*) < 20", None),
         ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING SUM(x) >= 20", None),
+        ("SELECT w, COUNT(*) FROM p GROUP BY w -- HAVING COUNT(*) >= 20", None),
         ("SELECT COUNT(*) FROM p WHERE w = ' HAVING COUNT(*) >= 20'", None),
     ],
 )

@@ -107,7 +107,7 @@ def test_other_forms_hold_the_same(tmp_path):
     with pytest.raises(SpecError):
         release.save(tmp_path / "x.doc")
     (tmp_path / "y.parquet").write_bytes((tmp_path / "x.csv").read_bytes())
-    assert "2 of 2,199,023,255,552 cells" in repr(release)
+    assert f"{release.cells.size} of 2,199,023,255,552 cells" in repr(release)
     assert "7000000" in str(release)
     with pytest.raises(ValueError, match="read-only"):
         release.values[0] = 0

@@ -15,7 +15,7 @@ from noisegate.exact import Number
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.run import Rules
 
-# The reader of SQL checks all the rest; here only the last clause is taken off.
+# The reader of SQL checks all the rest; here the last clause is taken off, where no comment is.
 _HAVING: Final = re.compile(
     r"\s+HAVING\s+COUNT\s*\(\s*\*\s*\)\s*(>=|>)\s*(\d{1,6})\s*;?\s*\Z", re.IGNORECASE
 )
@@ -30,7 +30,7 @@ def crowd_of(sql: str, rules: Rules) -> CrowdOrder | None:
     20
     """
     found = _HAVING.search(sql)
-    if rules.crowd is None or found is None:
+    if rules.crowd is None or found is None or "--" in sql or "/*" in sql:
         return None
     probability, delta = rules.crowd
     crowd = int(found[2]) + (found[1] == ">")

@@ -4,7 +4,7 @@ They follow from a seed that anybody may know, so the same release always has th
 number that depends on people is ever protected by them: that is what the room `noise` is for.
 
 >>> one, other = (public_coins("what was asked").integers(1000) for _ in range(2))
->>> one == other
+>>> bool(one == other)
 True
 """
 
