@@ -15,7 +15,7 @@ from noisegate.releases.recipes.auto import choice
 from noisegate.releases.recipes.planned import _next
 from noisegate.releases.shares import Law
 from noisegate.releases.tree_prior import Evidence, fit
-from noisegate.releases.tree_risk import Boxes, Risk, Singles, box_variances
+from noisegate.releases.tree_risk import Boxes, Risk, Singles
 from noisegate.releases.workload import Workload, cells, prefixes, ranges
 from noisegate.transforms.strategy import Groups
 
@@ -300,21 +300,6 @@ def test_the_predicted_error_is_that_of_a_table_uneven_everywhere():
     ]
     measured = np.sqrt(np.mean(np.square(found)))
     assert 0.6 < measured / stated < 1.5
-
-
-def test_box_variances_of_the_estimate_are_those_of_single_boxes():
-    tree = Halves.over(100)
-    evidence = Evidence.none(tree)
-    evidence.add(tree.level(7), Noisy(rng.poisson(50, 100), 8.0))
-    found = fit(evidence)
-    lows, highs = np.array([[0], [10], [99]]), np.array([[99], [60], [99]])
-    together = box_variances(found, tree, lows, highs)
-    alone = [
-        box_variances(found, tree, lows[at : at + 1], highs[at : at + 1])[0] for at in range(3)
-    ]
-    assert together == pytest.approx(alone)
-    assert together[0] == pytest.approx(found.variances[0][0])
-    assert together[2] == pytest.approx(found.variances[-1][99])
 
 
 # better than plain recipes where it should be

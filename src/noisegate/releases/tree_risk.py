@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noisegate.releases.estimate import Floats
 from noisegate.releases.halves import Bins, Halves, Ints, Levels, pairs
-from noisegate.releases.tree_prior import Evidence, Fitted
+from noisegate.releases.tree_prior import Evidence
 
 
 class Splits(NamedTuple):
@@ -105,17 +105,6 @@ class Singles:
     def mean(self, cut: Cut, variance: float) -> float:
         """The mean variance, from the cut of the row and the row's variance."""
         return float(cut.parts[0] * variance + cut.variance[0]) / self.tree.cells
-
-
-def box_variances(
-    fitted: Fitted, tree: Halves, lows: NDArray[np.int64], highs: NDArray[np.int64]
-) -> Floats:
-    """The variance of the sum of each box, given all that was measured."""
-    boxes = Boxes.of(tree, lows, highs)
-    cut = boxes.leaves()
-    for level in range(tree.depth - 1, -1, -1):
-        cut = boxes.up(level)(cut, Splits(fitted.slopes[level], fitted.rests[level]))
-    return boxes.variances(cut, float(fitted.variances[0][0]))
 
 
 class Risk:
