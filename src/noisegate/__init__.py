@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noisegate.connect import open as open  # noqa: A004
+    from noisegate.crowd.histogram import CrowdRelease as CrowdRelease
     from noisegate.errors import NoisegateError as NoisegateError
     from noisegate.errors import OverBudget as OverBudget
     from noisegate.gate import Gate as Gate
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Answer",
+    "CrowdRelease",
     "Gate",
     "NoisegateError",
     "OverBudget",
@@ -43,6 +45,7 @@ _HOME = {
     "OverBudget": "noisegate.errors",
     "meaning": "noisegate.privacy.meaning",
     "Answer": "noisegate.query.answer",
+    "CrowdRelease": "noisegate.crowd.histogram",
     "Gate": "noisegate.gate",
     "Plan": "noisegate.query.plan",
     "TableRelease": "noisegate.releases.table",
