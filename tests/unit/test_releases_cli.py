@@ -81,3 +81,20 @@ def test_help_names_the_options(tmp_path):
         [NOISEGATE, "release", "--help"], capture_output=True, text=True, check=True, cwd=tmp_path
     ).stdout
     assert all(option in said for option in ("--method", "--workload", "--save", "--plan"))
+
+
+@pytest.mark.parametrize("name", ["crowd-histogram", "crowd-points"])
+def test_crowds_are_planned_made_shown_and_saved(folder, name):
+    terms = (
+        "people.csv", "--columns", "age=25", *AGE, "--epsilon", "1", "--option", "probability=1/2",
+        "--option", "crowd=12", "--budget", "2", "--delta", "0.01",
+    )  # fmt: skip
+    plan = run("release", name, *terms, "--plan", cwd=folder).stdout
+    assert "each person with probability 1/2" in plan
+    shown = run("release", name, *terms, "--save", "out.csv", "--save", "out.md", cwd=folder).stdout
+    assert "a crowd of 12" in shown
+    assert "left (ε = 1" in shown
+    assert (folder / "out.csv").stat().st_size > 20
+    assert "nobody knows who is in the sample" in (folder / "out.md").read_text()
+    again = json.loads(run("release", name, *terms, "--json", cwd=folder).stdout)
+    assert again["free"]

@@ -10,7 +10,7 @@ from noisegate.crowd.histogram import (
     plan_crowd,
     release_crowd,
 )
-from noisegate.crowd.points import FORMS, CrowdPoints, points_of
+from noisegate.crowd.points import CrowdPoints, points_of
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.query.run import Rules
@@ -50,4 +50,4 @@ class CrowdBench:
     @property
     def endings(self) -> tuple[str, ...]:
         """The forms of file that it can be saved in: known before it is paid for."""
-        return FORMS if self._name == "crowd-points" else CrowdRelease.endings
+        return CrowdPoints.endings if self._name == "crowd-points" else CrowdRelease.endings

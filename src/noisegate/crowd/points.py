@@ -7,10 +7,9 @@ noise to the points themselves, as [GHLP12] do, moves them further and promises 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +20,26 @@ from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer
 from noisegate.query.card import Card
 from noisegate.releases.axes import Axis
 from noisegate.releases.chance import Coins, public_coins
-from noisegate.releases.held import require_ending
+from noisegate.releases.held import Held
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
-FORMS: Final = (".parquet", ".csv", ".md")
+FORM: Final = "noisegate-crowd-points/1"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CrowdPoints:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CrowdPoints(Held):
     """The points of a crowd's histogram. The same histogram always has the same points."""
 
+    kind: ClassVar[str] = "crowd-points"
+    form: ClassVar[str] = FORM
+    endings: ClassVar[tuple[str, ...]] = (".parquet", ".csv", ".json", ".md")
     histogram: CrowdRelease
     columns: dict[str, NDArray[Any]]
+    stated: Card | None = None
 
     @property
     def size(self) -> int:
@@ -55,6 +55,30 @@ class CrowdPoints:
     def cost(self) -> ApproxDP:
         """That of the histogram."""
         return self.histogram.cost
+
+    @property
+    def headline(self) -> str:
+        """What they are."""
+        return f"{self.size:,} points of {self.histogram.headline}"
+
+    def answer(self, rows: int | None = None) -> Answer:
+        """The points as an answer has them, without error bars: see `smooth_error`."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        shown = slice(rows)
+        table = pa.table({name: pa.array(values[shown]) for name, values in self.columns.items()})
+        below = self.histogram.answer(0)
+        drawn = "Each point is drawn evenly from its cell; how many points a cell has was counted."
+        return replace(
+            below,
+            table=table,
+            half_widths=lambda _: [None] * len(self.columns),
+            caveats=(drawn, *below.caveats),
+        )
+
+    def record(self) -> dict[str, Any]:
+        """What the points were made of."""
+        return self.histogram.record()
 
     def mean(self, function: Callable[..., Any]) -> float:
         """The average of a function of the columns over all points, such as ``lambda x, y: x``."""
@@ -85,35 +109,6 @@ class CrowdPoints:
         chosen = spread * sqrt(log(4 / failure) / (2 * self.size))
         unseen = int(self.histogram.hidden.sum()) * (self.histogram.noise.crowd - 1)
         return moved + chosen, spread * unseen / (unseen + self.size)
-
-    def to_arrow(self) -> "pa.Table":
-        """The points, a column for each axis."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
-        return pa.table({name: pa.array(values) for name, values in self.columns.items()})
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """The same as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def card(self, confidence: Numeric = 0.95) -> Card:
-        """The release card of the histogram."""
-        return self.histogram.card(confidence)
-
-    def save(self, file: str | Path) -> None:
-        """Write the points as Parquet or CSV, or the card as Markdown."""
-        path = Path(file)
-        require_ending(path, FORMS)
-        if path.suffix == ".md":
-            path.write_text(self.card().to_markdown(), encoding="utf-8")
-        elif path.suffix == ".csv":
-            from pyarrow import csv  # noqa: PLC0415 - only when asked for
-
-            csv.write_csv(self.to_arrow(), path)
-        else:
-            import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
-
-            pq.write_table(self.to_arrow(), path)
 
 
 def points_of(histogram: CrowdRelease) -> CrowdPoints:
