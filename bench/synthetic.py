@@ -24,7 +24,7 @@ from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.loss import ApproxDP
 from noisegate.synthetic.recipes import Fit, TablesWorkload, synthesizer
-from noisegate.synthetic.refine import refined
+from noisegate.synthetic.refine import drawn as drawn_rows
 from noisegate.synthetic.trial import TrialTables
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
@@ -137,7 +137,7 @@ def compared(table: Coded, epsilon: str, aim: Aim | None, effort: Effort) -> Row
     two, three, seconds = [], [], []
     for _ in range(effort.trials if len(table.rows) < 200_000 else min(3, effort.trials)):
         started = process_time()
-        made = rows_of(built("auto", table, epsilon), len(table.rows), table.sizes)
+        made = rows_of(built("auto", table, epsilon), len(table.rows))
         seconds.append(process_time() - started)
         two.append(off(table, made, 2))
         three.append(off(table, made, 3))
@@ -150,7 +150,7 @@ def compared(table: Coded, epsilon: str, aim: Aim | None, effort: Effort) -> Row
         "trials": len(two),
     }
     for name in BESIDE if effort.beside and len(table.rows) < 200_000 else ():
-        made = rows_of(built(name, table, epsilon), len(table.rows), table.sizes)
+        made = rows_of(built(name, table, epsilon), len(table.rows))
         row[name] = off(table, made, 2)
     if aim is not None:
         row |= {
@@ -169,10 +169,9 @@ def built(name: str, table: Coded, epsilon: str) -> Fit:
     return synthesizer(name).build(ask, table.pairs)
 
 
-def rows_of(made: Fit, count: int, sizes: tuple[int, ...]) -> np.ndarray:
+def rows_of(made: Fit, count: int) -> np.ndarray:
     """Rows as they would be released."""
-    rows = made.model.rows(count, seed=1)
-    return refined(rows, sizes, made.targets, seed=1) if made.targets else rows
+    return drawn_rows(made.model, made.targets, count, seed=1)
 
 
 def off(table: Coded, made: np.ndarray, columns: int) -> float:
@@ -245,7 +244,7 @@ def classified(effort: Effort) -> list[Row]:
     rows = []
     for epsilon in ("1",) if effort.quick else ("0.1", "1", "10"):
         fitted = built("auto", table.with_rows(train), epsilon)
-        made = rows_of(fitted, len(train), table.sizes)
+        made = rows_of(fitted, len(train))
         rows.append({"data": "adult-aim", "epsilon": epsilon, "synthetic": learned(made),
                      "real": real, "guess": guess})  # fmt: skip
     return rows

@@ -5,7 +5,7 @@ number for the noise of what it keeps. Weights are whole, one for each octave of
 1, 2-3, 4-7 and so on; frequency 0 is always kept.
 
 >>> flat = np.full(64, 50)
->>> cut = FourierCut.for_epsilon(1, cuts=(1, 8), noises=(0, 900), weights=(99,) * 6)
+>>> cut = FourierCut.for_epsilon(99, cuts=(1, 8), noises=(0, 9000), weights=(99,) * 6)
 >>> cut.sample(flat)
 array([1])
 """

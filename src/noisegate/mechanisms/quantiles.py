@@ -8,6 +8,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
@@ -149,18 +150,23 @@ class Quantiles(Mechanism[int]):
     def rank_error(self, confidence: Number) -> int:
         """How many ranks each answer may be off, all of them at once, at this confidence.
 
-        Claim: the error of a call adds to at most the larger error of its two cuts, so errors add
-            up over levels; values that share all digits with a cut may add their number per level.
-        Why: the goal between cuts of ranks a and b is (1 - τ) a + τ b, no further off than those.
+        Claim: a call at level τ between two cuts adds its own error to 1 - τ of the error of the
+            left cut and τ of that of the right one; the ends of the grid have none. Values that
+            share all digits with a cut may add their number per level.
+        Why: the goal between cuts of ranks a and b is (1 - τ) a + τ b; each call fails with its
+            part of 1 - confidence.
         Rounding: up.
         """
         failure = failure_of(confidence) / len(self.taus)
         points = self.points << self.tie_bits
-        total = 0
+        off = {-1: Fraction(0), len(self.taus): Fraction(0)}
         for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
-            factors = [epsilon / error_range(node.tau) for node in nodes]
-            total += rank_error_up(min(factors), points=points, failure=failure)
-        return total
+            for node in nodes:
+                factor = epsilon / error_range(node.tau)
+                own = rank_error_up(factor, points=points, failure=failure)
+                cuts = (1 - node.tau) * off[node.left] + node.tau * off[node.right]
+                off[node.index] = own + cuts
+        return ceil(max(off.values()))
 
     @property
     def points(self) -> int:

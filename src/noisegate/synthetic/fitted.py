@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.releases.chance import public_coins
 from noisegate.releases.residuals import Axes
 from noisegate.releases.transcript import pack, unpack
 from noisegate.synthetic.columns import Cells, Layout
 from noisegate.synthetic.constraints import Impossible
 from noisegate.synthetic.model import Evidence, Model
-from noisegate.synthetic.refine import refined
+from noisegate.synthetic.refine import drawn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT: Final = "noisegate-synthetic/1"
 _TRIES: Final = 50  # draws for rows that are possible
-_MOVED_MAX: Final = 1 << 16  # rows that are moved; more are these again, in all cells alike
 
 
 @final
@@ -125,13 +123,10 @@ class Fitted:
 
     def draw(self, count: int, *, seed: int, given: Mapping[int, Sequence[int]]) -> Cells:
         """Rows as numbers of cells: none of an impossible combination."""
-        moved = self.targets and not given
-        few = min(count, _MOVED_MAX) if moved else count
-        rows = self.model.rows(few, seed=seed, given=given or None)
-        if moved:
-            rows = refined(rows, self.layout.sizes, self.targets, seed=seed)
-        if few < count:
-            rows = rows[public_coins(seed).permutation(np.arange(count) % few)]
+        if given:
+            rows = self.model.rows(count, seed=seed, given=given)
+        else:
+            rows = drawn(self.model, self.targets, count, seed=seed)
         for attempt in range(1, _TRIES):
             bad = np.zeros(count, bool)
             for each in self.impossible:

@@ -25,8 +25,9 @@ from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.drawing import Rows
-from noisegate.synthetic.model import Evidence, whole_total
+from noisegate.synthetic.model import Evidence, Model, whole_total
 
+_MOVED_MAX: Final = 1 << 18  # rows that are moved; more are these again, in all cells alike
 _BATCH: Final = 1 << 8  # rows that are judged by the same counts
 _VISITED: Final = 1 << 16  # rows at most, each time a column is visited
 _MOVED: Final = 1 / 64  # of all rows, each time: more would all run to the same cells
@@ -36,6 +37,18 @@ _EVEN: Final = 0.1  # weight of an even spread in what a cell may hold
 _SETTLED: Final = 0.05  # a round that lowers the sum by a smaller part is the last
 
 Places = NDArray[np.int64]
+
+
+def drawn(model: Model, targets: Sequence[Evidence], count: int, *, seed: int) -> Rows:
+    """Rows of a model, moved towards targets it has no room for; beyond 262,144 they repeat."""
+    few = min(count, _MOVED_MAX) if targets else count
+    rows = model.rows(few, seed=seed)
+    if not targets:
+        return rows
+    rows = refined(rows, model.sizes, targets, seed=seed)
+    if few < count:
+        rows = rows[public_coins(seed).permutation(np.arange(count) % few)]
+    return rows
 
 
 def refined(
