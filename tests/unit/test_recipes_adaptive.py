@@ -165,11 +165,15 @@ def test_shares_may_be_written_as_text_or_decimals():
 
 
 def test_the_error_of_a_partition_is_that_of_its_sums_and_of_what_is_not_even():
-    """On even cells only noise is left: far below that of single cells, at the same price."""
+    """On even cells only noise is left: far below that of single cells, at the same price.
+
+    The mean square of 40 releases is 0.056 of that of single cells, with a spread of 0.008 (400
+    releases tried): a ninth is 7 deviations away.
+    """
     truth, workload = np.full(1024, 50), prefixes(1024)
     single = sqrt(2 * 100) * sqrt(512)
     errors = []
-    for _ in range(5):
+    for _ in range(40):
         estimate = Dawa().build(CellsAsk(truth, Fraction(1, 10)), workload)
         errors.append(np.mean((workload.answers(estimate.cells) - workload.answers(truth)) ** 2))
     assert sqrt(np.mean(errors)) < single / 3
