@@ -338,7 +338,7 @@ def test_coins_with_a_bias_per_lane_follow_their_exponentials():
 
 
 def test_row_samples_have_binomial_sizes_and_keep_all_rows_alike():
-    p, count, rounds = Fraction(1, 50), 1000, 2000
+    p, count, rounds = Fraction(1, 50), 1000, 4000
     samples = [sample_rows(count, p) for _ in range(rounds)]
     sizes = np.array([rows.size for rows in samples])
     seen = partial(audit, cdf=stats.binom(count, float(p)).cdf, centre=20, least=EXPECTED_MIN_SMALL)

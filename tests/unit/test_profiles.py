@@ -64,7 +64,7 @@ def test_bounds_are_powers_of_two_around_the_values(capped):
 
 def test_values_that_do_not_stand_clear_of_noise_have_no_bounds():
     with pytest.raises(Unsupported, match="stands clear"):
-        gate().bounds("t", "x", epsilon="0.01")  # all units' values together reach 1,010 < noise
+        gate().bounds("t", "x", epsilon="0.001")  # all values together are far below the noise
 
 
 @pytest.mark.parametrize(
