@@ -1,5 +1,7 @@
 """Two paid looks: rows per unit and the range of a column. ε is huge here, so noise is below 1."""
 
+from contextlib import suppress
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -63,8 +65,14 @@ def test_bounds_are_powers_of_two_around_the_values(capped):
 
 
 def test_values_that_do_not_stand_clear_of_noise_have_no_bounds():
-    with pytest.raises(Unsupported, match="stands clear"):
-        gate().bounds("t", "x", epsilon="0.001")  # all values together are far below the noise
+    """All values together are far below the noise. One look finds bounds once in a thousand."""
+    refused = 0
+    for _ in range(4):
+        with suppress(Unsupported):
+            gate().bounds("t", "x", epsilon="0.001")
+            continue
+        refused += 1
+    assert refused >= 2  # false alarm: below 10⁻⁸
 
 
 @pytest.mark.parametrize(
