@@ -102,7 +102,7 @@ class Gate:
             return None
         from noisegate.crowd.having import crowd_of  # noqa: PLC0415 - when asked for
 
-        return crowd_of(sql, self._rules)
+        return crowd_of(sql, self._rules, self._curator.tables)
 
     def table(self, name: str) -> "TableQuestion":
         """Ask step by step: ``gate.table("visits").group_by("ward").count().ask(epsilon=0.1)``."""

@@ -45,12 +45,13 @@ def everybody_sampled_twice_as_often(people):
 def test_a_crowd_keeps_its_point_of_the_curve(mechanism, is_honest):
     delta = float(histogram_delta(P, CROWD, EPSILON))
     verdicts = []
-    for size in (1, CROWD, CROWD + 1, 2 * CROWD):
-        here, there = (mechanism(np.full(TRIALS, n, np.int64)) for n in (size, size - 1))
+    sizes = (1, CROWD, CROWD + 1, 2 * CROWD)
+    for pair in [(n, n - 1) for n in sizes] + [(n - 1, n) for n in sizes]:
+        here, there = (mechanism(np.full(TRIALS, n, np.int64)) for n in pair)
         seen = np.arange(2 * CROWD + 1)
         tells = [(here == y).sum() > np.exp(float(EPSILON)) * (there == y).sum() for y in seen]
         event = seen[tells]  # chosen on these draws, counted on others
-        here, there = (mechanism(np.full(TRIALS, n, np.int64)) for n in (size, size - 1))
+        here, there = (mechanism(np.full(TRIALS, n, np.int64)) for n in pair)
         hits, others = (int(np.isin(drawn, event).sum()) for drawn in (here, there))
         verdicts.append(passes(float(EPSILON), hits, others, trials=TRIALS, delta=delta))
     assert all(verdicts) == is_honest

@@ -87,19 +87,35 @@ RULES = Rules(crowd=(Fraction(1, 2), Fraction(1, 10**6)))
 @pytest.mark.parametrize(
     ("sql", "crowd"),
     [
-        ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING COUNT(*) >= 20", 20),
-        ("SELECT w, COUNT(*) FROM p GROUP BY w having count( * ) > 20 ; ", 21),
-        ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING COUNT(*) >= 20 ORDER BY w", None),
-        ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING COUNT(*) < 20", None),
-        ("SELECT w, COUNT(*) FROM p GROUP BY w HAVING SUM(x) >= 20", None),
-        ("SELECT w, COUNT(*) FROM p GROUP BY w -- HAVING COUNT(*) >= 20", None),
-        ("SELECT COUNT(*) FROM p WHERE w = ' HAVING COUNT(*) >= 20'", None),
+        ("SELECT ward, COUNT(*) FROM people GROUP BY ward HAVING COUNT(*) >= 20", 20),
+        ("SELECT ward, COUNT(*) FROM people GROUP BY ward having count( * ) > 20 ; ", 21),
+        (
+            "SELECT ward, COUNT(*) FROM people GROUP BY ward HAVING COUNT(*) >= 20 ORDER BY ward",
+            None,
+        ),
+        ("SELECT ward, COUNT(*) FROM people GROUP BY ward HAVING COUNT(*) < 20", None),
+        ("SELECT ward, COUNT(*) FROM people GROUP BY ward HAVING COUNT(ward) >= 20", None),
+        (
+            "SELECT ward, COUNT(*), COUNT(ward) FROM people GROUP BY ward HAVING COUNT(*) >= 20",
+            None,
+        ),
+        ("SELECT ward FROM people GROUP BY ward HAVING COUNT(*) >= 20", None),
+        ("SELECT ward, COUNT(*) FROM people GROUP BY ward -- HAVING COUNT(*) >= 20", None),
+        ("SELECT COUNT(*) FROM people WHERE ward = ' HAVING COUNT(*) >= 20'", None),
     ],
 )
-def test_only_the_plain_form_asks_for_a_crowd(sql, crowd):
-    found = crowd_of(sql, RULES)
+def test_only_the_plain_form_asks_for_a_crowd(town, sql, crowd):
+    tables = town().tables
+    found = crowd_of(sql, RULES, tables)
     assert (found and found.crowd) == crowd
-    assert crowd_of(sql, Rules()) is None
+    assert crowd_of(sql, Rules(), tables) is None
+
+
+def test_what_is_no_plain_count_is_answered_by_noise(town):
+    gate = town()
+    gate.sql(ASKED.replace("COUNT(*) AS n", "COUNT(*) AS n, COUNT(ward) AS m"))
+    assert gate.spent.epsilon == Fraction(1, 10)
+    assert gate.spent.delta == 0
 
 
 def test_ways_of_protecting_a_table_compared():

@@ -5,14 +5,17 @@ with fewer in the sample are not shown.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from noisegate.crowd.histogram import CrowdOrder, release_crowd
 from noisegate.curator.curator import Curator
 from noisegate.exact import Number
+from noisegate.privacy.domain import TableDomain
 from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.question import Function
+from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 
 # The reader of SQL checks all the rest; here the last clause is taken off, where no comment is.
@@ -21,16 +24,14 @@ _HAVING: Final = re.compile(
 )
 
 
-def crowd_of(sql: str, rules: Rules) -> CrowdOrder | None:
-    """The crowd that a question asks for, if the policy allows crowds and it does.
-
-    >>> from fractions import Fraction
-    >>> rules = Rules(crowd=(Fraction(1, 10), Fraction(1, 10**6)))
-    >>> crowd_of("SELECT COUNT(*) FROM p GROUP BY w HAVING COUNT(*) > 19", rules).crowd
-    20
-    """
+def crowd_of(sql: str, rules: Rules, tables: Mapping[str, TableDomain]) -> CrowdOrder | None:
+    """The crowd that a question asks for: one count by groups, if the policy allows crowds."""
     found = _HAVING.search(sql)
     if rules.crowd is None or found is None or "--" in sql or "/*" in sql:
+        return None
+    blocks = read(sql[: found.start()], tables).blocks
+    counted = [[a.function for a in block.aggregates] for block in blocks]
+    if counted != [[Function.COUNT]]:
         return None
     probability, delta = rules.crowd
     crowd = int(found[2]) + (found[1] == ">")

@@ -33,7 +33,7 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Held, read_held
+from noisegate.releases.held import Held, read_held, standing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -335,27 +335,15 @@ def release_crowd(
 ) -> CrowdRelease:
     """The counts: from the ledger if they were released before, else for their price."""
     job = _job(curator, rules, order)
-    if fresh:
-        found = curator.measure(job.measurement, request_id=curator.fresh_id())
-    else:
-        found = curator.measure(job.measurement)
-    loss = curator.loss_of(found.event)
-    tables = job.measurement.query.tables
-    unit = next(table.unit for table in tables if table.unit is not None)
-    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
     return CrowdRelease(
         sql=job.grid.sql,
         axes=job.grid.axes,
         counts=found.values[0],
         noise=job.noise,
         value=job.grid.value,
-        cost=ApproxDP(0) if found.free else loss,
-        remaining=curator.remaining(),
-        guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
         question=found.question,
-        request_id=found.request_id,
-        practice=rules.practice,
-        log=curator.ledger.history,
+        **standing(curator, rules, job.grid.query.tables, found),
     )
 
 

@@ -2,19 +2,23 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
+from noisegate.query.run import Rules
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,6 +188,30 @@ class Held(ABC):
         for row in answer.cells():
             table.add_row(*map(Text, row))
         return Group(table, Text(self.footer()), Text(self.promise))
+
+
+def guarantee_of(
+    loss: ApproxDP, tables: Sequence[TableDomain], what: str = "this release about"
+) -> Guarantee:
+    """A loss as a promise about the unit of these tables."""
+    unit = next(table.unit for table in tables if table.unit is not None)
+    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    return Guarantee(loss=loss, unit=unit, scope=f"{what} {names}")
+
+
+def standing(
+    curator: Curator, rules: Rules, tables: Sequence[TableDomain], found: Release
+) -> dict[str, Any]:
+    """What every release of one measurement states: price, promise, where the ledger has it."""
+    loss = curator.loss_of(found.event)
+    return {
+        "cost": ApproxDP(0) if found.free else loss,
+        "remaining": curator.remaining(),
+        "guarantee": guarantee_of(loss, tables),
+        "request_id": found.request_id,
+        "practice": rules.practice,
+        "log": curator.ledger.history,
+    }
 
 
 def require_ending(path: Path, endings: tuple[str, ...]) -> None:

@@ -12,7 +12,6 @@ from noisegate.curator.curator import Curator, digest
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
@@ -21,6 +20,7 @@ from noisegate.releases.asking import Ask, DoorAsk, Price
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.releases.held import guarantee_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
 from noisegate.releases.marginal_tables import FORMAT, Marginals, build_tables
 from noisegate.releases.residuals import Axes
@@ -198,17 +198,14 @@ class MarginalBench:
 
     def _cube(self, request_id: str, found: Marginals, *, free: bool) -> CubeRelease:
         grids, curator = [self._grid(axes) for axes in self._sets], self._curator
-        tables = grids[0].query.tables
         loss = curator.loss_of(self._event)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
-        unit = next(table.unit for table in tables if table.unit is not None)
         return CubeRelease(
             sql="; ".join(grid.sql for grid in grids),
             tables=found,
             counted=json.loads(json.dumps(grids[0].query.to_record())),
             cost=ApproxDP(0) if free else loss,
             remaining=curator.remaining(),
-            guarantee=Guarantee(loss=loss, unit=unit, scope=f"these tables about {names}"),
+            guarantee=guarantee_of(loss, grids[0].query.tables, "these tables about"),
             question=self._question,
             request_id=request_id,
             practice=self._rules.practice,

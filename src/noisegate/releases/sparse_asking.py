@@ -14,14 +14,13 @@ from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.release import Release
 from noisegate.query.looks import declared_rows
 from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
+from noisegate.releases.held import standing
 from noisegate.releases.sparse import SparseRelease, false_cells
 from noisegate.releases.sparse_axes import SparseAxis, axes_of, axis_names
 from noisegate.transforms.query import CAP_MAX, Query
@@ -111,18 +110,7 @@ def release_sparse(
 ) -> SparseRelease:
     """The summary: from the ledger if it was released before, else for its price."""
     job = _job(curator, rules, order)
-    if fresh:
-        found = curator.measure(job.measurement, request_id=curator.fresh_id())
-    else:
-        found = curator.measure(job.measurement)
-    return _released(curator, rules, job, found)
-
-
-def _released(curator: Curator, rules: Rules, job: _Job, found: Release) -> SparseRelease:
-    tables = job.measurement.query.tables
-    loss = curator.loss_of(found.event)
-    unit = next(table.unit for table in tables if table.unit is not None)
-    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
     assert found.cells is not None  # noqa: S101 - of this kind of measurement
     return SparseRelease(
         sql=job.sql,
@@ -131,13 +119,8 @@ def _released(curator: Curator, rules: Rules, job: _Job, found: Release) -> Spar
         values=found.values,
         noise=job.noise,
         words=job.words,
-        cost=ApproxDP(0) if found.free else loss,
-        remaining=curator.remaining(),
-        guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
         question=found.question,
-        request_id=found.request_id,
-        practice=rules.practice,
-        log=curator.ledger.history,
+        **standing(curator, rules, job.measurement.query.tables, found),
     )
 
 

@@ -19,7 +19,6 @@ from noisegate.curator.curator import Curator
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
@@ -30,7 +29,7 @@ from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.finish import finish
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Held
+from noisegate.releases.held import Held, guarantee_of
 from noisegate.releases.making import (
     Making,
     Spec,
@@ -329,8 +328,6 @@ class Workbench:
         record, (values,), rounds = unpack(stored)
         grid, curator = job.grid, self._curator
         loss = curator.loss_of(decode(record["event"]))
-        unit = next(table.unit for table in grid.query.tables if table.unit is not None)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in grid.query.tables))
         making = Making.from_record(job.making.to_record(), rounds)
         return TableRelease(
             sql=grid.sql,
@@ -341,7 +338,7 @@ class Workbench:
             words=(*record["words"], *grid.caveats),
             cost=ApproxDP(0) if free else loss,
             remaining=curator.remaining(),
-            guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
+            guarantee=guarantee_of(loss, grid.query.tables),
             question=job.question,
             request_id=request_id,
             practice=self._rules.practice,

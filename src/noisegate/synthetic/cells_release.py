@@ -8,12 +8,12 @@ from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats, whole
 from noisegate.releases.grid import Grid
+from noisegate.releases.held import guarantee_of
 from noisegate.releases.making import Making
 from noisegate.releases.table import TableRelease
 
@@ -33,8 +33,6 @@ class CellsRelease:
 
     def table(self, curator: Curator, rules: Rules, grid: Grid, cells: Floats) -> TableRelease:
         """The numbers, in grains, as a table."""
-        unit = next(table.unit for table in grid.query.tables if table.unit is not None)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in grid.query.tables))
         values = cells.reshape(grid.shape) * float(grid.grain)
         making = Making(
             method=self.method,
@@ -55,7 +53,7 @@ class CellsRelease:
             words=(*self.words, *grid.caveats),
             cost=ApproxDP(0) if self.free else self.loss,
             remaining=curator.remaining(),
-            guarantee=Guarantee(loss=self.loss, unit=unit, scope=f"this release about {names}"),
+            guarantee=guarantee_of(self.loss, grid.query.tables),
             question=self.question,
             request_id=self.request_id,
             practice=rules.practice,

@@ -32,11 +32,11 @@ from noisegate.privacy.event import (
     decode,
     encode,
 )
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Price, variance_of
 from noisegate.releases.attempts import Attempts
+from noisegate.releases.held import guarantee_of
 from noisegate.releases.making import plain_options
 from noisegate.releases.order import Order
 from noisegate.releases.residuals import Axes
@@ -309,9 +309,7 @@ class SyntheticBench:
         curator, order = self._curator, self._order
         used = decode(record["event"])
         bought = [*paid, *([] if free else [used])]
-        query = job.basis.query((0,))
-        unit = next(table.unit for table in query.tables if table.unit is not None)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in query.tables))
+        tables = job.basis.query((0,)).tables
         loss = curator.loss_of(Sequential(events=(*job.looked.events, used)))
         return SyntheticRelease(
             fitted=fitted,
@@ -319,7 +317,7 @@ class SyntheticBench:
             sql=job.basis.sql,
             cost=curator.loss_of(Sequential(events=tuple(bought))) if bought else ApproxDP(0),
             remaining=curator.remaining(),
-            guarantee=Guarantee(loss=loss, unit=unit, scope=f"these synthetic rows of {names}"),
+            guarantee=guarantee_of(loss, tables, "these synthetic rows of"),
             question=job.question,
             request_id=request_id,
             practice=self._rules.practice,

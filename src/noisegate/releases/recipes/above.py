@@ -28,7 +28,7 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.held import Held
+from noisegate.releases.held import Held, standing
 from noisegate.releases.making import spec_of, workload_of
 from noisegate.releases.workload import Workload
 from noisegate.transforms.query import Query
@@ -153,10 +153,6 @@ def release_above(
     grid, asked, measurement, noise = _job(curator, rules, order)
     request_id = curator.fresh_id() if fresh else None
     found = curator.measure(measurement, request_id=request_id)
-    loss = curator.loss_of(found.event)
-    tables = grid.query.tables
-    unit = next(table.unit for table in tables if table.unit is not None)
-    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
     return AboveRelease(
         sql=grid.sql,
         axes=grid.axes,
@@ -165,13 +161,8 @@ def release_above(
         threshold=fraction(order.threshold, name="threshold"),
         noise=noise,
         grain=grid.grain,
-        cost=ApproxDP(0) if found.free else loss,
-        remaining=curator.remaining(),
-        guarantee=Guarantee(loss=loss, unit=unit, scope=f"this release about {names}"),
         text=found.question,
-        request_id=found.request_id,
-        practice=rules.practice,
-        log=curator.ledger.history,
+        **standing(curator, rules, grid.query.tables, found),
     )
 
 
