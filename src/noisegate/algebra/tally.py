@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TypeAlias, final
+from typing import ClassVar, TypeAlias, final
 
 from noisegate.algebra.expression import Expression, fields_of
 from noisegate.algebra.relation import Relation, expressions_of
@@ -179,7 +179,34 @@ class Cells:
         return prod(axis.size for axis in self.by)
 
 
-Tally: TypeAlias = Sums | Marginals | Values | Keys | Distinct | Cells
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows themselves, for statistics of them: whole coordinates, and the place of a key.
+
+    A row with a NULL, or whose key is not listed, takes no part. An owner of n rows gives each the
+    weight min(1, rows_per_unit / n) in parts of ``whole``, rounded towards zero.
+    """
+
+    relation: Relation
+    by: tuple[Grouping, ...] = ()
+    terms: tuple[Term, ...]
+    rows_per_unit: int | None = None
+
+    WHOLE: ClassVar[int] = 1 << 8  # parts of a row
+
+    @property
+    def cells(self) -> int:
+        """How many keys there are; 1 without."""
+        return prod(grouping.size for grouping in self.by)
+
+    @property
+    def whole(self) -> int:
+        """What a row weighs whose owner has no more rows than the cap."""
+        return 1 if self.rows_per_unit is None else self.WHOLE
+
+
+Tally: TypeAlias = Sums | Marginals | Values | Keys | Distinct | Cells | Rows
 
 
 def fields_used(tally: Tally) -> frozenset[str]:
@@ -195,7 +222,7 @@ def _asked(tally: Tally) -> Iterator[Expression]:
     yield from (grouping.expression for grouping in tally.by)
     if isinstance(tally, Cells):
         return
-    if isinstance(tally, Sums):
+    if isinstance(tally, Sums | Rows):
         yield from (term.expression for term in tally.terms)
     else:
         yield tally.expression if isinstance(tally, Distinct) else tally.term.expression

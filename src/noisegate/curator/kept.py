@@ -1,26 +1,29 @@
-"""Exact tables that one allowance has read: kept inside the door while it is open.
+"""Exact tables and rows that one allowance has read: kept inside the door while it is open.
 
-A synthesizer asks about the same tables round after round. What is kept is what the engine would
-say again; nothing here leaves the door without noise, and every round is paid for as if it read.
+Synthesizers and learners ask about the same tables or rows round after round. What is kept is what
+the engine would say again; nothing here leaves the door without noise, and every round is
+paid for as if it read.
 """
 
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, final
 
-from noisegate.algebra.tally import Marginals
-from noisegate.sources.source import Source, Whole
+from noisegate.algebra.tally import Marginals, Rows
+from noisegate.sources.source import Batch, Source, Used, Whole
 
-KEPT_MAX: Final = 1 << 24  # numbers, of all tables together
+KEPT_MAX: Final = 1 << 24  # numbers, of all tables and rows together
 
 
 @final
 class Kept:
-    """Tables by their question; those that find no room are read again."""
+    """Tables and rows by their question; those that find no room are read again."""
 
     def __init__(self, source: Source, *, most: int = KEPT_MAX) -> None:
-        self._source, self._room = source, most
+        self.source, self._room = source, most
         self._tables: dict[tuple[str, tuple[int, ...]], Whole] = {}
+        self._rows: dict[str, list[Batch]] = {}
         self._lock = threading.Lock()
 
     def marginals(self, tally: Marginals) -> list[Whole]:
@@ -33,15 +36,32 @@ class Kept:
                 if (name, each) in self._tables
             }
         if missing := tuple(each for each in tally.sets if each not in found):
-            tables = self._source.marginals(replace(tally, sets=missing))
+            tables = self.source.marginals(replace(tally, sets=missing))
             found |= dict(zip(missing, tables, strict=True))
             self._keep({(name, each): found[each] for each in missing})
         return [found[each] for each in tally.sets]
+
+    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
+        """What ``use`` makes of the rows; they are read once if they find room."""
+        name = repr(tally)
+        with self._lock:
+            held, room = self._rows.get(name), self._room
+        if held is not None:
+            return use(iter(held))
+        copied: list[Batch] = []
+        found = self.source.rows(tally, lambda batches: use(_copying(batches, copied, room)))
+        size = sum(batch.coordinates.size for batch in copied)
+        with self._lock:
+            if copied and size <= self._room and name not in self._rows:
+                self._rows[name] = copied
+                self._room -= size
+        return found
 
     def forget(self) -> None:
         """Drop all, and keep nothing from now on."""
         with self._lock:
             self._tables.clear()
+            self._rows.clear()
             self._room = 0
 
     def _keep(self, tables: dict[tuple[str, tuple[int, ...]], Whole]) -> None:
@@ -51,3 +71,16 @@ class Kept:
                     table.flags.writeable = False
                     self._tables[name] = table
                     self._room -= table.size
+
+
+def _copying(batches: Iterator[Batch], copied: list[Batch], room: int) -> Iterator[Batch]:
+    """The batches, and a list of them all; an empty list if they find no room."""
+    copied.clear()  # an engine that stumbled reads again
+    held = 0
+    for batch in batches:
+        held += batch.coordinates.size
+        if held <= room:
+            copied.append(batch)
+        else:
+            copied.clear()
+        yield batch

@@ -9,9 +9,9 @@ from typing import Any, Final, final
 import numpy as np
 
 from noisegate.algebra.relation import keyed
-from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Sums, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Values
 from noisegate.curator.kept import Kept
-from noisegate.errors import Unsupported
+from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
@@ -22,12 +22,15 @@ from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.noisy_max import NoisyMax
+from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
+from noisegate.mechanisms.top_k import TopK
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.subset import Places
@@ -35,7 +38,8 @@ from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, PoissonSampled, Sequential
 from noisegate.sources.source import Source
 from noisegate.transforms.distances import Distances
-from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query, shape_of
+from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.strategy import Strategy
 
 # What the door hands out for each kind of tally. Others are refused, heirs of these too: they could
@@ -44,6 +48,7 @@ _NOISE: Final[set[type]] = {Geometric, DiscreteGaussian}
 _ALLOWED: Final[dict[type, set[type]]] = {
     Sums: _NOISE,
     Marginals: _NOISE,
+    Rows: _NOISE,
     Distinct: _NOISE,
     Values: {Quantile, Quantiles},
     Keys: {KeySelection, ThresholdedGeometric},
@@ -53,6 +58,8 @@ _ALLOWED: Final[dict[type, set[type]]] = {
 _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
 # What says of one block of questions only which of them stand out.
 _COMPARISONS: Final[set[type]] = {AboveThreshold, Furthest}
+# What chooses among candidates by their scores.
+_SELECTIONS: Final = (Exponential, PermuteAndFlip, TopK, NoisyMax)
 
 
 @final
@@ -61,7 +68,8 @@ class Measurement:
     """An exact query and its mechanisms: one for each term, set or block of sums, else one.
 
     A choice reads the cells of one sum, as they are, and releases what it chose. A choice by score
-    releases the place of a table whose guess is nearly the worst.
+    releases the place of a table whose guess is nearly the worst, or of a sum that is nearly the
+    largest of all terms and cells.
     """
 
     query: Query
@@ -74,7 +82,7 @@ class Measurement:
         kinds = {type(mechanism) for mechanism in self.mechanisms}
         if kinds & _COMPARISONS:
             self._require_comparison()
-        elif Exponential in kinds:
+        elif kinds & set(_SELECTIONS):
             self._require_scores()
         elif CrowdCounts in kinds:
             self._require_people()
@@ -87,7 +95,7 @@ class Measurement:
             )
         if isinstance(tally, Cells) and {m.domain for m in self._summaries} != {tally.cells}:
             raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
-        wanted = len(self.query.l1s) if isinstance(tally, Sums | Marginals) else 1
+        wanted = len(self.query.l1s) if isinstance(tally, Sums | Marginals | Rows) else 1
         if len(self.mechanisms) != wanted:
             raise Unsupported(
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
@@ -120,14 +128,35 @@ class Measurement:
             raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
 
     def _require_scores(self) -> None:
-        """One choice among guesses of tables: a unit may bring some nearer and others further."""
-        (first, *others) = self.mechanisms
-        if type(self.query.strategy) is not Distances or others:
+        """One choice among sums, or guesses of tables: a unit may bring some of these nearer."""
+        query, (first, *others) = self.query, self.mechanisms
+        plain = isinstance(query.tally, Sums) and query.strategy is None
+        known = isinstance(first, _SELECTIONS) if plain else type(first) is Exponential
+        if others or not known or not (plain or type(query.strategy) is Distances):
             raise Unsupported(
-                "A choice by score is among guesses of tables.", fix="Give distances of marginals."
+                "A choice by score is among sums, or guesses of tables.",
+                fix="Give plain sums, or distances of marginals.",
             )
-        if isinstance(first, Exponential) and first.monotone:
+        assert isinstance(first, _SELECTIONS)  # noqa: S101 - known
+        if first.monotone and not (plain and self._monotone()):
             raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
+        chosen = first.k if isinstance(first, TopK | NoisyMax) else 1
+        if plain and chosen + (type(first) is NoisyMax) > self._candidates:
+            raise Unsupported("There are too few candidates.", fix="Choose fewer of them.")
+
+    @property
+    def _candidates(self) -> int:
+        tally = self.query.tally
+        return len(tally.terms) * tally.cells if isinstance(tally, Sums) else 0
+
+    def _monotone(self) -> bool:
+        """Whether a unit that comes lets no sum fall, or lets none rise.
+
+        Why: its rows weigh what they weigh whoever else is there, and all numbers of rows have one
+            sign. Adjacency: add/remove.
+        """
+        terms = self.query.tally.terms if isinstance(self.query.tally, Sums) else ()
+        return all(term.low >= 0 for term in terms) or all(term.high <= 0 for term in terms)
 
     def _require_choice(self, tally: Sums) -> None:
         """One choice by the cells of one sum, for a table of their shape."""
@@ -159,7 +188,8 @@ class Measurement:
             sequentially. Of quantiles and keys, a unit holds at most `per_unit`; over several
             cells, its values are split among independent choices whose losses are proportional to
             the number of values, so together they are at most that of all values in one. Against
-            a threshold, and for a choice by score, what counts is how far a unit moves any one.
+            a threshold, and for a choice by score, what counts is how far a unit moves any one
+            (`Query.single`), and whether it moves all of them one way.
             About a sample, it is the event of those who are in it, amplified: the coins are fresh
             for each draw and never leave the door.
         """
@@ -175,6 +205,8 @@ class Measurement:
             return first.event(query.moved * query.strategy.reaches[0])
         if type(query.strategy) is Distances and type(first) is Exponential:
             return first.event(query.moved * query.strategy.reach)
+        if isinstance(first, _SELECTIONS):
+            return first.event(query.single)
         if isinstance(query.tally, Values | Keys):
             return first.event(query.per_unit)
         pairs = zip(self.mechanisms, query.l1s, query.l2s, strict=True)
@@ -203,8 +235,7 @@ class Measurement:
         """
         tally, first = self.query.tally, self.mechanisms[0]
         if self.query.sample is not None:
-            key = "".join(f"{bits.integer(64):016x}" for _ in range(4))
-            tally = replace(tally, relation=keyed(tally.relation, key))
+            tally = replace(tally, relation=keyed(tally.relation, fresh_coins(bits)))
         if isinstance(tally, Cells):
             held = source.cells(tally)
             shown, numbers = self._summaries[0].summary(held.cells, held.counts, bits=bits)
@@ -214,6 +245,10 @@ class Measurement:
         if isinstance(tally, Values):
             cells = source.values(tally)
             return np.stack([first.sample(values, bits=bits) for values in cells]), None
+        if isinstance(tally, Rows):
+            return self._joined(
+                self._statistics(source if kept is None else kept, tally), bits
+            ), None
         if isinstance(tally, Marginals):
             tables = (source if kept is None else kept).marginals(tally)
             if type(self.query.strategy) is Distances:
@@ -222,13 +257,29 @@ class Measurement:
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
         if type(self.query.strategy) is Strategy:
             return self._joined(self.query.strategy.apply(exact[0]), bits), None
+        if isinstance(first, _SELECTIONS):
+            return first.sample(exact.reshape(-1), bits=bits)[None], None
         pairs = zip(self.mechanisms, exact, strict=True)
         return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
+
+    def _statistics(self, source: "Source | Kept", tally: Rows) -> list[Int64Array]:
+        """The exact statistics of the rows, flat."""
+        asked = self.query.strategy
+        if type(asked) is not Statistic:
+            raise Bug("Rows are asked by a statistic alone.", fix="Please report the question.")
+        shape = shape_of(tally)
+        found = source.rows(tally, lambda batches: asked.total(batches, shape))
+        return [block.reshape(-1) for block in found]
 
     def _joined(self, blocks: Sequence[Int64Array], bits: Bits) -> Int64Array:
         """Blocks of different sizes, one after the other in one row."""
         pairs = zip(self.mechanisms, blocks, strict=True)
         return np.hstack([noise.sample(block, bits=bits) for noise, block in pairs])[None]
+
+
+def fresh_coins(bits: Bits) -> str:
+    """A key that decides the coins of one sample: 256 bits, drawn for it alone."""
+    return f"{bits.integer(256):064x}"
 
 
 def _shown(

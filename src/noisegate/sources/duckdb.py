@@ -4,8 +4,11 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
@@ -24,13 +27,14 @@ from noisegate.algebra.tally import (
     Grouping,
     Keys,
     Marginals,
+    Rows,
     Sums,
     Tally,
     Values,
     fields_used,
 )
 from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
-from noisegate.errors import PolicyError, SourceError
+from noisegate.errors import Bug, PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.adding import add_up
 from noisegate.sources.counting import count_cells
@@ -48,7 +52,7 @@ from noisegate.sources.duckdb_files import (
     stored_types,
 )
 from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
-from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
+from noisegate.sources.duckdb_relations import OWNER, Coins, RelationWriter, base_view
 from noisegate.sources.duckdb_tallies import (
     cells_query,
     constant_of,
@@ -56,10 +60,11 @@ from noisegate.sources.duckdb_tallies import (
     keys_query,
     keys_table,
     marginals_query,
+    rows_query,
     sums_query,
     values_query,
 )
-from noisegate.sources.source import Held, HeldCells, Source, Whole
+from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,6 +127,18 @@ def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
 
 
 @final
+@dataclass(slots=True)
+class _Drawn:
+    """The coins of a sample, and the tables of rows that they were tossed for."""
+
+    coins: Coins
+    number: int
+    made: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    gone: bool = False
+
+
+@final
 class DuckDBSource(Source):
     """Tables in a private DuckDB connection that can reach these files and nothing else.
 
@@ -140,6 +157,8 @@ class DuckDBSource(Source):
         self._tables, self._memory, self._seconds = tables, memory, seconds
         self._lock = threading.Lock()
         self._written: dict[tuple[str, bool], str] = {}
+        self._drawn: _Drawn | None = None
+        self._numbers = count()
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
         self._data = {name: plain(data[name]) for name in tables}
@@ -205,6 +224,28 @@ class DuckDBSource(Source):
         cells, counts = self._run(lambda c: count_cells(_numbers(c.sql(text))), listed)
         return HeldCells(cells=cells, counts=counts)
 
+    @contextmanager
+    def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:
+        """One sample of units; see `Source`.
+
+        Claim: all that is read is about one Poisson sample of units. Why: where units have names,
+            a unit's coin is the hash of the key and its name, the same in every table and every
+            reading. Rows that are units have neither names nor an order, and the next reading
+            might number them otherwise: those with heads are written down with the first reading,
+            and read from there. An engine that stumbles has forgotten them, and reads no others.
+        """
+        found, drawn = copy(self), _Drawn(Coins(probability, key), next(self._numbers))
+        found._written, found._drawn = {}, drawn  # noqa: SLF001 - statements of other rows
+        try:
+            yield found
+        finally:
+            found._forget(drawn)  # noqa: SLF001
+
+    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
+        text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb")
+        found: Used = self._run(lambda c: use(_batches(c.sql(text), tally)), tally.by)
+        return found
+
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
         domain = self._tables[table]
@@ -247,10 +288,36 @@ class DuckDBSource(Source):
         return {name: numbers(found.column(name)) for name in shown}
 
     def _view(self, table: str) -> str:
-        return base_view(list(self._tables).index(table))
+        place, unit = list(self._tables).index(table), self._tables[table].unit
+        if self._drawn is None or unit is None or unit.column is not None:
+            return base_view(place)
+        return self._rows_of(self._drawn, place)
+
+    def _rows_of(self, drawn: "_Drawn", place: int) -> str:
+        """The sampled rows of a table whose rows are units, written down once."""
+        name = f"sample{drawn.number}_{place}"
+        with drawn.lock:
+            if name not in drawn.made:
+                coins = drawn.coins.apart(f"rows of table {place}")
+                rows = coins.of_rows(exp.select("*").from_(base_view(place)))
+                text = f"CREATE TEMP TABLE {name} AS {rows.sql(dialect='duckdb')}"
+                self._run(lambda connection: connection.execute(text), ())
+                drawn.made.add(name)
+        return name
+
+    def _forget(self, drawn: "_Drawn") -> None:
+        drawn.gone = True
+        self._written.clear()
+        for name in drawn.made:
+            with self._lock, suppress(duckdb.Error):
+                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _writer(self, tally: Tally) -> RelationWriter:
-        return RelationWriter(self._tables, self._types, fields_used(tally))
+        drawn = self._drawn
+        if drawn is not None and drawn.gone:
+            raise Bug("The sample is gone.", fix="Please report what was asked.")
+        coins = None if drawn is None else drawn.coins
+        return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._lock:
@@ -416,7 +483,7 @@ def _numbers(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
 
 
 def _stream(rows: duckdb.DuckDBPyRelation, size: int = _BATCH) -> Iterator[list[Whole]]:
-    """The columns of a relation, 64 bits each and without NULL, a batch at a time.
+    """The whole columns of a relation, without NULL, a batch at a time.
 
     An error on the way is the engine's, as any other: Arrow only passes on its words.
     """
@@ -424,12 +491,29 @@ def _stream(rows: duckdb.DuckDBPyRelation, size: int = _BATCH) -> Iterator[list[
 
     try:
         for batch in rows.to_arrow_reader(size):
-            yield [
-                np.frombuffer(held.buffers()[1], np.int64, len(held), 8 * held.offset)
-                for held in batch.columns
-            ]
+            yield [_array(held) for held in batch.columns]
     except (ArrowException, OSError):
         raise duckdb.Error from None
+
+
+def _array(column: "pa.Array") -> NDArray[Any]:
+    """A column's own memory, 32 or 64 bits each."""
+    kind = np.dtype(np.int32 if column.type.bit_width == 32 else np.int64)
+    return np.frombuffer(column.buffers()[1], kind, len(column), kind.itemsize * column.offset)
+
+
+def _batches(rows: duckdb.DuckDBPyRelation, tally: Rows) -> Iterator[Batch]:
+    """Coordinates, places of keys and weights, a batch at a time."""
+    first, columns = len(tally.by), len(tally.terms)
+    for batch in _stream(rows):
+        held = [column.astype(np.int32, copy=False) for column in batch]
+        size = len(held[-1])
+        weighs = len(held) > first + columns
+        yield Batch(
+            np.stack(held[first : first + columns], axis=1),
+            held[0] if first else np.zeros(size, np.int32),
+            held[-1] if weighs else None,
+        )
 
 
 def _filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:

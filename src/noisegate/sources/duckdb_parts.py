@@ -20,7 +20,7 @@ WHOLE_TYPES: Final = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
 })  # fmt: skip
 _TYPES: Final = {kind: exp.DataType.build(kind, dialect="duckdb").this for kind in (
-    *ENGINE_TYPES.values(), "HUGEINT", "UBIGINT",
+    *ENGINE_TYPES.values(), "HUGEINT", "UBIGINT", "INTEGER",
 )}  # fmt: skip
 _YEARS: Final = ("0001-01-01", "9999-12-31")
 

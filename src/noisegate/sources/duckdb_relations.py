@@ -7,6 +7,7 @@ another. Every private relation but a row-level one carries its owner through ev
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from itertools import count
 from math import ceil, log2
 from typing import Any, Final, final
@@ -76,6 +77,36 @@ class Written:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Coins:
+    """Coins that a secret key decides: the same name has the same coin, wherever it is tossed."""
+
+    probability: Fraction
+    key: str
+
+    def heads(self, tossed: exp.Expr) -> exp.Expr:
+        """Whether the coin of an owner, or of a row's number, shows heads."""
+        limit = self.probability.numerator * (1 << 256) // self.probability.denominator
+        text = exp.DPipe(
+            this=exp.Literal.string(self.key), expression=cast(tossed, "VARCHAR"), safe=False
+        )
+        return exp.LT(
+            this=exp.Anonymous(this="sha256", expressions=[text]),
+            expression=exp.Literal.string(f"{limit:064x}"),
+        )
+
+    def apart(self, name: str) -> "Coins":
+        """Coins that have nothing to do with these, whoever is called the same."""
+        return Coins(self.probability, sha256(f"{self.key} {name}".encode()).hexdigest())
+
+    def of_rows(self, query: exp.Select) -> exp.Select:
+        """The rows with heads, each by the number that the engine gives it in this reading."""
+        found = query.copy()
+        found.set("qualify", exp.Qualify(this=self.heads(exp.Window(this=exp.RowNumber()))))
+        return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A SELECT from a relation that shows nothing yet."""
 
@@ -109,7 +140,8 @@ def base_of(relation: Relation) -> Table | None:
 class RelationWriter:
     """Writes relations over base tables whose stored engine types are ``types[table][column]``.
 
-    Of a base table it reads the columns in ``used``.
+    Of a base table it reads the columns in ``used``, from what the engine calls ``view(table)``.
+    With ``coins``, it reads the rows of those owners alone whose coin shows heads.
     """
 
     def __init__(
@@ -117,8 +149,11 @@ class RelationWriter:
         tables: Mapping[str, TableDomain],
         types: Mapping[str, Mapping[str, str]],
         used: Collection[str],
+        view: Callable[[str], str],
+        coins: "Coins | None" = None,
     ) -> None:
         self._tables, self._types, self._used, self._names = tables, types, used, count()
+        self._view, self._coins = view, coins
 
     def write(self, relation: Relation) -> Written:
         """The query of a relation."""
@@ -151,7 +186,7 @@ class RelationWriter:
         return Opened(query, below, alias)
 
     def _base(self, name: str) -> exp.Table:
-        return named(base_view(list(self._tables).index(name)))
+        return named(self._view(name))
 
     def _alias(self) -> str:
         return f"t{next(self._names)}"
@@ -220,6 +255,8 @@ class RelationWriter:
         query = query.select(as_(value, OWNER), copy=False).where(
             is_not_null(value.copy()), copy=False
         )
+        if self._coins is not None:
+            query = query.where(self._coins.heads(value.copy()), copy=False)
         return Written(query, names, is_owned=True, stored=stored)
 
     def _as_owner(self, column: str, alias: str) -> exp.Expr:
@@ -338,21 +375,11 @@ class RelationWriter:
             raise Bug("The coins of a sample are not decided.", fix="Please report the question.")
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
-        limit = relation.probability.numerator * (1 << 256) // relation.probability.denominator
-        number_of = exp.Window(this=exp.RowNumber())
-        tossed = col(OWNER, alias) if inner.is_owned else number_of
-        text = exp.DPipe(
-            this=exp.Literal.string(relation.key), expression=cast(tossed, "VARCHAR"), safe=False
-        )
-        coin = exp.LT(
-            this=exp.Anonymous(this="sha256", expressions=[text]),
-            expression=exp.Literal.string(f"{limit:064x}"),
-        )
+        coins = Coins(relation.probability, relation.key)
         if inner.is_owned:
-            query = inner.query.where(coin, copy=False)
+            query = inner.query.where(coins.heads(col(OWNER, alias)), copy=False)
         else:
-            query = inner.query.copy()
-            query.set("qualify", exp.Qualify(this=coin))
+            query = coins.of_rows(inner.query)
         return Written(query, inner.columns, inner.is_owned, inner.stored)
 
     def _union(self, relation: Union) -> Written:

@@ -22,6 +22,7 @@ from noisegate.algebra.tally import (
     Grouping,
     Keys,
     Marginals,
+    Rows,
     Sums,
     Term,
     Values,
@@ -110,6 +111,27 @@ def marginals_query(tally: Marginals, writer: RelationWriter) -> exp.Query:
         shown = shown.select(as_(cast(held, "BIGINT"), "v"), copy=False)
     every = [replace(grouping, rest=True) for grouping in tally.by]
     query = _placed(shown, every, ["v"] if constant is None else [])
+    twice = cap is not None and not _is_scan(tally.relation)
+    query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
+    if cap is not None:
+        query = query.with_(cte("h"), as_=_heavy(cap), materialized=False, copy=False)
+    return query
+
+
+def rows_query(tally: Rows, writer: RelationWriter) -> exp.Query:
+    """Columns e0, e1, … (coordinates), i0 with a key, and w with a cap: what a row weighs."""
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer)
+    names = [f"e{place}" for place in range(len(tally.terms))]
+    cap = tally.rows_per_unit if is_owned else None
+    narrow = [as_(cast(col(name, "r"), "INTEGER"), name) for name in names]
+    shown = exp.select(*(col(f"k{place}", "r") for place in range(len(tally.by))), *narrow)
+    shown = shown.from_(named("r"), copy=False)
+    if cap is not None:
+        weight = cast(_weighed(whole(tally.whole), cap), "INTEGER")
+        shown = _with_heavy(shown.select(as_(weight, "w"), copy=False))
+        names.append("w")
+    held = and_(*(is_not_null(col(name, "r")) for name in names if name != "w"))
+    query = _placed(shown.where(held, copy=False), tally.by, names)
     twice = cap is not None and not _is_scan(tally.relation)
     query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
     if cap is not None:

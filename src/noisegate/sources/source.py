@@ -1,20 +1,25 @@
 """The contract of an engine: whole numbers per cell, totally, in one pass."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Sums, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Values
+from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import pyarrow as pa
 
 Whole: TypeAlias = NDArray[np.int64]
+Used = TypeVar("Used")
 
 
 @final
@@ -39,6 +44,22 @@ class HeldCells:
 
     cells: NDArray[np.uint64]
     counts: Whole
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows: coordinates (rows, columns), the place of each row's key, and its weight. Exact.
+
+    Without keys all ``places`` are 0. Where units have no cap all weigh 1: ``weights`` is None.
+    """
+
+    coordinates: NDArray[np.int32]
+    places: NDArray[np.int32]
+    weights: NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.coordinates)
 
 
 class Source(ABC):
@@ -71,6 +92,18 @@ class Source(ABC):
     @abstractmethod
     def cells(self, tally: Cells) -> HeldCells:
         """The cells that hold rows."""
+
+    def sample(self, probability: Fraction, key: str) -> "AbstractContextManager[Source]":  # noqa: ARG002
+        """The same tables with the rows of one sample of units, until it is left.
+
+        Each unit is in it with ``probability``, by a coin that the secret ``key`` decides, and
+        with all its rows in all tables. However often it is read, it is the same sample.
+        """
+        raise Unsupported("This engine keeps no sample.", fix="Ask about all rows.")
+
+    @abstractmethod
+    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
+        """What ``use`` makes of the rows, which come in batches and in any order."""
 
     @abstractmethod
     def public(self, table: str) -> "pa.Table":

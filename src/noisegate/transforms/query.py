@@ -50,6 +50,7 @@ from noisegate.algebra.tally import (
     Grouping,
     Keys,
     Marginals,
+    Rows,
     Sums,
     Tally,
     Term,
@@ -70,6 +71,8 @@ from noisegate.privacy.domain import (
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.stability import Stability, stability_of
+from noisegate.transforms.statistics.numbers import Shape
+from noisegate.transforms.statistics.statistic import Block, Statistic
 from noisegate.transforms.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ CAP_MAX: Final = 1 << 20
 GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
 
 
-_TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells})
+_TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells, Rows})
 _NODES: Final = _TALLIES | {
     Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union, Sampled,
     Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
@@ -99,25 +102,26 @@ class Query:
     """A tally, checked: its sensitivity is computed from it, never stated by a caller.
 
     With a ``strategy``, what is asked are its whole-number questions about the cells of the one sum
-    of the tally, instead of the cells themselves; of marginals, how far guesses of them are off.
+    of the tally, instead of the cells themselves; of marginals, how far guesses of them are off; of
+    rows, a statistic of them.
     """
 
     tally: Tally
-    strategy: Strategy | Distances | None = None
+    strategy: Strategy | Distances | Statistic | None = None
 
     def __post_init__(self) -> None:
         tally = self.tally
         require_exact(tally)
         if type(tally) not in _TALLIES:
             raise Unsupported(
-                "This is no tally.", fix="Use Sums, Marginals, Values, Keys, Distinct, Cells."
+                "This is no tally.", fix="Use Sums, Marginals, Values, Keys, Distinct, Cells, Rows."
             )
         schema, facts = schema_of(tally.relation), self.stability
         if not facts.is_private:
             raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
         per_unit = self.per_unit
         self._require_sample()
-        if self.strategy is not None and not isinstance(tally, Sums | Marginals):
+        if self.strategy is not None and not isinstance(tally, Sums | Marginals | Rows):
             raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
             _require_keys(tally, schema, facts)
@@ -134,10 +138,11 @@ class Query:
             return
         if any(grouping.rest for grouping in tally.by):
             raise Unsupported("Only sums have a cell for the rest.", fix="Leave out rest.")
-        if isinstance(tally, Values):
-            _require_terms((tally.term,), schema, per_unit)
-        else:
+        if isinstance(tally, Distinct):
             domain_of(tally.expression, schema)
+            return
+        _require_terms(terms_of(tally), schema, per_unit)
+        self._require_statistic()
 
     def _require_sample(self) -> None:
         """Sums and values are asked about a sample, whose coins nobody has decided yet."""
@@ -165,6 +170,28 @@ class Query:
             raise Unsupported(
                 "The strategy is not about the cells of one sum.", fix="Ask for one sum at a time."
             )
+
+    def _require_statistic(self) -> None:
+        """One statistic of rows on one grid, each row with at most one key."""
+        tally = self.tally
+        if not isinstance(tally, Rows):
+            return
+        if type(self.strategy) is not Statistic:
+            raise Unsupported("Rows are asked by a statistic alone.", fix="Give one.")
+        even = all(-term.low == term.high == tally.terms[0].high for term in tally.terms)
+        if not even or len(tally.by) > 1:
+            raise Unsupported("Rows are not on one grid around 0.", fix="Use one reach, one key.")
+        longest = max(block.l1 for block in self.strategy.blocks(shape_of(tally)))
+        if longest * tally.whole * self.per_unit > MOVED_MAX:
+            raise Unsupported("One unit could move a number too far.", fix="Use fewer steps.")
+        self.strategy.rows_at_once(shape_of(tally))
+
+    @property
+    def statistic_blocks(self) -> tuple[Block, ...]:
+        """The blocks of a statistic, for a row of weight 1."""
+        if type(self.strategy) is not Statistic or not isinstance(self.tally, Rows):
+            return ()
+        return self.strategy.blocks(shape_of(self.tally))
 
     @property
     def stability(self) -> Stability:
@@ -210,6 +237,20 @@ class Query:
         return Fraction(self.per_unit * reach)
 
     @property
+    def single(self) -> Fraction:
+        """How far one unit moves any one of the sums: one term in one cell.
+
+        Claim: the largest reach where a unit has at most one row per cell, else cap times that.
+        Adjacency: add/remove one unit. Why: a row weighs at most 1, and a unit's rows in one cell
+            weigh at most one row, or at most all its rows together. Rounding: none.
+        """
+        tally = self.tally
+        if not isinstance(tally, Sums) or self.strategy is not None:
+            raise Unsupported("These are no plain sums.", fix="Ask for sums without a strategy.")
+        rows = 1 if self._one_row_per_cell(tally.by) else self.per_unit
+        return Fraction(rows * max(term.reach for term in tally.terms))
+
+    @property
     def l1s(self) -> tuple[L1, ...]:
         """For each term (or set, or block of the strategy), the largest sum of absolute changes.
 
@@ -217,8 +258,11 @@ class Query:
             the term by at most its reach; an owner's rows weigh at most cap rows; rounding weighted
             values towards zero only shortens them. Distinct: each kept pair of cell and value can
             make one value appear. Cells: each kept row adds 1 to one cell. Marginals: each set is
-            the sum over its own groupings. Distances: see there. Rounding: none.
+            the sum over its own groupings. Distances: see there. Rows: see `Statistic`; the weights
+            of a unit's rows add up to at most cap wholes. Rounding: none.
         """
+        if isinstance(self.tally, Rows):
+            return tuple(L1(self.weight * block.l1) for block in self.statistic_blocks)
         if isinstance(self.tally, Marginals):
             if type(self.strategy) is Distances:
                 return (L1(self.moved * self.strategy.l1),)
@@ -239,6 +283,9 @@ class Query:
             cap / n, so n (cap / n)² reach² < cap reach². Otherwise L2 is at most L1.
         """
         cap, tally = self.per_unit, self.tally
+        if isinstance(tally, Rows):
+            blocks = self.statistic_blocks
+            return tuple(L2(squared=self.weight**2 * block.l2_squared) for block in blocks)
         if type(self.strategy) is Distances:
             return (L2(squared=self.moved**2 * self.strategy.l2_squared),)
         if type(self.strategy) is Strategy:
@@ -251,6 +298,11 @@ class Query:
             factor = cap if self._one_row_per_cell(tally.by) else cap**2
             return tuple(L2(squared=factor * term.reach**2) for term in tally.terms)
         return (L2(squared=cap**2),)
+
+    @property
+    def weight(self) -> int:
+        """What the rows of one unit weigh together at most, in parts of a row."""
+        return self.per_unit * (self.tally.whole if isinstance(self.tally, Rows) else 1)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -325,7 +377,8 @@ def tally_record(tally: Tally) -> dict[str, Any]:
     if isinstance(tally, Marginals):
         sets, term = [list(each) for each in tally.sets], _term_record(tally.term)
         return record | {"marginals": term, "sets": sets, "cap": tally.rows_per_unit}
-    return record | {"sums": list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
+    name = "sums" if isinstance(tally, Sums) else "coordinates"
+    return record | {name: list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
 
 
 def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON
@@ -447,9 +500,15 @@ def _require_keys(tally: Keys, schema: Schema, facts: Stability) -> None:
         raise Unsupported("No key is asked for.", fix="Group by at least one column.")
 
 
-def terms_of(tally: Sums | Marginals) -> tuple[Term, ...]:
+def shape_of(tally: Rows) -> Shape:
+    """What is public about the rows of a tally."""
+    keys = tally.cells if tally.by else 0
+    return Shape(columns=len(tally.terms), reach=tally.terms[0].high, keys=keys)
+
+
+def terms_of(tally: Sums | Rows | Marginals | Values) -> tuple[Term, ...]:
     """What is added up."""
-    return tally.terms if isinstance(tally, Sums) else (tally.term,)
+    return tally.terms if isinstance(tally, Sums | Rows) else (tally.term,)
 
 
 def _require_terms(terms: tuple[Term, ...], schema: Schema, cap: int) -> None:

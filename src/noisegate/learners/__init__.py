@@ -1,0 +1,1 @@
+"""Learners: programs on top of K that see rows through statistics alone."""

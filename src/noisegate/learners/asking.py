@@ -1,0 +1,179 @@
+"""How a learner asks: rounds of whole-number statistics of rows, each for a share of its price.
+
+A learner sees rows through `RowsAsk` alone, so whatever it computes is private; a mistake in it
+costs accuracy, never privacy.
+
+    ask.totals(Statistic(Nearest(scores), (One(), Linear())), [Fraction(1, 10), Fraction(1, 5)])
+
+is one round of k-means: how many rows are nearest to each centre, and the sums of their
+coordinates. Coordinates are whole numbers in ±``reach``; 0 is the middle of the declared bounds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.tally import Rows
+from noisegate.curator.allowance import Scope
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import Bug, SpecError
+from noisegate.mechanisms.base import NoiseMechanism
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.releases.asking import Price, require_shares, variance_of
+from noisegate.transforms.query import Query, shape_of
+from noisegate.transforms.statistics.numbers import Shape
+from noisegate.transforms.statistics.statistic import Batch, Block, Statistic
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Noisy sums, of shape (cells, width), and the variance of the noise of each number."""
+
+    values: Floats
+    variance: float
+
+
+class RowsAsk(Protocol):
+    """What a learner is given. Shares are of its whole price and add up to at most 1."""
+
+    columns: int
+    reach: int
+    classes: int
+    gaussian: bool
+
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
+        """The sums of each feature, in one pass over the rows, with the noise its share buys."""
+
+    def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
+        """The variances that `totals` would have: free."""
+
+    def done(self, part: float, words: str) -> None:
+        """Say how far the learner has come."""
+
+
+def noises(
+    blocks: Sequence[Block], shares: Sequence[Fraction], price: Price, weight: int
+) -> tuple[NoiseMechanism[Any], ...]:
+    """The least noise that each share buys, where one unit weighs ``weight`` parts of a row."""
+    if len(blocks) != len(shares):
+        raise SpecError("There is not one share for each feature.", fix="Give one for each.")
+    return tuple(
+        _noise(block, share * price.amount, weight, gaussian=price.gaussian)
+        for block, share in zip(blocks, require_shares(shares), strict=True)
+    )
+
+
+def _noise(block: Block, amount: Fraction, weight: int, *, gaussian: bool) -> NoiseMechanism[Any]:
+    if gaussian:
+        return DiscreteGaussian(variance=weight**2 * block.l2_squared / (2 * amount))
+    return Geometric(scale=weight * block.l1 / amount)
+
+
+@final
+class DoorRows:
+    """Asks through the door, within an allowance."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        tally: Rows,
+        price: Price,
+        *,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> None:
+        self._scope, self._tally, self._price, self._progress = scope, tally, price, progress
+        shape = shape_of(tally)
+        self.columns, self.reach, self.classes = shape.columns, shape.reach, shape.keys
+        self.gaussian = price.gaussian
+
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
+        query = Query(self._tally, statistic)
+        blocks = query.statistic_blocks
+        chosen = noises(blocks, shares, self._price, query.weight)
+        release = self._scope.measure(Measurement(query=query, mechanisms=chosen))
+        parts = np.split(release.values[0], np.cumsum([block.size for block in blocks])[:-1])
+        return _measured(parts, blocks, chosen, self._tally.whole)
+
+    def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
+        query = Query(self._tally, statistic)
+        chosen = noises(query.statistic_blocks, shares, self._price, query.weight)
+        return [variance_of(noise) / self._tally.whole**2 for noise in chosen]
+
+    def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
+        if self._progress is not None:
+            self._progress(part, words)
+
+
+class TrialRows:
+    """Given, public rows, each one unit: the real questions and the real noise, but no door.
+
+    There is no ledger and no guarantee: it is for tests and benchmarks. ``amount`` is an ε, or a ρ
+    with ``gaussian``; ``bits`` is where chance comes from, such as `noisegate.noise.bits.SYSTEM`,
+    or None for no noise at all. ``spent`` are the shares so far.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a fact about the rows
+        self,
+        rows: NDArray[Any],
+        amount: Fraction,
+        *,
+        reach: int,
+        keys: NDArray[Any] | None = None,
+        classes: int = 0,
+        gaussian: bool = False,
+        bits: Any = None,  # noqa: ANN401 - of the noise room, which this room may not import
+    ) -> None:
+        held = np.clip(np.rint(rows), -reach, reach).astype(np.int32)
+        places = np.zeros(len(held), np.int32) if keys is None else np.asarray(keys, np.int32)
+        self._batch = Batch(held, places)
+        self.columns, self.reach, self.classes = held.shape[1], reach, classes
+        self.gaussian, self.spent = gaussian, Fraction(0)
+        self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self.columns, self.reach, self.classes)
+
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
+        """The sums of each feature, with the noise its share buys."""
+        self.spent += sum(shares)
+        if self.spent > 1:
+            raise Bug("A learner asks for more than its price.", fix="Report the learner.")
+        blocks = statistic.blocks(self._shape)
+        chosen = noises(blocks, shares, self._price, 1)
+        exact = [total.reshape(-1) for total in statistic.total([self._batch], self._shape)]
+        if self._bits is not None:
+            pairs = zip(chosen, exact, strict=True)
+            exact = [noise.sample(numbers, bits=self._bits) for noise, numbers in pairs]
+        return _measured(exact, blocks, chosen, 1)
+
+    def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
+        """The variances that `totals` would have."""
+        chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)
+        return [variance_of(noise) for noise in chosen]
+
+    def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see RowsAsk
+        """Nobody watches."""
+        if not 0 <= part <= 1:
+            raise Bug("A learner is more than done.", fix="Report the learner.")
+
+
+def _measured(
+    parts: Sequence[NDArray[np.int64]],
+    blocks: Sequence[Block],
+    chosen: Sequence[NoiseMechanism[Any]],
+    whole: int,
+) -> list[Measured]:
+    """Sums in rows instead of parts of rows."""
+    return [
+        Measured(part.reshape(block.cells, block.width) / whole, variance_of(noise) / whole**2)
+        for part, block, noise in zip(parts, blocks, chosen, strict=True)
+    ]

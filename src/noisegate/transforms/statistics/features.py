@@ -1,0 +1,161 @@
+"""What is added up for a row: 1, its coordinates, their squares or products, or their bins.
+
+A feature states how long it can be for one row, in three norms: the largest number (what noise for
+a cube looks at), the sum of sizes, and the squared Euclidean length. Each is computed from the
+public shape of rows, never stated by a caller.
+"""
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+from noisegate.errors import Unsupported
+from noisegate.transforms.statistics.numbers import Floats, Shape
+
+Norms: TypeAlias = tuple[int, int, int]  # largest number, sum of sizes, squared length
+_WEIGHT_MAX: Final = 100
+_EDGES_MAX: Final = 1 << 12
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class One:
+    """The number 1: a count."""
+
+    def width(self, shape: Shape) -> int:  # noqa: ARG002, D102 - see Feature
+        return 1
+
+    def norms(self, shape: Shape) -> Norms:  # noqa: ARG002, D102 - see Feature
+        return 1, 1, 1
+
+    def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
+        return np.ones((len(rows), 1))
+
+    def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
+        return ["one"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The coordinates themselves."""
+
+    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
+        return shape.columns
+
+    def norms(self, shape: Shape) -> Norms:
+        """Why: by Cauchy and Schwarz Σ|u| ≤ √columns · |u|; the sum is whole, so rounded down."""
+        squared = shape.squared
+        return shape.longest, isqrt(shape.columns * squared), squared
+
+    def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
+        return rows
+
+    def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
+        return ["linear"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """The square of each coordinate."""
+
+    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
+        return shape.columns
+
+    def norms(self, shape: Shape) -> Norms:
+        """Why: Σu² is the squared length; Σu⁴ ≤ max u² · Σu²."""
+        longest = shape.longest**2
+        return longest, shape.squared, longest * shape.squared
+
+    def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
+        return rows * rows
+
+    def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
+        return ["squares"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Products:
+    """The products of all pairs of coordinates, first ≤ second, row by row of the triangle.
+
+    ``weights`` multiply the squares and the other products: with (5, 7) the Euclidean length is
+    that of the squares alone, so the others have half the noise variance for nothing [DTTZ14].
+    """
+
+    weights: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        listed = type(self.weights) is tuple and len(self.weights) == 2
+        if not listed or any(type(n) is not int or not 1 <= n <= _WEIGHT_MAX for n in self.weights):
+            raise Unsupported("The weights are no two whole numbers.", fix="Use (1, 1) or (5, 7).")
+
+    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
+        return shape.columns * (shape.columns + 1) // 2
+
+    def norms(self, shape: Shape) -> Norms:
+        """Why: let a and b be the weights, q = Σu², and 2 Σ_{i<j} |u_i u_j| = (Σ|u|)² - q.
+
+        Largest: max(a, b) · max u². Sum: a q + b ((Σ|u|)² - q) / 2 ≤ a q + b (columns - 1) q / 2.
+        Squared: a² Σu⁴ + b² (q² - Σu⁴) / 2, which is linear in Σu⁴ between q² / columns (the least,
+        by Cauchy and Schwarz) and max u² · q; so the larger of its two ends. Rounding: up.
+        """
+        (a, b), q, columns = self.weights, shape.squared, shape.columns
+        longest = shape.longest**2
+        fourth = (q * q // columns, min(q * q, longest * q))
+        ends = [a * a * f + b * b * (q * q - f) // 2 + 1 for f in fourth]
+        return max(a, b) * longest, a * q + (b * (columns - 1) * q + 1) // 2, max(ends)
+
+    def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
+        first, second = np.triu_indices(rows.shape[1])
+        return rows[:, first] * rows[:, second] * self.factors(rows.shape[1])
+
+    def factors(self, columns: int) -> Floats:
+        """The weight of each number."""
+        first, second = np.triu_indices(columns)
+        return np.where(first == second, *map(float, self.weights))
+
+    def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
+        return ["products", *self.weights]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """For each coordinate a 1 at its bin: bin i holds edges[i-1] < u ≤ edges[i]."""
+
+    edges: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        listed = type(self.edges) is tuple and all(type(each) is tuple for each in self.edges)
+        if not listed or any(type(n) is not int for each in self.edges for n in each):
+            raise Unsupported("The edges are no whole numbers.", fix="Give a tuple per column.")
+        if any(list(each) != sorted(set(each)) for each in self.edges):
+            raise Unsupported("Edges do not rise.", fix="Sort them, each once.")
+        if sum(map(len, self.edges)) > _EDGES_MAX:
+            raise Unsupported("There are too many edges.", fix=f"Use at most {_EDGES_MAX}.")
+
+    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
+        if len(self.edges) != shape.columns:
+            raise Unsupported("There are not edges for each column.", fix="Give () for no cut.")
+        return sum(len(each) + 1 for each in self.edges)
+
+    def norms(self, shape: Shape) -> Norms:  # noqa: D102 - see Feature; one bin of each column
+        return 1, shape.columns, shape.columns
+
+    def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
+        found = []
+        for column, edges in zip(rows.T, self.edges, strict=True):
+            places = np.searchsorted(np.array(edges, np.float64), column, side="left")
+            found.append(places[:, None] == np.arange(len(edges) + 1))
+        return np.hstack(found).astype(np.float64)
+
+    def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
+        return ["bins", *map(list, self.edges)]
+
+
+Feature: TypeAlias = One | Linear | Squares | Products | Bins
+FEATURES: Final[frozenset[type]] = frozenset({One, Linear, Squares, Products, Bins})
