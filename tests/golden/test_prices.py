@@ -12,10 +12,11 @@ import pytest
 
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import Unsupported
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
     EVENTS,
     AboveThresholdEvent,
+    BoxNoiseEvent,
     CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
@@ -45,6 +46,7 @@ LISTED = {
     "geometric scale 10 on 1": GEOMETRIC,
     "geometric scale 10 on 3": GeometricEvent(scale=Fraction(10), sensitivity=L1(3)),
     "laplace scale 10 on 1": LaplaceEvent(scale=Fraction(10), sensitivity=L1(1)),
+    "box scale 10 on 1": BoxNoiseEvent(scale=Fraction(10), sensitivity=LInf1(1)),
     "discrete gaussian variance 50 on 1": DISCRETE,
     "gaussian variance 50 on 1": GAUSSIAN,
     "exponential 0.1": ExponentialEvent(epsilon=TENTH),

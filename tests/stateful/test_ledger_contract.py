@@ -20,10 +20,11 @@ from noisegate.errors import (
 )
 from noisegate.ledger.account import fold
 from noisegate.ledger.open import open_ledger, restore_ledger
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
     EVENTS,
     AboveThresholdEvent,
+    BoxNoiseEvent,
     CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
@@ -51,6 +52,7 @@ EVERY_KIND = [
     NothingEvent(),
     GeometricEvent(scale="7/3", sensitivity=L1(1)),
     LaplaceEvent(scale=2, sensitivity=L1("1/3")),
+    BoxNoiseEvent(scale="7/3", sensitivity=LInf1("1/3")),
     NOISE,
     GaussianEvent(variance=4, sensitivity=L2(squared=1)),
     ExponentialEvent(epsilon=1),

@@ -13,6 +13,7 @@ from noisegate.errors import SpecError
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import INPUT_MAX, NoiseMechanism, to_record
 from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.catalogue import MECHANISMS, from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
@@ -33,7 +34,7 @@ from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.loss import ApproxDP
 
 THIRD = Fraction(1, 3)
@@ -41,6 +42,7 @@ EXAMPLES = (
     Laplace(scale=THIRD),
     Geometric(scale=Fraction(7, 2)),
     TruncatedGeometric(scale=THIRD, top=9),
+    BoxNoise(scale=Fraction(7, 2), width=1),
     DiscreteGaussian(variance=THIRD),
     RoundedGaussian(sigma=Fraction(5)),
     Exponential(factor=THIRD, monotone=True),
@@ -227,6 +229,7 @@ EPSILON = Fraction(7, 30)
         Laplace.for_epsilon(EPSILON, sensitivity=L1(3)).event(L1(3)),
         Geometric.for_epsilon(EPSILON, sensitivity=L1(3)).event(L1(3)),
         TruncatedGeometric.for_epsilon(EPSILON, top=9, sensitivity=L1(3)).event(L1(3)),
+        BoxNoise.for_epsilon(EPSILON, width=9, sensitivity=LInf1(3)).event(LInf1(3)),
         Exponential.for_epsilon(EPSILON, score_sensitivity=3).event(Fraction(3)),
         Exponential.for_epsilon(EPSILON, score_sensitivity=3, monotone=True).event(Fraction(3)),
         PermuteAndFlip.for_epsilon(EPSILON, score_sensitivity=3).event(Fraction(3)),

@@ -17,6 +17,7 @@ from noisegate.accounting.search import digits_up
 from noisegate.privacy.conversion import group_of_approx
 from noisegate.privacy.event import (
     AboveThresholdEvent,
+    BoxNoiseEvent,
     CrowdCountsEvent,
     DeclaredEvent,
     Event,
@@ -69,8 +70,11 @@ def _nothing(_: NothingEvent) -> Pair:
     return NOTHING
 
 
-def _laplace(event: GeometricEvent | LaplaceEvent) -> Pair:
-    """Claim: noise of scale b on L1 sensitivity s is (s/b)-private [DMNS06, Prop. 1], [GRS09]."""
+def _laplace(event: GeometricEvent | LaplaceEvent | BoxNoiseEvent) -> Pair:
+    """Claim: noise of scale b on sensitivity s, each in the noise's own norm, is (s/b)-private.
+
+    Why: [DMNS06, Prop. 1], [GRS09] for L1; [HT10, Thm 4.1] for cells.
+    """
     return event.sensitivity.value / event.scale, NO_DELTA
 
 
@@ -119,6 +123,7 @@ _RULES: Final = Rules(
             NothingEvent: _nothing,
             GeometricEvent: _laplace,
             LaplaceEvent: _laplace,
+            BoxNoiseEvent: _laplace,
             ExponentialEvent: _choice,
             PermuteAndFlipEvent: _choice,
             TopKEvent: _top_k,

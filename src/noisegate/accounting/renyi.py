@@ -34,9 +34,10 @@ from noisegate.privacy.conversion import (
     renyi_of_budget_down,
     zcdp_of_bounded_range,
 )
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
     AboveThresholdEvent,
+    BoxNoiseEvent,
     CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
@@ -172,6 +173,9 @@ def _widened(event: Event, size: int) -> Event | None:
     match event:
         case GeometricEvent() | LaplaceEvent():
             return type(event)(scale=event.scale, sensitivity=L1(size * event.sensitivity.value))
+        case BoxNoiseEvent():
+            wide = LInf1(size * event.sensitivity.value)
+            return BoxNoiseEvent(scale=event.scale, sensitivity=wide)
         case GaussianEvent() | DiscreteGaussianEvent():
             wide = L2(squared=size * size * event.sensitivity.squared)
             return type(event)(variance=event.variance, sensitivity=wide)
@@ -227,6 +231,7 @@ def _rules(order: Fraction) -> Rules:
         NothingEvent: _nothing,
         GeometricEvent: _geometric,
         LaplaceEvent: _laplace,
+        BoxNoiseEvent: _through_approx,
         DiscreteGaussianEvent: _through_zcdp,
         GaussianEvent: _through_zcdp,
         DeclaredZCDPEvent: _through_zcdp,

@@ -28,6 +28,7 @@ from noisegate.privacy.conversion import (
 )
 from noisegate.privacy.event import (
     AboveThresholdEvent,
+    BoxNoiseEvent,
     CrowdCountsEvent,
     DeclaredEvent,
     DeclaredZCDPEvent,
@@ -110,7 +111,7 @@ def _gaussian(event: DiscreteGaussianEvent | GaussianEvent) -> Pair:
     return event.sensitivity.squared / (2 * event.variance), NO_DELTA
 
 
-def _laplace(event: GeometricEvent | LaplaceEvent) -> Pair:
+def _laplace(event: GeometricEvent | LaplaceEvent | BoxNoiseEvent) -> Pair:
     return zcdp_of_pure(event.sensitivity.value / event.scale), NO_DELTA
 
 
@@ -169,6 +170,7 @@ _RULES: Final = Rules(
             DeclaredZCDPEvent: _declared_zcdp,
             GeometricEvent: _laplace,
             LaplaceEvent: _laplace,
+            BoxNoiseEvent: _laplace,
             PermuteAndFlipEvent: _through_approx,
             AboveThresholdEvent: _through_approx,
             KeySelectionEvent: _through_approx,

@@ -16,6 +16,7 @@ from noisegate.exact import fraction, shown
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
@@ -37,7 +38,7 @@ from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
-    Laplace, Geometric, TruncatedGeometric, DiscreteGaussian, RoundedGaussian, Exponential,
+    Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian, Exponential,
     PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
     PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut, SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts,

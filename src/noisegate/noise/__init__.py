@@ -6,6 +6,7 @@ Imports `exact` and `errors`. Read `table.py` first: how a draw is exact and fas
 from noisegate.noise.bernoulli import bernoulli as bernoulli
 from noisegate.noise.bernoulli import sample_rows as sample_rows
 from noisegate.noise.binomial import binomial as binomial
+from noisegate.noise.box import box_noise as box_noise
 from noisegate.noise.gaussian import discrete_gaussian as discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace as discrete_laplace
 from noisegate.noise.geometric import geometric as geometric

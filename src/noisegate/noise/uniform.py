@@ -1,9 +1,10 @@
-"""Uniform integers below any bound, by rejection."""
+"""Uniform integers below any bound, or many bounds, by rejection."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import Int64Array, Size, in_chunks, whole
+from noisegate.noise.chunks import CHUNK, Int64Array, Size, in_chunks, whole
 
 
 def uniform_below(bound: int, size: Size, *, bits: Bits = SYSTEM) -> Int64Array:
@@ -13,6 +14,40 @@ def uniform_below(bound: int, size: Size, *, bits: Bits = SYSTEM) -> Int64Array:
     """
     exact = whole(bound, "bound", least=1, below=(1 << 63) + 1)
     return in_chunks(size, lambda count: _below(exact, count, bits))
+
+
+def uniform_below_each(bounds: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    """One such integer for each of many bounds from 1 to 2**62.
+
+    Why: the low bits of a uniform word are uniform, so each lane takes as many as its bound has.
+    """
+    flat = bounds.reshape(-1).astype(np.uint64) - np.uint64(1)
+    out = np.zeros(flat.size, np.uint64)
+    for start in range(0, flat.size, CHUNK):
+        last, part = flat[start : start + CHUNK], out[start : start + CHUNK]
+        width, masks = int(last.max()).bit_length(), _ones(last)
+        lanes = np.flatnonzero(last)
+        while lanes.size:
+            words = bits.words(lanes.size, width).astype(np.uint64) & masks[lanes]
+            kept = words <= last[lanes]
+            part[lanes[kept]] = words[kept]
+            lanes = lanes[~kept]
+    return out.astype(np.int64).reshape(bounds.shape)
+
+
+def integer_below(bound: int, bits: Bits) -> int:
+    """The same for one bound of any size."""
+    while (found := bits.integer((bound - 1).bit_length())) >= bound:
+        pass
+    return found
+
+
+def _ones(last: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """For each number the least 2**n - 1 that reaches it."""
+    masks = last.copy()
+    for shift in (1, 2, 4, 8, 16, 32):
+        masks |= masks >> np.uint64(shift)
+    return masks
 
 
 def _below(bound: int, count: int, bits: Bits) -> Int64Array:

@@ -30,6 +30,17 @@ class L2:
         object.__setattr__(self, "squared", _not_negative(squared, "squared L2 sensitivity"))
 
 
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class LInf1:
+    """Largest sum, over cells of numbers, of the largest change in the cell."""
+
+    value: Fraction
+
+    def __init__(self, value: Number) -> None:
+        object.__setattr__(self, "value", _not_negative(value, "sensitivity of cells"))
+
+
 def _not_negative(value: Number, name: str) -> Fraction:
     exact = fraction(value, name=name)
     if exact < 0:

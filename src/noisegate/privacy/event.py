@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeAlias, final
 
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import fraction, shown
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,19 @@ class LaplaceEvent(Event):
     name: ClassVar[str] = "laplace/1"
     scale: Fraction
     sensitivity: L1
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "scale")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxNoiseEvent(Event):
+    """Noise of mass e^(-max|z| / scale) on each cell of an integer vector [HT10]."""
+
+    name: ClassVar[str] = "box-noise/1"
+    scale: Fraction
+    sensitivity: LInf1
 
     def __post_init__(self) -> None:
         _store_positive(self, "scale")
@@ -276,7 +289,7 @@ class PoissonSampled(Event):
 
 
 _KINDS: Final = (
-    NothingEvent, GeometricEvent, LaplaceEvent, DiscreteGaussianEvent, GaussianEvent,
+    NothingEvent, GeometricEvent, LaplaceEvent, BoxNoiseEvent, DiscreteGaussianEvent, GaussianEvent,
     ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent, KeySelectionEvent,
     CrowdCountsEvent, DeclaredEvent, DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group,
     PoissonSampled,
@@ -322,7 +335,7 @@ def _encode_value(value: object) -> Any:  # noqa: ANN401 - JSON
         return encode(value)
     if isinstance(value, tuple):
         return [_encode_value(item) for item in value]
-    if isinstance(value, L1):
+    if isinstance(value, L1 | LInf1):
         return str(value.value)
     if isinstance(value, L2):
         return str(value.squared)
@@ -332,8 +345,8 @@ def _encode_value(value: object) -> Any:  # noqa: ANN401 - JSON
 def _decode_value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
     if kind is Event:
         return decode(value)
-    if kind is L1:
-        return L1(value)
+    if kind in (L1, LInf1):
+        return kind(value)
     if kind is L2:
         return L2(squared=value)
     if kind in (int, Fraction) and isinstance(value, str):
