@@ -24,6 +24,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
@@ -48,6 +49,7 @@ EXAMPLES = (
     Exponential(factor=THIRD, monotone=True),
     PermuteAndFlip(factor=THIRD),
     TopK(k=3, factor=THIRD),
+    NoisyMax(k=2, factor=THIRD, monotone=True),
     AboveThreshold(threshold=-4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Quantile(tau=THIRD, factor=THIRD, low=-6, high=6, step=3),
     Quantiles(taus=(THIRD, 2 * THIRD), epsilon_levels=(THIRD, THIRD), low=0, high=8),
@@ -137,6 +139,12 @@ REFUSED = [
     lambda: TopK.for_epsilon(1, k=0, score_sensitivity=1),
     lambda: TopK(k=3, factor=1).shortfall("0.9", candidates=2),
     lambda: TopK(k=3, factor=1).sample(np.arange(2)),
+    lambda: NoisyMax(k=0, factor=1),
+    lambda: NoisyMax(k=1, factor=0),
+    lambda: NoisyMax(k=1, factor=1, monotone=2),
+    lambda: NoisyMax(k=3, factor=1).sample(np.arange(3)),
+    lambda: NoisyMax(k=3, factor=1).shortfall("0.9", candidates=3),
+    lambda: NoisyMax(k=1, factor=1).gap_error(1, candidates=3),
     lambda: AboveThreshold(threshold=0.5, threshold_scale=1, query_scale=1, cutoff=1),
     lambda: AboveThreshold(threshold=1 << 62, threshold_scale=1, query_scale=1, cutoff=1),
     lambda: AboveThreshold(threshold=0, threshold_scale=0, query_scale=1, cutoff=1),
@@ -234,6 +242,7 @@ EPSILON = Fraction(7, 30)
         Exponential.for_epsilon(EPSILON, score_sensitivity=3, monotone=True).event(Fraction(3)),
         PermuteAndFlip.for_epsilon(EPSILON, score_sensitivity=3).event(Fraction(3)),
         TopK.for_epsilon(EPSILON, k=7, score_sensitivity=3).event(Fraction(3)),
+        NoisyMax.for_epsilon(EPSILON, k=7, score_sensitivity=3).event(Fraction(3)),
         AboveThreshold.for_epsilon(EPSILON, threshold=5, sensitivity=3, cutoff=4).event(
             Fraction(3)
         ),

@@ -95,7 +95,8 @@ class Measurement:
             )
         if isinstance(tally, Cells) and {m.domain for m in self._summaries} != {tally.cells}:
             raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
-        wanted = len(self.query.l1s) if isinstance(tally, Sums | Marginals | Rows) else 1
+        several = isinstance(tally, Sums | Marginals | Rows) and not kinds & set(_SELECTIONS)
+        wanted = len(self.query.l1s) if several else 1
         if len(self.mechanisms) != wanted:
             raise Unsupported(
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
@@ -258,7 +259,7 @@ class Measurement:
         if type(self.query.strategy) is Strategy:
             return self._joined(self.query.strategy.apply(exact[0]), bits), None
         if isinstance(first, _SELECTIONS):
-            return first.sample(exact.reshape(-1), bits=bits)[None], None
+            exact = exact.reshape(1, -1)
         pairs = zip(self.mechanisms, exact, strict=True)
         return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
 

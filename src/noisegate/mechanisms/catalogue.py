@@ -26,6 +26,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
@@ -41,7 +42,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian, Exponential,
     PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
     PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut, SparseGeometric, SparsePriority,
-    OutsideBand, Furthest, CrowdCounts,
+    OutsideBand, Furthest, CrowdCounts, NoisyMax,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}

@@ -1,4 +1,4 @@
-"""Exact choices among candidates: exponential mechanism, permute-and-flip, top-k, interval races.
+"""Exact choices among candidates: exponential mechanism, permute-and-flip, top-k, gaps.
 
 Each candidate gets noise on its score and the largest wins. With Gumbel noise the winner follows
 the exponential mechanism (and the k largest, in order, k of them in a row); with exponential noise
@@ -13,6 +13,7 @@ with ever more bits. So the choice follows the claimed law exactly, in one vecto
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import floor
 from typing import Final, Literal, TypeAlias, final
 
 import numpy as np
@@ -80,6 +81,43 @@ def choose(
     pairs = zip(live.tolist(), words.tolist(), strict=True)
     racers = [_Racer(contest, index, noise, word, bits) for index, word in pairs]
     return np.array([racer.index for racer in _ranked(racers)[:k]], np.int64)
+
+
+def choose_with_gaps(
+    contest: Contest, *, k: int = 1, bits: Bits = SYSTEM
+) -> tuple[Int64Array, Int64Array]:
+    """The ``k`` candidates with the largest scores after exponential noise, and how far they lead.
+
+    Claim: each score gets independent exponential noise of mean 1 / factor; the gaps are those
+        between each of the k and the next, rounded down to whole scores. Rounding: none but that.
+
+    >>> places, gaps = choose_with_gaps(Contest(np.array([0, 900, 3]), Fraction(1000)))
+    >>> places.tolist(), 890 < gaps[0] < 900
+    ([1], True)
+    """
+    if contest.multiplicity is not None or not 1 <= k < contest.scores.size or not contest.factor:
+        raise SpecError(f"There are not {k} gaps.", fix="Use fewer than there are candidates.")
+    live, words = _finalists(contest, k + 1, "exponential", bits)
+    pairs = zip(live.tolist(), words.tolist(), strict=True)
+    racers = _ranked([_Racer(contest, at, "exponential", word, bits) for at, word in pairs])
+    gaps = [_whole_gap(*pair, contest.factor) for pair in pairwise(racers[: k + 1])]
+    return np.array([each.index for each in racers[:k]], np.int64), np.array(gaps, np.int64)
+
+
+def _whole_gap(first: "_Racer", second: "_Racer", factor: Fraction) -> int:
+    """How far one leads the other in scores, rounded down; their noise is refined until it shows.
+
+    Refining changes no order: the ends of both only draw nearer. Gaps stop at 2**62.
+    """
+    while True:
+        ends = first.low, first.high, second.low, second.high
+        if None not in ends:
+            low, high = first.low - second.high, first.high - second.low  # type: ignore[operator]
+            least, most = (floor(each / factor) for each in (low, high))
+            if least == most:
+                return min(least, 1 << 62)
+        first.refine()
+        second.refine()
 
 
 def _finalists(contest: Contest, k: int, noise: Noise, bits: Bits) -> tuple[Int64Array, Words]:
