@@ -14,6 +14,7 @@ from noisegate.curator.kept import Kept
 from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
+from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
@@ -48,7 +49,7 @@ _NOISE: Final[set[type]] = {Geometric, DiscreteGaussian}
 _ALLOWED: Final[dict[type, set[type]]] = {
     Sums: _NOISE,
     Marginals: _NOISE,
-    Rows: _NOISE,
+    Rows: _NOISE | {BoxNoise},
     Distinct: _NOISE,
     Values: {Quantile, Quantiles},
     Keys: {KeySelection, ThresholdedGeometric},
@@ -102,6 +103,13 @@ class Measurement:
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
                 fix="Give one for each.",
             )
+        self._require_boxes()
+
+    def _require_boxes(self) -> None:
+        """Noise for cells is as wide as the cells of its block."""
+        for mechanism, block in zip(self.mechanisms, self.query.statistic_blocks, strict=False):
+            if isinstance(mechanism, BoxNoise) and mechanism.width != block.width:
+                raise Unsupported("The noise is for other cells.", fix="Use the block's width.")
 
     @property
     def compares(self) -> bool:
@@ -210,10 +218,11 @@ class Measurement:
             return first.event(query.single)
         if isinstance(query.tally, Values | Keys):
             return first.event(query.per_unit)
-        pairs = zip(self.mechanisms, query.l1s, query.l2s, strict=True)
+        boxes = query.boxes or (None,) * len(query.l1s)
+        pairs = zip(self.mechanisms, query.l1s, query.l2s, boxes, strict=True)
         events = tuple(
-            mechanism.event(l2 if type(mechanism) is DiscreteGaussian else l1)
-            for mechanism, l1, l2 in pairs
+            mechanism.event({DiscreteGaussian: l2, BoxNoise: box}.get(type(mechanism), l1))
+            for mechanism, l1, l2, box in pairs
         )
         return events[0] if len(events) == 1 else Sequential(events=events)
 
@@ -246,15 +255,8 @@ class Measurement:
         if isinstance(tally, Values):
             cells = source.values(tally)
             return np.stack([first.sample(values, bits=bits) for values in cells]), None
-        if isinstance(tally, Rows):
-            return self._joined(
-                self._statistics(source if kept is None else kept, tally), bits
-            ), None
-        if isinstance(tally, Marginals):
-            tables = (source if kept is None else kept).marginals(tally)
-            if type(self.query.strategy) is Distances:
-                tables = [self.query.strategy.apply(tables)]
-            return self._joined(tables, bits), None
+        if isinstance(tally, Rows | Marginals):
+            return self._joined(self._blocks(source if kept is None else kept, tally), bits), None
         exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
         if type(self.query.strategy) is Strategy:
             return self._joined(self.query.strategy.apply(exact[0]), bits), None
@@ -263,9 +265,12 @@ class Measurement:
         pairs = zip(self.mechanisms, exact, strict=True)
         return np.stack([noise.sample(row, bits=bits) for noise, row in pairs]), None
 
-    def _statistics(self, source: "Source | Kept", tally: Rows) -> list[Int64Array]:
-        """The exact statistics of the rows, flat."""
+    def _blocks(self, source: "Source | Kept", tally: Rows | Marginals) -> Sequence[Int64Array]:
+        """The exact tables, or how far guesses of them are off, or the exact statistics of rows."""
         asked = self.query.strategy
+        if isinstance(tally, Marginals):
+            tables = source.marginals(tally)
+            return [asked.apply(tables)] if type(asked) is Distances else tables
         if type(asked) is not Statistic:
             raise Bug("Rows are asked by a statistic alone.", fix="Please report the question.")
         shape = shape_of(tally)

@@ -9,7 +9,7 @@ is one round of k-means: how many rows are nearest to each centre, and the sums 
 coordinates. Coordinates are whole numbers in ±``reach``; 0 is the middle of the declared bounds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol, TypeAlias, final
@@ -17,11 +17,13 @@ from typing import Any, Protocol, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.box import box_variance
 from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import NoiseMechanism
+from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.releases.asking import Price, require_shares, variance_of
@@ -58,6 +60,9 @@ class RowsAsk(Protocol):
     def done(self, part: float, words: str) -> None:
         """Say how far the learner has come."""
 
+    def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:
+        """What it has learnt so far, for the case that it is interrupted."""
+
 
 def noises(
     blocks: Sequence[Block], shares: Sequence[Fraction], price: Price, weight: int
@@ -74,7 +79,18 @@ def noises(
 def _noise(block: Block, amount: Fraction, weight: int, *, gaussian: bool) -> NoiseMechanism[Any]:
     if gaussian:
         return DiscreteGaussian(variance=weight**2 * block.l2_squared / (2 * amount))
-    return Geometric(scale=weight * block.l1 / amount)
+    each = Geometric(scale=weight * block.l1 / amount)
+    if block.width == 1:
+        return each
+    whole = BoxNoise(scale=weight * block.largest / amount, width=block.width)
+    return min(each, whole, key=noise_variance)
+
+
+def noise_variance(noise: NoiseMechanism[Any]) -> float:
+    """The variance of the noise of one number."""
+    if isinstance(noise, BoxNoise):
+        return box_variance(noise.scale, noise.width)
+    return variance_of(noise)
 
 
 @final
@@ -93,6 +109,7 @@ class DoorRows:
         shape = shape_of(tally)
         self.columns, self.reach, self.classes = shape.columns, shape.reach, shape.keys
         self.gaussian = price.gaussian
+        self.kept: dict[str, NDArray[Any]] | None = None
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
         query = Query(self._tally, statistic)
@@ -105,11 +122,14 @@ class DoorRows:
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
         query = Query(self._tally, statistic)
         chosen = noises(query.statistic_blocks, shares, self._price, query.weight)
-        return [variance_of(noise) / self._tally.whole**2 for noise in chosen]
+        return [noise_variance(noise) / self._tally.whole**2 for noise in chosen]
 
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
         if self._progress is not None:
             self._progress(part, words)
+
+    def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:  # noqa: D102 - see RowsAsk
+        self.kept = dict(fitted)
 
 
 class TrialRows:
@@ -158,12 +178,15 @@ class TrialRows:
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
         """The variances that `totals` would have."""
         chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)
-        return [variance_of(noise) for noise in chosen]
+        return [noise_variance(noise) for noise in chosen]
 
     def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see RowsAsk
         """Nobody watches."""
         if not 0 <= part <= 1:
             raise Bug("A learner is more than done.", fix="Report the learner.")
+
+    def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:
+        """Nobody interrupts."""
 
 
 def _measured(
@@ -174,6 +197,6 @@ def _measured(
 ) -> list[Measured]:
     """Sums in rows instead of parts of rows."""
     return [
-        Measured(part.reshape(block.cells, block.width) / whole, variance_of(noise) / whole**2)
+        Measured(part.reshape(block.cells, block.width) / whole, noise_variance(noise) / whole**2)
         for part, block, noise in zip(parts, blocks, chosen, strict=True)
     ]

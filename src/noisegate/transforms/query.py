@@ -58,7 +58,7 @@ from noisegate.algebra.tally import (
     fields_used,
 )
 from noisegate.errors import Unsupported
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.domain import (
     KEY_TYPES,
     WHOLE_MAX,
@@ -298,6 +298,14 @@ class Query:
             factor = cap if self._one_row_per_cell(tally.by) else cap**2
             return tuple(L2(squared=factor * term.reach**2) for term in tally.terms)
         return (L2(squared=cap**2),)
+
+    @property
+    def boxes(self) -> tuple[LInf1, ...]:
+        """For each block of a statistic, the sum over cells of the largest change in the cell.
+
+        Claim: see `Statistic.blocks`; the weights of a unit's rows add up to at most cap wholes.
+        """
+        return tuple(LInf1(self.weight * block.largest) for block in self.statistic_blocks)
 
     @property
     def weight(self) -> int:

@@ -232,7 +232,8 @@ def _by_cell(values: Floats, places: Whole, cells: int) -> Floats:
     """Sums of rows by cell."""
     if cells <= _FEW:
         marks = (places[None, :] == np.arange(cells)[:, None]).astype(np.float64)
-        return marks @ values
+        gathered: Floats = marks @ values
+        return gathered
     found = np.zeros((cells, values.shape[1]))
     if len(places):
         order = np.argsort(places, kind="stable")

@@ -1,0 +1,164 @@
+"""From columns and a price to fitted numbers: one allowance, charged first, drawn once.
+
+    outcome = learn(matrix, Task("kmeans", {"clusters": 8}, algorithm), epsilon=1)
+
+The same task about the same columns at the same price is found in the ledger instead, for nothing.
+"""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.curator.curator import digest
+from noisegate.errors import LedgerError, SpecError
+from noisegate.exact import Number, fraction, positive
+from noisegate.learners.asking import DoorRows, RowsAsk
+from noisegate.learners.matrix import Matrix
+from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.run import Run
+from noisegate.releases.asking import Price
+from noisegate.releases.attempts import Attempts
+from noisegate.releases.held import guarantee_of
+from noisegate.transforms.query import Query
+from noisegate.transforms.statistics.features import One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Plain
+
+Progress: TypeAlias = Callable[[float, str], None]
+Fitted: TypeAlias = dict[str, NDArray[Any]]
+REACH: Final = 1 << 12  # steps from the middle of the bounds to either end
+_VERSION: Final = "learner/1"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is learnt: a name, its plain options, and the program that asks and fits.
+
+    ``algorithm`` sees rows through `RowsAsk` alone. ``codes``: keys as numbers. ``number``: the
+    target is the last coordinate.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    algorithm: Callable[[RowsAsk], Fitted]
+    codes: bool = False
+    number: bool = False
+    reach: int = REACH
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Fitted numbers, and what they cost. ``stopped``: an interruption left the rounds so far."""
+
+    fitted: Fitted
+    cost: ApproxDP
+    remaining: ApproxDP
+    guarantee: Guarantee
+    request_id: str
+    free: bool
+    stopped: bool = False
+
+
+def learn(
+    matrix: Matrix,
+    task: Task,
+    *,
+    epsilon: Number | None,
+    progress: Progress | None = None,
+    fresh: bool = False,
+) -> Outcome:
+    """The fitted numbers: from the ledger if they were learnt before, else for their price.
+
+    An interruption (Ctrl-C) after the first round keeps what the rounds so far have learnt: what
+    they used stays charged, the rest goes back.
+    """
+    curator = matrix.curator
+    price = price_of(matrix, epsilon)
+    tally = matrix.rows(task.reach, codes=task.codes, number=task.number)
+    question = _question(tally, task, price)
+    attempts = Attempts(curator, question)
+    found = None if fresh else attempts.found()
+    if found is not None:
+        return _outcome(matrix, found[0], found[1], free=True)
+    event: Event = DeclaredEvent(epsilon=price.amount)
+    if price.gaussian:
+        event = DeclaredZCDPEvent(rho=price.amount)
+    with attempts.begin(event, fresh=fresh) as allowed:
+        ask = DoorRows(allowed.whole, tally, price, progress=progress)
+        stopped = False
+        try:
+            fitted = task.algorithm(ask)
+        except KeyboardInterrupt:
+            if ask.kept is None:
+                raise
+            fitted, stopped = ask.kept, True
+        stored = _pack(fitted, encode(allowed.used()), stopped=stopped)
+        allowed.finish(stored)
+    if progress is not None:
+        progress(1.0, "stopped" if stopped else "done")
+    return _outcome(matrix, allowed.request_id, stored, free=False)
+
+
+def price_of(matrix: Matrix, epsilon: Number | None) -> Price:
+    """What an ε buys in this account, or the policy's usual one."""
+    curator, rules = matrix.curator, matrix.rules
+    exact = rules.epsilon if epsilon is None else fraction(epsilon, name="epsilon")
+    if exact is None:
+        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
+    positive(exact, name="epsilon")
+    Run(curator, rules).require_price(exact)
+    gaussian = curator.ledger.balance(curator.account).accountant != "pure"
+    return Price(amount=exact**2 / 2 if gaussian else exact, gaussian=gaussian)
+
+
+def _question(tally: Any, task: Task, price: Price) -> str:  # noqa: ANN401 - Rows
+    """Canonical text: two tasks with one text are one, learnt once."""
+    record = {
+        "learner": _VERSION,
+        "name": task.name,
+        "options": task.options,
+        "rows": digest(
+            json.dumps(Query(tally, Statistic(Plain(), (One(),))).to_record(), sort_keys=True)
+        ),
+        "rho" if price.gaussian else "epsilon": str(price.amount),
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _pack(fitted: Fitted, event: Any, *, stopped: bool) -> bytes:  # noqa: ANN401 - JSON
+    held = io.BytesIO()
+    facts = json.dumps({"event": event, "stopped": stopped})
+    named: dict[str, Any] = {**fitted, "facts_": np.frombuffer(facts.encode(), np.uint8)}
+    np.savez(held, **named)
+    return held.getvalue()
+
+
+def _outcome(matrix: Matrix, request_id: str, stored: bytes, *, free: bool) -> Outcome:
+    try:
+        with np.load(io.BytesIO(stored), allow_pickle=False) as held:
+            fitted = {name: held[name] for name in held.files}
+        facts = json.loads(fitted.pop("facts_").tobytes())
+    except (ValueError, KeyError, OSError):
+        raise LedgerError(
+            "A stored model cannot be read.", fix="Learn it with fresh=True."
+        ) from None
+    curator = matrix.curator
+    loss = curator.loss_of(decode(facts["event"]))
+    return Outcome(
+        fitted=fitted,
+        cost=ApproxDP(0) if free else loss,
+        remaining=curator.remaining(),
+        guarantee=guarantee_of(loss, matrix.domains, "this model of"),
+        request_id=request_id,
+        free=free,
+        stopped=facts["stopped"],
+    )
