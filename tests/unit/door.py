@@ -1,5 +1,7 @@
 """A small door to test: real rows in DuckDB, a real ledger, system bits."""
 
+from contextlib import contextmanager
+from copy import copy
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -106,6 +108,17 @@ class Watched(Source):
     def cells(self, tally):
         self._look()
         return self._inner.cells(tally)
+
+    def rows(self, tally, use):
+        self._look()
+        return self._inner.rows(tally, use)
+
+    @contextmanager
+    def sample(self, probability, key):
+        with self._inner.sample(probability, key) as drawn:
+            other = copy(self)
+            other._inner, other._look = drawn, self._look  # its readings count here too
+            yield other
 
     def public(self, table):
         return self._inner.public(table)

@@ -29,7 +29,7 @@ from noisegate.algebra.tally import Distinct, Keys, Marginals, Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.event import PoissonSampled
+from noisegate.privacy.event import DeclaredEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query
@@ -149,11 +149,16 @@ def test_other_tallies_have_no_sample(tally):
 def test_a_recipe_cannot_ask_twice_about_a_sample_for_its_amplified_price():
     door = curator(table=domain("id"), budget=4)
     measurement = measured(Sampled(Table(domain("id")), P))
-    with (
-        door.allowance(measurement.event(), question="recipe", request_id="one") as allowed,
-        pytest.raises(Unsupported),
+    for event in (
+        DeclaredEvent(epsilon=1),
+        PoissonSampled(event=DeclaredEvent(epsilon=1), probability=P),
     ):
-        allowed.whole.measure(measurement)
+        with (
+            door.allowance(event, question="recipe", request_id=str(event)[:50]) as allowed,
+            pytest.raises(Unsupported),
+        ):
+            allowed.whole.measure(measurement)
+    assert door.ledger.balance("clinic").spent.epsilon == 0
 
 
 def test_no_source_reads_a_sample_without_coins():

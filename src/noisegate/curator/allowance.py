@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final, TypeAlias, final
 from weakref import WeakSet
 
@@ -20,7 +21,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.store import Reservation
 from noisegate.privacy.domain import Key
-from noisegate.privacy.event import Event, NothingEvent, Parallel, Sequential
+from noisegate.privacy.event import Event, NothingEvent, Parallel, PoissonSampled, Sequential
 from noisegate.privacy.release import Release
 from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
@@ -78,10 +79,26 @@ class Allowance:
     Why: basic adaptive composition, and [McS09] for parts: a cut is by a declared key of the unit's
         own row, so a row lies in one part at most, whatever the answers were. Every event is on
         record before its draw, and `used` is what the ledger charges in the end.
+
+    Claim, on a ``sample``: the recipe is ε' = ln(1 + p (e^ε - 1)) private, ε that of all its
+        questions together, and giving back what was not asked keeps that. Adjacency: add/remove
+        one unit. Rounding: up.
+    Why: all questions read one Poisson sample, so the whole recipe is one mechanism of those who
+        are in it. Fix the others' coins, and let R be how much likelier a transcript is with the
+        unit in the sample than without: e^-ε ≤ R ≤ e^ε, ε what this transcript asked. With the
+        unit in the table it is 1 - p + p R times as likely as without, at most e^ε' and at least
+        e^-ε' [LQS12, BBG18]: for each transcript by its own ε, which is what a filter of sums
+        compares. A next question of ε₂ changes that factor by at most d = ε'(ε + ε₂) - ε'(ε), as
+        ε' is convex; so it is d²/2-zCDP given the past, the squares of all d add up to at most the
+        square of their sum ε', and the filter of zCDP covers ε'²/2 of what was asked [FZ21]. For
+        neighbours ε is what the one unit's own cells and parts were asked, at most that of `used`.
+        Questions that carry a δ are not covered by this and are refused.
     """
 
-    def __init__(self, entry: Reservation, *, quote: Quote, draw: Draw) -> None:
-        self._entry, self._quote, self._draw = entry, quote, draw
+    def __init__(
+        self, entry: Reservation, *, quote: Quote, draw: Draw, sample: Fraction | None = None
+    ) -> None:
+        self._entry, self._quote, self._draw, self._sample = entry, quote, draw, sample
         self._lock = threading.Lock()
         self._answer = entry.answer
         self._whole = _Part((), closed=entry.answer is not None)
@@ -109,7 +126,14 @@ class Allowance:
     def used(self) -> Event:
         """What has been asked so far, as one event."""
         with self._lock:
-            return self._whole.used()
+            return self._event()
+
+    def _event(self) -> Event:
+        """What all parts were asked, of those who take part."""
+        asked = self._whole.used()
+        if self._sample is None or isinstance(asked, NothingEvent):
+            return asked
+        return PoissonSampled(event=asked, probability=self._sample)
 
     def finish(self, answer: bytes) -> None:
         """Hand over the recipe's result, to be stored when the allowance closes."""
@@ -123,13 +147,13 @@ class Allowance:
             if self._whole.closed:
                 return
             self._whole.closed = True
-        self._answer = self._entry.close(self._whole.used(), self._answer or _UNFINISHED)
+        self._answer = self._entry.close(self._event(), self._answer or _UNFINISHED)
 
     def _measure(self, part: _Part, measurement: Measurement) -> Release:
         if measurement.query.sample is not None:
             raise Unsupported(
-                "A recipe asks about all rows: each question would have a sample of its own.",
-                fix="Ask about a sample one question at a time.",
+                "Inside a recipe no question has a sample of its own.",
+                fix="Reserve a sample for the whole recipe, or ask one question at a time.",
             )
         restricted = measurement
         for column, key in part.where:
@@ -169,7 +193,7 @@ class Allowance:
             part.cells[name] = before.after(measurement)
         fits = False
         try:
-            charges = self._quote(self._whole.used())
+            charges = self._quote(self._event())
             fits = all(charge <= self._entry.charges[name] for name, charge in charges.items())
         finally:
             if not fits:

@@ -13,10 +13,11 @@ request may run again under it, because nothing had left.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
 import numpy as np
@@ -25,12 +26,12 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.kept import Kept
-from noisegate.curator.measurement import Measurement
+from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.errors import PolicyError, Unsupported
 from noisegate.ledger.store import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import DeclaredEvent, Event, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
@@ -38,6 +39,8 @@ from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
 @final
@@ -83,12 +86,18 @@ class Curator:
     def allowance(self, event: Event, *, question: str, request_id: str) -> Iterator[Allowance]:
         """One reservation for a recipe that asks many adaptive questions; see `Allowance`.
 
+        A `PoissonSampled` event is about one secret sample: all questions read the same one, drawn
+        for this allowance alone, and its price is that of the whole recipe, amplified once.
+
         Reserve in the measure of the account (a declared ε for pure, a declared ρ for zCDP): after
         a crash the reserved event is all that is on record.
 
         Leaving the block closes it: what was used stays charged, the rest goes back, also when the
         recipe fails. A recipe that was finished before gets its stored answer, at no charge.
         """
+        sample = event.probability if isinstance(event, PoissonSampled) else None
+        if isinstance(event, PoissonSampled):
+            self._require_one_sample(event)
         entry = self.ledger.reserve(
             self._own_id(f"recipe {request_id}"),
             question=question,
@@ -96,14 +105,35 @@ class Curator:
             account=self.account,
             kind="allowance",
         )
-        kept = Kept(self._source)
-        draw = partial(self._draw_inside, kept=kept)
-        allowance = Allowance(entry, quote=self._quote, draw=draw)
-        try:
-            yield allowance
-        finally:
-            kept.forget()
-            allowance.close()
+        with self._rows_of(sample) as source:
+            kept = Kept(source)
+            draw = partial(self._draw_inside, kept=kept)
+            allowance = Allowance(entry, quote=self._quote, draw=draw, sample=sample)
+            try:
+                yield allowance
+            finally:
+                kept.forget()
+                allowance.close()
+
+    def _rows_of(self, sample: Fraction | None) -> AbstractContextManager[Source]:
+        """All rows, or those of a sample with coins that were never used and are kept nowhere."""
+        if sample is None:
+            return nullcontext(self._source)
+        return self._source.sample(sample, fresh_coins(self._bits))
+
+    def _require_one_sample(self, event: PoissonSampled) -> None:
+        """Refuse a recipe about a sample that no theorem prices; see `Allowance`."""
+        inner = event.event
+        if type(inner) is not DeclaredEvent or inner.delta or event.probability >= 1:
+            raise Unsupported(
+                "A recipe about a sample is reserved by an ε alone, without Gaussian noise or δ.",
+                fix="Reserve a declared ε, with a probability below 1.",
+            )
+        if other := set(self.accountants) - _AMPLIFIED:
+            raise Unsupported(
+                f"The {min(other)} accountant has no price for a recipe about one sample.",
+                fix="Ask about all rows, or use an account that adds up ε or ρ.",
+            )
 
     def find(self, measurement: Measurement) -> Release | None:
         """The stored answer of a question, whoever asked it; free, and reads no row."""
@@ -134,6 +164,16 @@ class Curator:
             left = ApproxDP(min(left.epsilon, other.epsilon), min(left.delta, other.delta))
         return left
 
+    @property
+    def accountants(self) -> tuple[str, ...]:
+        """How the account, and each above it, adds up losses."""
+        balance = self.ledger.balance(self.account)
+        found = [balance.accountant]
+        while balance.parent is not None:
+            balance = self.ledger.balance(balance.parent)
+            found.append(balance.accountant)
+        return tuple(found)
+
     def fresh_id(self) -> str:
         """A request id that was never used: asking with it draws anew and pays anew."""
         return uuid4().hex
@@ -146,7 +186,8 @@ class Curator:
         self, measurement: Measurement, question: str, request_id: str, kept: Kept | None = None
     ) -> Release:
         self._require_own(measurement)
-        noisy, keys = measurement.draw(self._source, self._bits, kept)
+        source = self._source if kept is None else kept.source
+        noisy, keys = measurement.draw(source, self._bits, kept)
         numbered = keys if isinstance(keys, np.ndarray) else None
         return Release(
             values=noisy, event=measurement.event(), question=question, request_id=request_id,

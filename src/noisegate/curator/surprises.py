@@ -298,10 +298,7 @@ def open_surprises(
 
 def is_pure(curator: Curator) -> bool:
     """Whether the account and all above it add up ε."""
-    balance = curator.ledger.balance(curator.account)
-    while balance.accountant == "pure" and balance.parent is not None:
-        balance = curator.ledger.balance(balance.parent)
-    return bool(balance.accountant == "pure")
+    return set(curator.accountants) == {"pure"}
 
 
 def _require_pure(curator: Curator) -> None:

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
@@ -34,7 +33,7 @@ from noisegate.algebra.tally import (
     fields_used,
 )
 from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
-from noisegate.errors import Bug, PolicyError, SourceError
+from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.adding import add_up
 from noisegate.sources.counting import count_cells
@@ -52,7 +51,8 @@ from noisegate.sources.duckdb_files import (
     stored_types,
 )
 from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
-from noisegate.sources.duckdb_relations import OWNER, Coins, RelationWriter, base_view
+from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
+from noisegate.sources.duckdb_sample import Drawn
 from noisegate.sources.duckdb_tallies import (
     cells_query,
     constant_of,
@@ -127,18 +127,6 @@ def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
 
 
 @final
-@dataclass(slots=True)
-class _Drawn:
-    """The coins of a sample, and the tables of rows that they were tossed for."""
-
-    coins: Coins
-    number: int
-    made: set[str] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    gone: bool = False
-
-
-@final
 class DuckDBSource(Source):
     """Tables in a private DuckDB connection that can reach these files and nothing else.
 
@@ -157,8 +145,7 @@ class DuckDBSource(Source):
         self._tables, self._memory, self._seconds = tables, memory, seconds
         self._lock = threading.Lock()
         self._written: dict[tuple[str, bool], str] = {}
-        self._drawn: _Drawn | None = None
-        self._numbers = count()
+        self._drawn: Drawn | None = None
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
         self._data = {name: plain(data[name]) for name in tables}
@@ -225,21 +212,14 @@ class DuckDBSource(Source):
         return HeldCells(cells=cells, counts=counts)
 
     @contextmanager
-    def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:
-        """One sample of units; see `Source`.
-
-        Claim: all that is read is about one Poisson sample of units. Why: where units have names,
-            a unit's coin is the hash of the key and its name, the same in every table and every
-            reading. Rows that are units have neither names nor an order, and the next reading
-            might number them otherwise: those with heads are written down with the first reading,
-            and read from there. An engine that stumbles has forgotten them, and reads no others.
-        """
-        found, drawn = copy(self), _Drawn(Coins(probability, key), next(self._numbers))
-        found._written, found._drawn = {}, drawn  # noqa: SLF001 - statements of other rows
+    def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:  # noqa: D102
+        found = copy(self)
+        found._written, found._drawn = {}, Drawn(probability, key, found._run)  # noqa: SLF001
         try:
             yield found
         finally:
-            found._forget(drawn)  # noqa: SLF001
+            found._written.clear()  # noqa: SLF001 - its statements hold coins
+            found._drawn.forget()  # noqa: SLF001
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
         text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb")
@@ -291,32 +271,10 @@ class DuckDBSource(Source):
         place, unit = list(self._tables).index(table), self._tables[table].unit
         if self._drawn is None or unit is None or unit.column is not None:
             return base_view(place)
-        return self._rows_of(self._drawn, place)
-
-    def _rows_of(self, drawn: "_Drawn", place: int) -> str:
-        """The sampled rows of a table whose rows are units, written down once."""
-        name = f"sample{drawn.number}_{place}"
-        with drawn.lock:
-            if name not in drawn.made:
-                coins = drawn.coins.apart(f"rows of table {place}")
-                rows = coins.of_rows(exp.select("*").from_(base_view(place)))
-                text = f"CREATE TEMP TABLE {name} AS {rows.sql(dialect='duckdb')}"
-                self._run(lambda connection: connection.execute(text), ())
-                drawn.made.add(name)
-        return name
-
-    def _forget(self, drawn: "_Drawn") -> None:
-        drawn.gone = True
-        self._written.clear()
-        for name in drawn.made:
-            with self._lock, suppress(duckdb.Error):
-                self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+        return self._drawn.rows(place)
 
     def _writer(self, tally: Tally) -> RelationWriter:
-        drawn = self._drawn
-        if drawn is not None and drawn.gone:
-            raise Bug("The sample is gone.", fix="Please report what was asked.")
-        coins = None if drawn is None else drawn.coins
+        coins = self._drawn and self._drawn.coins
         return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow

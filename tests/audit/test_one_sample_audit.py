@@ -1,0 +1,110 @@
+"""A recipe about one secret sample, drawn through the door, against its one amplified price.
+
+Every cell is a trial: one table holds one person in each, its neighbour in none, and people's coins
+are independent. False alarms: each audit reports an honest door once in 10⁹ runs.
+"""
+
+from contextlib import nullcontext
+from copy import copy
+from fractions import Fraction
+from secrets import token_hex
+from types import MappingProxyType
+
+import pyarrow as pa
+import pytest
+from audit_tools import passes
+
+import noisegate.curator.curator as room
+from noisegate.accounting.amplification import poisson
+from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.relation import Table
+from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.curator.measurement import Measurement
+from noisegate.ledger.open import open_ledger
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.event import DeclaredEvent, PoissonSampled
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.query import Query
+
+pytestmark = pytest.mark.audit
+TRIALS = 40_000
+P = Fraction(1, 10)
+PEOPLE = TableDomain(
+    dataset="town",
+    name="people",
+    unit=PrivacyUnit(column=None),
+    columns=MappingProxyType({"cell": Column(name="cell", kind=Kind.INTEGER)}),
+)
+ROWS = pa.table({"cell": range(TRIALS)})
+CELL = Grouping(name="cell", expression=Field("cell"), keys=tuple(range(TRIALS)))
+ONE = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+CELLS = Query(Sums(relation=Table(PEOPLE), by=(CELL,), terms=(ONE,)))
+
+
+def price(epsilon):
+    return float(poisson(ApproxDP(epsilon), probability=P).epsilon)
+
+
+def door_to(people):
+    source = DuckDBSource({"people": ROWS.slice(0, people)}, {"people": PEOPLE})
+    ledger = open_ledger(":memory:")
+    ledger.open_account(
+        "town", parent=None, accountant="pure", budget=ApproxDP(1000), unit=str(PEOPLE.unit)
+    )
+    return room.Curator(source=source, tables={"people": PEOPLE}, ledger=ledger, account="town")
+
+
+def shown(door, each, recipes=1):
+    """How many cells show a person in all answers: in each recipe two questions of ε = each."""
+    event = PoissonSampled(event=DeclaredEvent(epsilon=2 * each), probability=P)
+    asked = Measurement(query=CELLS, mechanisms=(Geometric(scale=Fraction(1, each)),))
+    found = True
+    for name in range(recipes):
+        with door.allowance(event, question="recipe", request_id=str(name)) as allowed:
+            for _ in range(2):
+                found &= allowed.whole.measure(asked).values[0] > 0
+    return int(found.sum())
+
+
+def audited(epsilon, **asked):
+    here, there = (shown(door_to(people), **asked) for people in (TRIALS, 0))
+    return passes(epsilon, here, there, trials=TRIALS)
+
+
+def test_one_sample_keeps_one_amplified_price_and_not_that_of_each_question():
+    """The second is the broken claim: 0.99 where the truth is 1.85, found to be above 1.5."""
+    assert audited(price(4), each=2)
+    assert not audited(2 * price(2), each=2)
+
+
+def test_two_recipes_keep_the_sum_of_their_prices():
+    assert audited(2 * price(2), each=1, recipes=2)
+
+
+def test_a_copy_that_uses_its_coins_again_is_reported(monkeypatch):
+    """It loses 1.85, claims 0.99, and is found above 1.2."""
+    monkeypatch.setattr(room, "fresh_coins", lambda _: "0" * 64)
+    assert not audited(2 * price(2), each=1, recipes=2)
+
+
+def test_a_copy_that_asks_everybody_is_reported(monkeypatch):
+    """It loses 4 and claims 1.85."""
+    monkeypatch.setattr(DuckDBSource, "sample", lambda self, *_: nullcontext(self))
+    assert not audited(price(4), each=2)
+
+
+def test_a_copy_that_tosses_anew_for_each_question_is_cheaper_still(monkeypatch):
+    """No promise is broken by it: two samples cost less than one, see tests/exact."""
+    drawn = DuckDBSource.sums
+
+    def anew(source, tally):
+        whole = copy(source)
+        whole._drawn = None
+        with whole.sample(P, token_hex(32)) as other:
+            return drawn(other, tally)
+
+    monkeypatch.setattr(DuckDBSource, "sums", anew)
+    assert audited(2 * price(2), each=2)
