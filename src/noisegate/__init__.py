@@ -14,6 +14,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisegate.connect import memory as memory
     from noisegate.connect import open as open  # noqa: A004
     from noisegate.crowd.histogram import CrowdRelease as CrowdRelease
     from noisegate.errors import NoisegateError as NoisegateError
@@ -36,10 +37,12 @@ __all__ = [
     "SyntheticRelease",
     "TableRelease",
     "meaning",
+    "memory",
     "open",
 ]
 
 _HOME = {
+    "memory": "noisegate.connect",
     "open": "noisegate.connect",
     "NoisegateError": "noisegate.errors",
     "OverBudget": "noisegate.errors",
@@ -56,6 +59,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name, imported when first used
     from importlib import import_module  # noqa: PLC0415 - keeps `noisegate --help` quick
 
+    if name == "learners":
+        return import_module("noisegate.learners")
     if name not in _HOME:
         raise AttributeError(f"module 'noisegate' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
+from uuid import uuid4
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import PolicyError, SpecError
@@ -20,12 +21,14 @@ from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, 
 from noisegate.sources.duckdb_files import plain_frame
 
 if TYPE_CHECKING:
+    from noisegate.learners.matrix import Matrix
     from noisegate.sources.policy import Policy
     from noisegate.sources.policy_check import Finding
 
 LEDGER_SUFFIX: Final = ".ledger"
 _EPSILON_MAX: Final = 10**6
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
+_MEMORY: Final = "memory"
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
 
@@ -106,6 +109,94 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     account = _open_analyst(book, domain, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
+
+
+@final
+class Memory:
+    """A budget for rows that are given as arrays, to estimators of scikit-learn's kind.
+
+    Every fit on such rows is charged to one account, whichever part of the rows it is given, so
+    that folds and searches add up. Each row is one unit. Made by `noisegate.memory`.
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        delta: Number,
+        accountant: str | None,
+        ledger: "str | Path | Ledger | None",
+    ) -> None:
+        self._epsilon, self._delta, self._accountant = epsilon, delta, accountant
+        self._book = _book(ledger, None, practice=False)
+        budget = ApproxDP(epsilon, delta)
+        _open_root(self._book, _in_memory("first"), budget=budget, accountant=accountant)
+
+    def matrix(
+        self,
+        X: Any,  # noqa: ANN401, N803 - scikit-learn's name; an array or a frame
+        y: Any = None,  # noqa: ANN401
+        *,
+        bounds: Any,  # noqa: ANN401 - (low, high), or such for each column
+        classes: Sequence[Key] | None = None,
+        target_bounds: Any = None,  # noqa: ANN401 - (low, high)
+    ) -> "Matrix":
+        """A handle of these rows. Bounds and classes are said, never read from the rows."""
+        from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
+
+        frame = frame_of(X, y, classes=classes)
+        facts = facts_of(frame, bounds=bounds, classes=classes, target_bounds=target_bounds)
+        gate = open(
+            frame, epsilon=self._epsilon, delta=self._delta, accountant=self._accountant,
+            columns=facts, table=_MEMORY, ledger=self._book, snapshot=uuid4().hex,
+        )  # fmt: skip
+        target = None if y is None else frame.column_names[-1]
+        columns = frame.column_names[: len(frame.column_names) - (target is not None)]
+        return gate.matrix(_MEMORY, columns, target=target)
+
+    @property
+    def spent(self) -> ApproxDP:
+        """What all fits have spent together."""
+        return self._book.balance(_MEMORY).spent
+
+    @property
+    def remaining(self) -> ApproxDP:
+        """What is left for further ones."""
+        return self._book.balance(_MEMORY).remaining
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger behind it."""
+        return self._book
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Memory":
+        """The same: an estimator's clones share its budget."""
+        return self
+
+    def __reduce__(self) -> str:
+        raise SpecError(
+            "A budget in memory cannot be sent to another process.", fix="Use n_jobs=1, or threads."
+        )
+
+    def __repr__(self) -> str:
+        return f"<Memory: spent {self.spent}, left {self.remaining:left}>"
+
+
+def memory(
+    epsilon: Number,
+    *,
+    delta: Number = 0,
+    accountant: str | None = None,
+    ledger: "str | Path | Ledger | None" = None,
+) -> Memory:
+    """A budget for arrays: ``KMeans(epsilon=1, bounds=(0, 1), memory=memory(3)).fit(X)``.
+
+    Args:
+        epsilon: The budget of all fits together.
+        delta: The budget's δ, for accountants that need one.
+        accountant: "pure" (sums of ε), or "zcdp" (with a δ): Gaussian noise.
+        ledger: Where the budget is kept; by default in memory alone.
+    """
+    return Memory(epsilon, delta, accountant, ledger)
 
 
 def open_policy(
@@ -254,6 +345,12 @@ def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, na
             "A durable ledger cannot tell one frame from another.",
             fix="Name the table: table='...', and a new snapshot when its rows change.",
         )
+
+
+def _in_memory(snapshot: str) -> TableDomain:
+    """Rows of an array: each is one unit."""
+    unit = PrivacyUnit(column=None)
+    return TableDomain(dataset=_MEMORY, name=_MEMORY, unit=unit, snapshot=snapshot)
 
 
 def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from noisegate.crowd.bench import CrowdBench
     from noisegate.crowd.histogram import CrowdOrder
+    from noisegate.learners.matrix import Matrix
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.fluent import TableQuestion
     from noisegate.releases.order import Order
@@ -227,6 +228,36 @@ class Gate:
         if self._rules.sample is not None:
             raise SpecError("This gate samples already.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))
+
+    def matrix(
+        self,
+        table: str | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        target: str | None = None,
+        where: str | None = None,
+        rows_per_unit: int | None = None,
+    ) -> "Matrix":
+        """Columns of private rows for a learner: a handle, which reads nothing by itself.
+
+        ``KMeans(n_clusters=3, epsilon=1).fit(gate.matrix("visits", ["age", "cost"]))``
+
+        Args:
+            table: The table, where there are several.
+            columns: Names of columns with declared bounds or keys, or expressions such as
+                "LN(cost + 1)"; by default all that can be used.
+            target: What is to be learnt: a column with declared keys, or a number with bounds.
+            where: Which rows.
+            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+        """
+        from noisegate.learners.matrix import matrix_of  # noqa: PLC0415 - when asked for
+
+        if self._rules.sample is not None:
+            raise SpecError("A learner is about all rows.", fix="Use the gate itself.")
+        return matrix_of(
+            self._curator, self._rules, table, columns,
+            target=target, where=where, rows_per_unit=rows_per_unit,
+        )  # fmt: skip
 
     def many(
         self,

@@ -1,1 +1,20 @@
-"""Learners: programs on top of K that see rows through statistics alone."""
+"""Learners: programs on top of K that see rows through statistics alone.
+
+`asking.py` is all they see, `matrix.py` and `fitting.py` are how a fit is ordered and paid for, and
+`base.py` what the estimators share; each estimator and its algorithm have one file.
+"""
+
+from typing import Any
+
+_HOME = {
+    "KMeans": "kmeans",
+}
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any estimator, imported when first used
+    from importlib import import_module  # noqa: PLC0415 - scikit-learn is slow to load
+
+    if name not in _HOME:
+        raise AttributeError(f"module 'noisegate.learners' has no attribute {name!r}")
+    return getattr(import_module(f"noisegate.learners.{_HOME[name]}"), name)

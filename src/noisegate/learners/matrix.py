@@ -8,12 +8,10 @@ becomes one column of 0 and 1 for each key, or, for learners that can use it, th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.relation import Relation
@@ -34,7 +32,11 @@ _KEYS_MAX: Final = 256
 @final
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """One number of each row and the bounds that hold for it; ``key``, where it marks one."""
+    """One number of each row and the bounds that hold for it.
+
+    ``key``: it is 1 for this key of its column, else 0. ``keys``: it is the place of the column's
+    key among them.
+    """
 
     name: str
     expression: Expression
@@ -42,6 +44,7 @@ class Coordinate:
     high: Fraction
     column: str
     key: Key | None = None
+    keys: tuple[Key, ...] = ()
 
     @property
     def middle(self) -> Fraction:
@@ -59,6 +62,17 @@ class Coordinate:
         if self.middle:
             value = Call("subtract", (value, Literal(self.middle)))
         return Term(expression=value, grain=self.half / reach, low=-reach, high=reach)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Spelt:
+    """A coordinate in SQL."""
+
+    column: str
+    sql: str
+    key: Key | None = None
+    keys: tuple[Key, ...] = ()
 
 
 @final
@@ -153,21 +167,18 @@ def matrix_of(  # noqa: PLR0913 - each is a choice of the analyst
             "The columns are none, or one is named twice.", fix="List each once, apart from target."
         )
     read_rows = _Reader(curator.tables, name, where)
-    marks, codes = [], []
+    marks: list[_Spelt] = []
+    codes: list[_Spelt] = []
     for column in wanted:
         declared = domain.columns.get(column)
-        if declared is not None and declared.keys is not None and not declared.kind.is_numeric:
-            keys = _few(declared)
-            codes.append((column, _code(column, keys), None))
-            marks += [(column, _mark(column, key), key) for key in keys]
-        elif declared is not None and declared.kind is Kind.BOOLEAN:
-            spelt = (column, f"CASE WHEN {_quoted(column)} THEN 1 ELSE 0 END", None)
+        if declared is None or declared.keys is None or declared.kind.is_numeric:
+            spelt = _Spelt(column, _number(column, declared))
             codes.append(spelt)
             marks.append(spelt)
         else:
-            spelt = (column, _quoted(column) if declared is not None else column, None)
-            codes.append(spelt)
-            marks.append(spelt)
+            keys = _few(declared)
+            codes.append(_Spelt(column, _code(column, keys), keys=keys))
+            marks += [_Spelt(column, _mark(column, key), key) for key in keys]
     number, classes = _target(read_rows, domain, target)
     found_marks = tuple(read_rows.coordinates(marks))
     found_codes = found_marks if codes == marks else tuple(read_rows.coordinates(codes))
@@ -210,24 +221,23 @@ class _Reader:
         (key,) = read(text, self._tables).blocks[0].by
         return key.expression, key.domain.keys
 
-    def coordinates(self, spelt: Sequence[tuple[str, str, Key | None]]) -> Iterator[Coordinate]:
+    def coordinates(self, spelt: Sequence[_Spelt]) -> Iterator[Coordinate]:
         """Numbers with their bounds."""
         schema = schema_of(self.relation)
         for start in range(0, len(spelt), _AT_ONCE):
             part = spelt[start : start + _AT_ONCE]
-            items = ", ".join(f"SUM({sql}) AS c{place}" for place, (_, sql, _) in enumerate(part))
-            sums = self._read(items).aggregates
-            for (column, _, key), each in zip(part, sums, strict=True):
-                expression = each.args[0]
+            items = ", ".join(f"SUM({each.sql}) AS c{place}" for place, each in enumerate(part))
+            for each, found in zip(part, self._read(items).aggregates, strict=True):
+                (expression,) = found.args
                 domain = domain_of(expression, schema)
                 low, high = domain.low, domain.high
                 if low is None or high is None or low == high:
                     raise Unsupported(
-                        f"{column} has no bounds that hold for every row.",
+                        f"{each.column} has no bounds that hold for every row.",
                         fix="Declare `between`, or clamp it: LEAST(GREATEST(x, 0), 100).",
                     )
-                name = column if key is None else f"{column}={key}"
-                yield Coordinate(name, expression, low, high, column, key)
+                name = each.column if each.key is None else f"{each.column}={each.key}"
+                yield Coordinate(name, expression, low, high, each.column, each.key, each.keys)
 
 
 def _target(
@@ -237,22 +247,14 @@ def _target(
     if target is None:
         return None, None
     declared = domain.columns.get(target)
-    if declared is not None and declared.kind is Kind.BOOLEAN:
-        spelt = f"CASE WHEN {_quoted(target)} THEN 1 ELSE 0 END"
-    else:
-        spelt = _quoted(target) if declared is not None else target
-    number = None
+    spelt, number = _number(target, declared), None
     if declared is None or declared.kind.is_numeric or declared.kind is Kind.BOOLEAN:
-        try:
-            (number,) = rows.coordinates([(target, spelt, None)])
-        except Unsupported:
-            number = None
-    keys: tuple[Key, ...] | None = None
-    if declared is not None and declared.kind is Kind.BOOLEAN:
-        expression, _ = rows.keys(spelt)
-        keys = (0, 1)
-    else:
-        expression, keys = rows.keys(spelt)
+        with suppress(Unsupported):
+            (number,) = rows.coordinates([_Spelt(target, spelt)])
+    is_flag = declared is not None and declared.kind is Kind.BOOLEAN
+    asked = spelt if declared is None or is_flag else _quoted(target)
+    expression, keys = rows.keys(asked)
+    keys = (0, 1) if is_flag else keys
     classes = None
     if keys is not None and len(keys) <= _KEYS_MAX:
         classes = Classes(target, expression, tuple(key for key in keys if key is not None))
@@ -287,6 +289,18 @@ def _usable(domain: TableDomain, target: str | None) -> list[str]:
     ]
 
 
+def _number(column: str, declared: Column | None) -> str:
+    """A column as a number: a flag as 0 or 1, whole keys within the least and the largest."""
+    if declared is None:
+        return column
+    if declared.kind is Kind.BOOLEAN:
+        return f"CASE WHEN {_quoted(column)} THEN 1 ELSE 0 END"
+    keys = [key for key in declared.keys or () if isinstance(key, int)]
+    if declared.kind.is_numeric and keys:
+        return f"LEAST(GREATEST({_quoted(column)}, {min(keys)}), {max(keys)})"
+    return _quoted(column)
+
+
 def _few(column: Column) -> tuple[Key, ...]:
     keys = tuple(key for key in column.keys or () if key is not None)
     if len(keys) > _KEYS_MAX:
@@ -310,13 +324,3 @@ def _quoted(name: str) -> str:
 
 def _literal(key: Key) -> str:
     return str(key) if isinstance(key, int) else "'" + str(key).replace("'", "''") + "'"
-
-
-def scaled(
-    values: NDArray[Any], coordinates: Sequence[Coordinate], *, clip: bool = True
-) -> NDArray[np.float64]:
-    """Numbers in their own units as the learner saw them: from -1 to 1."""
-    middle = np.array([float(each.middle) for each in coordinates])
-    half = np.array([float(each.half) for each in coordinates])
-    found: NDArray[np.float64] = (np.asarray(values, np.float64) - middle) / half
-    return np.clip(found, -1, 1) if clip else found

@@ -1,0 +1,99 @@
+"""Arrays and frames as tables, with what is declared about their columns. No row is looked at."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TARGET = "target"
+
+
+def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> "pa.Table":  # noqa: ANN401, N803 - scikit-learn's names
+    """The columns x0, x1, … of an array, or those of a frame, and the target last.
+
+    A class becomes its place among ``classes``; what is none of them has none.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    columns = dict(_columns(X))
+    if not columns:
+        raise ValueError("0 feature(s) (shape=(n, 0)) while a minimum of 1 is required.")
+    if y is not None:
+        told = np.asarray(y).ravel()
+        if len(told) != len(next(iter(columns.values()))):
+            raise ValueError("Found input variables with inconsistent numbers of samples.")
+        if classes is not None:
+            order = {key: place for place, key in enumerate(classes)}
+            columns[TARGET] = np.array([order.get(each, -1) for each in told.tolist()], np.int64)
+        else:
+            columns[TARGET] = told.astype(np.float64)
+    return pa.table(columns)
+
+
+def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
+    if hasattr(X, "column_names"):
+        return [(name, X.column(name)) for name in X.column_names]
+    if hasattr(X, "columns"):
+        return [(str(name), np.asarray(X[name])) for name in X.columns]
+    held = np.asarray(X)
+    if held.ndim != 2:
+        raise ValueError("Expected 2D array, got another. Reshape your data: a row for each unit.")
+    if held.dtype.kind == "c":
+        raise ValueError("Complex data not supported")
+    return [(f"x{place}", column) for place, column in enumerate(held.astype(np.float64).T)]
+
+
+def facts_of(
+    frame: "pa.Table",
+    *,
+    bounds: Any,  # noqa: ANN401 - (low, high), or such for each column, or by name
+    classes: Sequence[Any] | None = None,
+    target_bounds: Any = None,  # noqa: ANN401 - (low, high)
+) -> dict[str, dict[str, Any]]:
+    """What is declared about each column."""
+    names = [name for name in frame.column_names if name != TARGET]
+    facts = dict(zip(names, _each(bounds, names), strict=True))
+    if TARGET not in frame.column_names:
+        return facts
+    if classes is not None:
+        facts[TARGET] = {"in": list(range(len(classes)))}
+    elif target_bounds is not None:
+        facts[TARGET] = {"between": _pair(target_bounds)}
+    else:
+        raise SpecError(
+            "Nothing is declared about the target.",
+            fix="Give classes=[...] for a classifier, target_bounds=(low, high) for a regression.",
+        )
+    return facts
+
+
+def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ANN401
+    if bounds is None:
+        raise SpecError(
+            "Nothing is declared about the columns.",
+            fix="Give bounds=(low, high), for all columns or as two lists; they are never learnt.",
+        )
+    if isinstance(bounds, Mapping):
+        if missing := [name for name in names if name not in bounds]:
+            raise SpecError(f"{missing[0]!r} has no bounds.", fix="Give (low, high), or keys.")
+        return [
+            {"in": list(bounds[name])}
+            if isinstance(bounds[name], list)
+            else {"between": _pair(bounds[name])}
+            for name in names
+        ]
+    low, high = bounds
+    lows, highs = (np.broadcast_to(np.asarray(end, np.float64), len(names)) for end in (low, high))
+    return [{"between": _pair(each)} for each in zip(lows, highs, strict=True)]
+
+
+def _pair(bounds: Any) -> list[float]:  # noqa: ANN401
+    low, high = (float(end) for end in bounds)
+    if not low < high or not np.isfinite([low, high]).all():
+        raise SpecError("Bounds are not in order.", fix="Give (low, high) with low below high.")
+    return [low, high]

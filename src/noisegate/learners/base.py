@@ -1,0 +1,229 @@
+"""What all estimators share: where rows come from, what a fit costs, how new points are read.
+
+    KMeans(n_clusters=8, epsilon=1).fit(gate.matrix("patients", ["age", "bmi"]))
+    KMeans(n_clusters=8, epsilon=1, bounds=(0, 100), memory=noisegate.memory(epsilon=3)).fit(X)
+
+Bounds and classes are declared, in the policy or as parameters; none is learnt from rows for free.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from noisegate.errors import SpecError, Unsupported
+from noisegate.learners.asking import RowsAsk
+from noisegate.learners.fitting import REACH, Fitted, Outcome, Progress, Task, learn
+from noisegate.learners.matrix import Coordinate, Matrix
+from noisegate.transforms.statistics.features import One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Weighing
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Memory(Protocol):
+    """What `noisegate.memory` gives: a budget for rows that are given as arrays."""
+
+    def matrix(
+        self,
+        X: Any,  # noqa: ANN401, N803 - scikit-learn's name
+        y: Any = None,  # noqa: ANN401
+        *,
+        bounds: Any,  # noqa: ANN401
+        classes: Sequence[Any] | None = None,
+        target_bounds: Any = None,  # noqa: ANN401
+    ) -> Matrix:
+        """A handle of these rows, each one unit."""
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """An estimator that learns through the door.
+
+    After `fit`, ``cost_`` is what was paid, ``guarantee_`` the promise, ``remaining_`` what the
+    account has left, ``error_`` what is known about the error, ``stopped_`` whether it was
+    interrupted.
+    """
+
+    _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
+
+    def _learn(  # noqa: PLR0913 - the parts of a task
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any,  # noqa: ANN401
+        algorithm: Callable[[RowsAsk], Fitted],
+        options: Mapping[str, Any],
+        *,
+        number: bool = False,
+        progress: Progress | None = None,
+        fresh: bool = False,
+    ) -> Outcome:
+        """Fit through the door, and state what it cost."""
+        matrix = self._matrix(X, y, number=number)
+        name = type(self).__name__
+        task = Task(name, dict(options), algorithm, codes=self._codes, number=number)
+        outcome = learn(matrix, task, epsilon=self.epsilon, progress=progress, fresh=fresh)
+        self._seen(matrix, outcome, number=number)
+        return outcome
+
+    def _matrix(self, X: Any, y: Any, *, number: bool = False) -> Matrix:  # noqa: ANN401, N803
+        if not isinstance(X, Matrix):
+            if getattr(self, "memory", None) is None:
+                raise SpecError(
+                    "Rows in an array have no budget.",
+                    fix="Fit gate.matrix(...), or give memory=noisegate.memory(epsilon=...).",
+                )
+            given: dict[str, Any] = {"bounds": self.bounds}
+            if number:
+                given["target_bounds"] = self.target_bounds
+            elif hasattr(self, "classes"):
+                given["classes"] = self.classes
+            return self.memory.matrix(X, y, **given)  # type: ignore[no-any-return]
+        if y is not None:
+            raise SpecError("The matrix has its target.", fix="Name it: gate.matrix(target=...).")
+        return X
+
+    def _seen(self, matrix: Matrix, outcome: Outcome, *, number: bool) -> None:
+        self.coordinates_ = matrix.coordinates(codes=self._codes)
+        self.target_ = matrix.number if number else None
+        self.n_features_in_ = len(matrix.columns)
+        if not all(name == f"x{place}" for place, name in enumerate(matrix.columns)):
+            self.feature_names_in_ = np.array(matrix.columns, dtype=object)
+        self.cost_, self.remaining_ = outcome.cost, outcome.remaining
+        self.guarantee_, self.stopped_ = outcome.guarantee, outcome.stopped
+
+    # reading new points
+
+    def _points(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """New points as the learner saw the rows: from -1 to 1, clamped."""
+        self._require_fitted()
+        columns = self._columns_of(X)
+        found = [_number(each, columns[each.column]) for each in self.coordinates_]
+        return np.clip(np.stack(found, axis=1), -1, 1)
+
+    def _columns_of(self, X: Any) -> dict[str, NDArray[Any]]:  # noqa: ANN401, N803
+        names = list(dict.fromkeys(each.column for each in self.coordinates_))
+        if hasattr(X, "column_names"):  # Arrow
+            X = X.to_pandas()  # noqa: N806
+        if hasattr(X, "columns"):
+            if missing := [name for name in names if name not in list(X.columns)]:
+                raise SpecError(f"There is no column {missing[0]!r}.", fix="Give all of them.")
+            return {name: np.asarray(X[name]) for name in names}
+        held = np.asarray(X)
+        if held.ndim != 2:
+            raise ValueError(
+                "Expected 2D array, got 1D array instead. Reshape your data: a row for each point."
+            )
+        if held.shape[1] != len(names):
+            raise ValueError(
+                f"X has {held.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{len(names)} features as input"
+            )
+        return dict(zip(names, held.T, strict=True))
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "coordinates_"):
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first."
+            )
+
+    def _unscaled(self, points: Floats) -> Floats:
+        """Points of the learner in the units of the columns."""
+        middle = np.array([float(each.middle) for each in self.coordinates_])
+        half = np.array([float(each.half) for each in self.coordinates_])
+        found: Floats = middle + np.asarray(points) * half
+        return found
+
+
+def _number(each: Coordinate, values: NDArray[Any]) -> Floats:
+    """A column as the learner saw it; a key that is not listed counts as the first."""
+    if each.key is not None:
+        values = np.asarray(values == each.key, np.float64)
+    elif each.keys:
+        order = {key: place for place, key in enumerate(each.keys)}
+        values = np.array([order.get(value, 0) for value in values.tolist()], np.float64)
+    found: Floats = (values.astype(np.float64) - float(each.middle)) / float(each.half)
+    return found
+
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """A classifier: ``classes_`` are the declared keys of the target."""
+
+    def _learn_classes(
+        self,
+        X: Any,  # noqa: ANN401, N803
+        y: Any,  # noqa: ANN401
+        algorithm: Callable[[RowsAsk], Fitted],
+        options: Mapping[str, Any],
+        **how: Any,  # noqa: ANN401 - progress, fresh
+    ) -> Outcome:
+        matrix = self._matrix(X, y)
+        if matrix.classes is None:
+            raise SpecError(
+                "There are no classes to learn.",
+                fix='Name a target with declared keys: {"in": [...]}.',
+            )
+        keys = matrix.classes.keys if isinstance(X, Matrix) else self.classes
+        self.classes_ = np.array(keys)
+        return self._learn(matrix, None, algorithm, options, **how)
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401, N803
+        """The class of each point."""
+        scores = self._scores(self._points(X))
+        found: NDArray[Any] = self.classes_[np.argmax(scores, axis=1)]
+        return found
+
+    def _scores(self, points: Floats) -> Floats:
+        """A score for each class, at points from -1 to 1."""
+        raise NotImplementedError
+
+    def _rule(self, reach: int) -> tuple[Weighing, NDArray[np.int64]]:
+        """How the door tells what is predicted on a grid of this reach.
+
+        Cells by what is predicted and the row's key, the key varying fastest; and for each cell's
+        prediction the number of the class that it means.
+        """
+        del reach
+        raise Unsupported("This classifier cannot be tried through the door.", fix="Use arrays.")
+
+    def confusion(
+        self,
+        matrix: Matrix,
+        *,
+        epsilon: Any,  # noqa: ANN401 - a number
+        fresh: bool = False,
+    ) -> NDArray[np.float64]:
+        """Noisy counts of rows by what they are (down) and what is predicted, for a price."""
+        self._require_fitted()
+        weighing, means = self._rule(REACH)
+        question = Statistic(weighing, (One(),))
+        count = len(self.classes_)
+
+        def algorithm(ask: RowsAsk) -> Fitted:
+            (counts,) = ask.totals(question, [Fraction(1)])
+            cells = counts.values.reshape(-1, count)
+            table = np.zeros((count, count))
+            for cell, meaning in zip(cells, means, strict=True):
+                table[:, meaning] += cell
+            return {"table": table, "variance": np.array(counts.variance)}
+
+        task = Task("confusion", {"rule": question.to_record()}, algorithm, codes=self._codes)
+        return learn(matrix, task, epsilon=epsilon, fresh=fresh).fitted["table"]
+
+    def score(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401
+        sample_weight: Any = None,  # noqa: ANN401
+        *,
+        epsilon: Any = None,  # noqa: ANN401 - a number
+    ) -> float:
+        """The share of rows that are told right: of an array as it is, of a matrix for a price."""
+        if not isinstance(X, Matrix):
+            return float(super().score(X, y, sample_weight))
+        table = self.confusion(X, epsilon=epsilon)
+        return float(np.clip(np.trace(table) / max(1.0, table.sum()), 0, 1))
