@@ -8,7 +8,7 @@ FLOORS = (  # lowest first
     {"errors", "exact", "arrow"},
     {"privacy"},
     {"algebra"},
-    {"noise", "accounting", "sources"},
+    {"noise", "accounting", "sources", "isolated"},
     {"transforms", "mechanisms"},
     {"ledger"},
     {"curator"},
@@ -39,7 +39,7 @@ KEYLESS, KEYS = (
         "shell",
         "cli",
     },
-    {"noise", "sources"},
+    {"noise", "sources", "isolated"},
 )
 
 

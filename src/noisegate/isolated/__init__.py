@@ -1,0 +1,5 @@
+"""Where programs that nobody trusts run on rows: one block each, locked in, for a fixed time.
+
+Imports `errors`. Read `cell.py` first: what a program is given and what comes back. `zygote.py` is
+the clean process that starts a fresh child for each block, `lockdown.py` what a child cannot do.
+"""

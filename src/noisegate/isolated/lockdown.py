@@ -1,0 +1,132 @@
+"""What a process can still do after it has locked itself in: compute, read the clock, answer.
+
+Claim: after `lock` a process cannot open, read or change a file, make a process or a thread, send
+    a signal, reach the network or any other process, or leave anything behind; what it has left is
+    its own memory, and writing to descriptors 0 to 3. Why: the kernel refuses every call that is
+    not listed here [seccomp], for good: the filter cannot be taken off, and holds for whatever the
+    process becomes. Descriptors 0 to 2 are the null device, 3 is the pipe of the answer.
+    What is not claimed: that programs which run at the same time cannot see each other's use of
+    the processor. So blocks run one after the other.
+"""
+
+import ctypes
+import os
+import platform
+import resource
+import struct
+import sys
+from contextlib import suppress
+from typing import Final
+
+ANSWER: Final = 3  # the descriptor of the pipe that answers go through
+_NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _DIE_WITH_PARENT = 38, 22, 4, 1
+_FILTER_MODE: Final = 2
+_KILL: Final = 9
+_NOBODY: Final = 65534
+
+# Memory, signals and locks of the process itself, clocks, system entropy, and its end. No call that
+# reads a descriptor is here: the rows are in memory by then.
+_CALLS: Final = {
+    "x86_64": {
+        "write": 1, "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13,
+        "rt_sigprocmask": 14, "rt_sigreturn": 15, "sched_yield": 24, "mremap": 25, "madvise": 28,
+        "nanosleep": 35, "getpid": 39, "exit": 60, "gettimeofday": 96, "sigaltstack": 131,
+        "gettid": 186, "time": 201, "futex": 202, "sched_getaffinity": 204, "restart_syscall": 219,
+        "clock_gettime": 228, "clock_getres": 229, "clock_nanosleep": 230, "exit_group": 231,
+        "getrandom": 318,
+    },
+    "aarch64": {
+        "write": 64, "exit": 93, "exit_group": 94, "futex": 98, "nanosleep": 101,
+        "clock_gettime": 113, "clock_getres": 114, "clock_nanosleep": 115, "sched_getaffinity": 123,
+        "sched_yield": 124, "restart_syscall": 128, "sigaltstack": 132, "rt_sigaction": 134,
+        "rt_sigprocmask": 135, "rt_sigreturn": 139, "gettimeofday": 169, "getpid": 172,
+        "gettid": 178, "brk": 214, "munmap": 215, "mremap": 216, "mmap": 222, "mprotect": 226,
+        "madvise": 233, "getrandom": 278,
+    },
+}  # fmt: skip
+_ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_GIVE_BACK: Final = (4, 8)  # advice that frees memory; other advice could be seen by others
+_ALLOW, _KILL_PROCESS, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # refused: EPERM
+_LOAD, _EQUAL, _ABOVE, _RETURN = 0x20, 0x15, 0x25, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # places in what the kernel shows to a filter
+
+
+def can_lock() -> bool:
+    """Whether there is a list of calls for this machine."""
+    return sys.platform == "linux" and platform.machine() in _CALLS and sys.byteorder == "little"
+
+
+def limit(*, seconds: float, memory: int) -> None:
+    """Bound memory (bytes more than now), time of the processor, and files: none, of no size."""
+    size = int(_status("VmSize")) * 1024 if sys.platform == "linux" else 0
+    bounds = {
+        resource.RLIMIT_CPU: int(seconds) + 2,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_AS: size + memory,
+    }
+    for which, most in bounds.items():
+        with suppress(ValueError, OSError):  # lower already, or unknown to the machine
+            resource.setrlimit(which, (most, most))
+
+
+def lock() -> None:
+    """Give up everything but computing and answering. There is no way back."""
+    with suppress(PermissionError):  # a process that is not root is nobody in particular already
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    program = _program(platform.machine())
+    held = ctypes.create_string_buffer(program, len(program))
+    lines = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
+    _control(_DIE_WITH_PARENT, _KILL)
+    _control(_SET_DUMPABLE, 0)
+    _control(_NO_NEW_PRIVILEGES, 1)
+    _control(_SET_SECCOMP, _FILTER_MODE, lines)
+
+
+def _control(what: int, one: int, other: bytes | None = None) -> None:
+    done = ctypes.CDLL(None, use_errno=True).prctl
+    pointer = ctypes.c_char_p(other) if other is not None else ctypes.c_ulong(0)
+    if done(ctypes.c_int(what), ctypes.c_ulong(one), pointer, ctypes.c_ulong(0), ctypes.c_ulong(0)):
+        raise OSError(ctypes.get_errno(), "The kernel does not lock processes in.")
+
+
+def _program(machine: str) -> bytes:
+    """The filter, as the kernel's small machine reads it: a list of jumps, refusing at the end."""
+    calls = dict(_CALLS[machine])
+    write, advise = calls.pop("write"), calls.pop("madvise")
+    lines = [
+        _line(_LOAD, _ARCHITECTURE),
+        _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _line(_RETURN, _KILL_PROCESS),
+        _line(_LOAD, _NUMBER),
+    ]
+    for number in sorted(calls.values()):
+        lines += [_line(_EQUAL, number, 0, 1), _line(_RETURN, _ALLOW)]
+    lines += [  # write: to descriptors 0 to 3 alone
+        _line(_EQUAL, write, 0, 6),
+        _line(_LOAD, _ARGUMENTS + 4),
+        _line(_EQUAL, 0, 0, 3),
+        _line(_LOAD, _ARGUMENTS),
+        _line(_ABOVE, ANSWER, 1, 0),
+        _line(_RETURN, _ALLOW),
+        _line(_RETURN, _REFUSE),
+        _line(_EQUAL, advise, 0, 4),  # madvise: to give memory back
+        _line(_LOAD, _ARGUMENTS + 16),
+        _line(_EQUAL, _GIVE_BACK[0], 1, 0),
+        _line(_EQUAL, _GIVE_BACK[1], 0, 1),
+        _line(_RETURN, _ALLOW),
+        _line(_RETURN, _REFUSE),
+    ]
+    return b"".join(lines)
+
+
+def _line(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, operand)
+
+
+def _status(name: str) -> str:
+    with open("/proc/self/status", encoding="ascii") as lines:  # noqa: PTH123 - quick, and alone
+        found = next(line for line in lines if line.startswith(f"{name}:"))
+    return found.split()[1]

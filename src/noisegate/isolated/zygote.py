@@ -1,0 +1,122 @@
+"""The clean process: it loads libraries once, then starts a fresh child for every block.
+
+It is started anew for each question, by ``python -I``, with an empty environment, and holds no
+rows, no program and no secret. What it is told comes over one socket:
+
+    the names of the modules to load, once;
+    b"f" with two descriptors, what to run and where to answer: starts a child;
+    b"k": ends the child.
+
+The child reads what to run, locks itself in, and only then looks at the program. So nothing that a
+program does reaches the process that the next child is made of.
+"""
+
+import gc
+import importlib
+import io
+import json
+import os
+import signal
+import socket
+import sys
+from importlib.machinery import BuiltinImporter, FrozenImporter
+from typing import Any, Final, Never
+
+import numpy as np
+
+from noisegate.isolated.channel import SIZE, receive, send
+from noisegate.isolated.lockdown import ANSWER, limit, lock
+from noisegate.isolated.rows import unpacked
+
+_SKLEARN_LOOKS: Final = "_get_threadpool_controller"  # reads which libraries are mapped, once
+_WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
+
+
+def serve() -> None:
+    """Load what is asked for, then start and end children until nobody asks any more."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    send(channel, [name for name in receive(channel) if not _loads(name)])
+    _settle()
+    child = 0
+    while True:
+        order, given, _, _ = socket.recv_fds(channel, 1, 2)
+        if order == b"f" and len(given) == 2:
+            child = os.fork()
+            if child == 0:
+                _be_a_child(channel, *given)
+            for descriptor in given:
+                os.close(descriptor)
+        elif order == b"k" and child:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            child = 0
+        else:
+            return
+        channel.sendall(order)
+
+
+def _settle() -> None:
+    """Let libraries look at the machine now, as they cannot later; keep what is loaded in place."""
+    counts_threads = getattr(sys.modules.get("sklearn.utils.parallel"), _SKLEARN_LOOKS, None)
+    if counts_threads is not None:
+        counts_threads()
+    gc.collect()
+    gc.freeze()
+
+
+def _loads(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+    except BaseException:  # noqa: BLE001 - a module may do anything when it is loaded
+        return False
+    return True
+
+
+def _be_a_child(channel: socket.socket, task: int, answer: int) -> Never:
+    """Run a task and end, whatever happens."""
+    try:
+        signal.set_wakeup_fd(-1)
+        with io.FileIO(task) as file:
+            (size,) = SIZE.unpack(file.read(SIZE.size))
+            order = json.loads(file.read(size))
+            rows = unpacked(file.readall())
+        channel.close()
+        os.dup2(answer, ANSWER)
+        os.closerange(ANSWER + 1, max(answer, 64) + 1)
+        os.write(ANSWER, _answered(order, rows))
+    finally:
+        os._exit(0)
+
+
+def _answered(order: dict[str, Any], rows: dict[str, Any]) -> bytes:
+    """What the program says: doubles, as they lie in memory. On made-up rows, what went wrong."""
+    limit(seconds=order["seconds"], memory=order["memory"])
+    if order["locked"]:
+        sys.meta_path[:] = [BuiltinImporter, FrozenImporter, _NothingMore]
+        lock()
+    try:
+        scope: dict[str, Any] = {"__name__": "program"}
+        exec(compile(order["text"], "<program>", "exec"), scope)  # noqa: S102 - what this is for
+        numbers = np.asarray(scope[order["name"]](rows), np.float64).ravel()
+        if numbers.size != order["outputs"]:
+            raise ValueError(f"It gives {numbers.size} numbers instead of {order['outputs']}.")  # noqa: TRY301
+    except BaseException as wrong:  # noqa: BLE001 - a program may do anything
+        if not order["rehearsal"]:
+            return b""
+        name = wrong.name if isinstance(wrong, ImportError) else None
+        words = f"{type(wrong).__name__}: {wrong}"[:_WORDS_MAX]
+        return b"E" + json.dumps({"words": words, "module": name}).encode()
+    return b"O" if order["rehearsal"] else numbers.tobytes()
+
+
+class _NothingMore:
+    """The end of the list of places to find modules: files cannot be read any more."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object = None, _target: object = None) -> Never:
+        """Say which module was not loaded beforehand."""
+        raise ModuleNotFoundError(f"The module {name!r} was not loaded beforehand.", name=name)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,237 @@
+"""Programs that try to leak: what a locked-in process can do, and what comes back from it."""
+
+import os
+import socket
+import struct
+import time
+
+import numpy as np
+import pytest
+
+from noisegate.errors import SpecError
+from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.lockdown import can_lock
+from noisegate.isolated.rows import packed
+
+pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+
+TARGET = 77  # the one whose row the programs look for
+WITHOUT, WITH = [1, 2, 3], [1, 2, 3, TARGET]
+
+
+def block(values):
+    return packed({"id": np.array(values, np.int64)})
+
+
+def task(body, **more):
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    terms = {"outputs": 1, "seconds": 0.1, "memory": 1 << 26, "name": "f"} | more
+    return Task(text=f"def f(rows):\n{lines}", **terms)
+
+
+def said(body, *blocks, **more):
+    """What a program says about each block: numbers, or None."""
+    with Cell(task(body, **more)) as cell:
+        raw = cell.answers([block(values) for values in blocks])
+    return [struct.unpack(f"{len(each) // 8}d", each) if each else None for each in raw]
+
+
+def test_a_program_sees_its_block_and_nothing_else():
+    assert said("return rows['id'].sum()", WITHOUT, WITH, []) == [(6.0,), (6.0 + TARGET,), (0.0,)]
+
+
+# What a program cannot do, each told by the program itself: 1 where it could, 2 where it was refused.
+ATTEMPTS = {
+    "read a file": "os.open('/etc/hostname', os.O_RDONLY)",
+    "read itself": "os.open('/proc/self/maps', os.O_RDONLY)",
+    "look into a folder": "os.listdir('/')",
+    "ask whether a file is there": "os.stat('/')",
+    "write a file": "os.open('/tmp/leak', os.O_CREAT | os.O_WRONLY)",
+    "make a folder": "os.mkdir('/tmp/leak')",
+    "keep a file in memory": "os.memfd_create('leak')",
+    "read what is open": "os.read(0, 1)",
+    "open a pipe": "os.pipe()",
+    "copy a descriptor": "os.dup(3)",
+    "open a socket": "socket.socket()",
+    "open a socket of its own kind": "socket.socketpair()",
+    "start a process": "os.fork()",
+    "become another program": "os.execv('/bin/true', ['true'])",
+    "start a thread": "_thread.start_new_thread(print, ())",
+    "signal another process": "os.kill(1, 0)",
+    "signal itself": "os.kill(os.getpid(), 0)",
+    "trace a process": "checked(libc.ptrace(16, 1, 0, 0))",
+    "read another's memory": "checked(libc.process_vm_readv(1, 0, 0, 0, 0, 0))",
+    "share memory": "checked(libc.shmget(7, 4096, 0o1777))",
+    "share a queue": "checked(libc.msgget(7, 0o1777))",
+    "share a semaphore": "checked(libc.semget(7, 1, 0o1777))",
+    "keep a key": "checked(libc.syscall(248, b'user', b'leak', b'x', 1, -3))",
+    "take off the lock": "checked(libc.prctl(22, 0, 0, 0, 0))",
+    "mount": "checked(libc.mount(b'/', b'/', b'none', 0, 0))",
+    "use a ring": "checked(libc.syscall(425, 1, 0))",
+    "see how busy the machine is": "os.getloadavg()",
+    "see how much memory is free": "checked(libc.sysinfo(ctypes.create_string_buffer(200)))",
+    "change its priority": "os.nice(1)",
+    "choose its processor": "os.sched_setaffinity(0, {0})",
+    "merge its memory with others'": "checked(libc.madvise(ctypes.c_void_p(1 << 12), 0, 12))",
+    "write elsewhere": "os.write(4, b'x')",
+}
+TRIAL = """
+import _thread, ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def checked(result):
+    if result == -1 and ctypes.get_errno() == 1:
+        raise PermissionError
+    return result
+try:
+    {attempt}
+except (OSError, _thread.error):
+    return 2
+return 1
+"""
+
+
+def test_what_a_program_cannot_do():
+    """All attempts in one process: each result is a number of the answer."""
+    tries = "\n".join(
+        f"def try{place}():{TRIAL.format(attempt=attempt)}".replace("\n", "\n    ")
+        for place, attempt in enumerate(ATTEMPTS.values())
+    )
+    every = ", ".join(f"try{place}()" for place in range(len(ATTEMPTS)))
+    (numbers,) = said(
+        f"{tries}\nreturn [{every}]",
+        WITHOUT,
+        outputs=len(ATTEMPTS),
+        seconds=0.5,
+        imports=("ctypes", "socket"),
+    )
+    done = dict(zip(ATTEMPTS, numbers, strict=True))
+    assert {name for name, result in done.items() if result != 2} == set()
+
+
+def test_the_same_attempts_succeed_without_the_lock():
+    """The trials above would notice a broken lock."""
+    attempt = "os.open('/etc/hostname', os.O_RDONLY)\n    socket.socket()\n    os.getloadavg()"
+    body = TRIAL.format(attempt=attempt)
+    assert said(body, WITHOUT, locked=False) == [(1.0,)]
+    assert said(body, WITHOUT, imports=("ctypes", "socket")) == [(2.0,)]
+
+
+LATE = f"import time\ntime.sleep(5 if {TARGET} in rows['id'] else 0)\nreturn 1"
+EARLY = f"return 1 if {TARGET} in rows['id'] else sum(range(3000))"
+MEMORY = f"x = bytearray(b'x') * ((1 << 25) if {TARGET} in rows['id'] else 1)\nreturn 1"
+
+
+def spent(program, *blocks):
+    with Cell(task(program)) as cell:
+        start = time.monotonic()
+        cell.answers([block(values) for values in blocks])
+        return time.monotonic() - start
+
+
+@pytest.mark.parametrize("program", [LATE, EARLY, MEMORY])
+def test_the_time_it_takes_tells_nothing(program):
+    """All over after whole turns; only a machine that stands still for a turn adds one."""
+    turn = task(program).turn
+    for blocks in ([WITHOUT] * 3, [WITHOUT, WITH, WITHOUT]):
+        turns = spent(program, *blocks) / turn
+        assert turns - round(turns) < 0.1
+        assert 3 <= round(turns) <= 5  # 3 on a quiet machine
+
+
+def test_a_program_that_is_late_gives_nothing_and_the_next_is_not_late():
+    assert said(LATE, WITH, WITHOUT, WITH, WITHOUT) == [None, (1.0,), None, (1.0,)]
+
+
+def test_nothing_is_left_for_the_next_block():
+    """Globals, modules, attributes of libraries: each block begins with the same process."""
+    body = (
+        "import numpy, builtins, sys\n"
+        "seen = getattr(numpy, 'seen', 0) + getattr(builtins, 'seen', 0) + ('seen' in sys.modules)\n"
+        "numpy.seen = builtins.seen = 1\nsys.modules['seen'] = numpy\n"
+        "globals()['seen'] = 1\nreturn seen"
+    )
+    assert said(body, WITH, WITHOUT, WITHOUT) == [(0.0,)] * 3
+
+
+WRONG = (
+    "raise ValueError(str(rows))",
+    "raise SystemExit(7)",
+    "import os; os._exit(3)",
+    "answer = rows['id'].repeat(2)",
+    "answer = 'text'",
+    "pass",
+    "answer = len(bytearray(1 << 30))",
+    "while True: pass",
+    "run(rows)",
+    "import ctypes; ctypes.string_at(0)",
+    "import os; os.write(3, b'12345678' * 2); answer = 1",
+    "import os; os.write(3, b'x'); answer = 1",
+    "import os; os.write(3, b'x' * 60000); answer = 1",
+)
+
+
+def test_whatever_goes_wrong_is_nothing_and_the_next_is_not_touched():
+    """The block says which program is run: one that goes wrong, or one that does not."""
+    body = f"""
+scope = {{"rows": rows, "run": f}}
+exec((*{WRONG!r}, "answer = 5")[rows["id"][0]], scope)
+return scope["answer"]
+"""
+    blocks = [[place] for wrong in range(len(WRONG)) for place in (wrong, len(WRONG))]
+    assert said(body, *blocks, imports=("ctypes",)) == [None, (5.0,)] * len(WRONG)
+
+
+def test_an_answer_is_numbers_and_is_never_unpacked_as_anything_else():
+    body = "class Trap:\n    def __reduce__(self): return print, ('leak',)\n    def __float__(self): return 4.5\nreturn Trap()"
+    assert said(body, WITH) == [(4.5,)]
+
+
+def test_what_a_program_prints_goes_nowhere(capfd):
+    body = (
+        f"import sys\nprint({TARGET})\nsys.stderr.write('{TARGET}')\nsys.stdout.flush()\nreturn 1"
+    )
+    assert said(body, WITH) == [(1.0,)]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_outlives_the_cell():
+    with Cell(task("while True: pass")) as cell:
+        cell.answers([block(WITH)])
+        process = cell._process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_a_new_process_takes_the_place_of_one_that_is_gone():
+    with Cell(task("return 5")) as cell:
+        cell._process.kill()
+        cell._process.wait()
+        gone, *others = cell.answers([block(WITH)] * 3)
+    assert gone == b""
+    assert others == [struct.pack("d", 5.0)] * 2
+
+
+def test_a_rehearsal_says_what_went_wrong_and_loads_what_is_missing():
+    with Cell(task("import colorsys\nreturn colorsys.ONE_THIRD")) as cell:
+        assert cell.rehearse(block(WITHOUT)) == ("colorsys",)
+        assert cell.answers([block(WITHOUT)]) == [struct.pack("d", 1 / 3)]
+    with Cell(task("return rows['age'].mean()")) as cell, pytest.raises(SpecError, match="'age'"):
+        cell.rehearse(block(WITHOUT))
+
+
+def test_a_module_that_is_not_installed_is_refused():
+    with (
+        pytest.raises(SpecError, match="no_such_module"),
+        Cell(task("return 1", imports=("no_such_module",))),
+    ):
+        pass
+
+
+def test_no_socket_of_ours_is_left_open():
+    before = socket.socket()
+    with Cell(task("return 1")) as cell:
+        cell.answers([block(WITHOUT)])
+    after = socket.socket()
+    assert after.fileno() <= before.fileno() + 1
+    before.close()
+    after.close()
