@@ -11,7 +11,15 @@ from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, mp
 
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.law import SATURATION
-from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, Quartic, StudentT, rounded
+from noisegate.noise.rounded import (
+    Gaussian,
+    Gumbel,
+    Laplace,
+    LaplaceLognormal,
+    Quartic,
+    StudentT,
+    rounded,
+)
 
 rounded_module = import_module("noisegate.noise.rounded")
 
@@ -36,6 +44,15 @@ def quartic_cdf(x):
     return 0.5 + mpmath.sqrt(2) / mpmath.pi * x * mpmath.hyp2f1(0.25, 1, 1.25, -(x**4))
 
 
+def lognormal_cdf(x):
+    """Laplace noise times e^(Y/2), by an expansion in e^-t for the inner law's mean over Y."""
+    weight = mpmath.mpf(2) / 25  # trapezoids of a smooth, fast falling function err by e^(-2π²/h²)
+    ys = [weight * j for j in range(-250, 251)]
+    sizes = [mpmath.exp(-y * y / 2 - abs(x) * mpmath.exp(-y / 2)) for y in ys]
+    half = weight * mpmath.fsum(sizes) / mpmath.sqrt(8 * mpmath.pi)
+    return half if x < 0 else 1 - half
+
+
 def gumbel_cdf(x):
     return mpmath.exp(-mpmath.exp(-x))
 
@@ -48,6 +65,7 @@ SHAPES = {
     "t4": (StudentT(4), partial(student_cdf, 4)),
     "t30": (StudentT(30), partial(student_cdf, 30)),
     "quartic": (Quartic(), quartic_cdf),
+    "lognormal": (LaplaceLognormal(Fraction(1, 2)), lognormal_cdf),
     "gumbel": (Gumbel(), gumbel_cdf),
 }
 SCALES = [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(1000, 7), Fraction(1 << 50)]

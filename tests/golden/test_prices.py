@@ -31,8 +31,12 @@ from noisegate.privacy.event import (
     Parallel,
     PermuteAndFlipEvent,
     PoissonSampled,
+    ProposeTestReleaseEvent,
     Repeated,
     Sequential,
+    SmoothLaplaceEvent,
+    SmoothLognormalEvent,
+    SmoothStudentEvent,
     TopKEvent,
 )
 
@@ -57,6 +61,16 @@ LISTED = {
     ),
     "key selection 0.1, 1e-8": KEYS,
     "crowd of 40 in 1 of 10 at 0.1": CrowdCountsEvent(probability=TENTH, crowd=40, epsilon=TENTH),
+    "smooth student 10, beta 0.02": SmoothStudentEvent(scale=10, beta="0.02"),
+    "smooth laplace 20, beta 0.005, at 0.1": SmoothLaplaceEvent(
+        scale=20, beta="0.005", epsilon=TENTH
+    ),
+    "smooth lognormal 20, beta 0.01, sigma 0.2": SmoothLognormalEvent(
+        scale=20, beta="0.01", sigma="0.2"
+    ),
+    "propose 0.1, release 0.2, 1e-8": ProposeTestReleaseEvent(
+        epsilon_test=TENTH, epsilon_release=2 * TENTH, delta="1e-8"
+    ),
     "declared 0.1": DeclaredEvent(epsilon=TENTH),
     "declared rho 0.01": DeclaredZCDPEvent(rho=Fraction(1, 100)),
     "geometric, then keys": Sequential(events=(GEOMETRIC, KEYS)),

@@ -40,8 +40,12 @@ from noisegate.privacy.event import (
     Parallel,
     PermuteAndFlipEvent,
     PoissonSampled,
+    ProposeTestReleaseEvent,
     Repeated,
     Sequential,
+    SmoothLaplaceEvent,
+    SmoothLognormalEvent,
+    SmoothStudentEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ApproxDP
@@ -61,6 +65,10 @@ EVERY_KIND = [
     AboveThresholdEvent(epsilon_threshold="1/2", epsilon_queries="1/2", cutoff=2),
     KeySelectionEvent(epsilon=1, delta="1e-6"),
     CrowdCountsEvent(probability="1/2", crowd=20, epsilon="7/10"),
+    SmoothStudentEvent(scale=2, beta="1/6"),
+    SmoothLaplaceEvent(scale=2, beta="1/50", epsilon=1),
+    SmoothLognormalEvent(scale=2, beta="1/50", sigma="1/4"),
+    ProposeTestReleaseEvent(epsilon_test="1/2", epsilon_release="1/2", delta="1e-6"),
     DeclaredEvent(epsilon=1, delta="1e-6"),
     DeclaredZCDPEvent(rho="1/2"),
     Sequential(events=(NOISE, NOISE)),

@@ -30,6 +30,7 @@ from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
@@ -65,6 +66,9 @@ EXAMPLES = (
     OutsideBand(threshold=4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Furthest(factor=THIRD, guesses=(5, -3)),
     CrowdCounts(probability=THIRD, crowd=5, epsilon=THIRD),
+    SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9),
+    SmoothLaplace(scale=7 * THIRD, beta=THIRD, epsilon=Fraction(1), low=-9, high=9),
+    SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),
 )
 NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
 
@@ -190,6 +194,17 @@ REFUSED = [
     lambda: PrivateBounds(scale=1, threshold=0, digits=1),
     lambda: PrivateBounds(scale=1, threshold=1, digits=61),
     lambda: PrivateBounds(scale=1, threshold=1, digits=2).sample(np.zeros(4, np.int64)),
+    lambda: SmoothStudent(scale=0, beta=1, **GRID),
+    lambda: SmoothStudent(scale=1, beta="1e-5", **GRID),
+    lambda: SmoothStudent(scale=1, beta=1, low=10, high=0),
+    lambda: SmoothStudent(scale=1, beta=1, low=0, high=1 << 51),
+    lambda: SmoothStudent.for_epsilon(1, beta="1/3", **GRID),
+    lambda: SmoothStudent(scale=1, beta=1, **GRID).event(0),
+    lambda: SmoothLaplace(scale=1, beta=1, epsilon=1, **GRID),
+    lambda: SmoothLaplace.for_budget(1, 1, **GRID),
+    lambda: SmoothLaplace.for_budget(1, "1e-6", beta="1/2", **GRID),
+    lambda: SmoothLognormal.for_rho("1/2", beta=2, **GRID),
+    lambda: SmoothLognormal(scale=1, beta=1, sigma=3, **GRID),
     lambda: Exponential(factor=1).sample(np.zeros(0, np.int64)),
     lambda: Geometric(scale=1).sample(np.zeros(2)),
     lambda: Geometric(scale=1).sample([1, 2]),
@@ -278,6 +293,20 @@ def test_gaussian_noise_made_for_rho_costs_exactly_rho():
     assert ZCDPAccountant().price(event).as_fractions()[0] == Fraction(1, 8)
     rounded = RoundedGaussian(sigma="9/2").event(L2(squared=5))
     assert rounded.variance == Fraction(81, 4)
+
+
+@pytest.mark.parametrize("beta", [None, "1/60"])
+def test_smooth_noise_costs_at_most_its_price_and_hardly_less(beta):
+    student = SmoothStudent.for_epsilon(EPSILON, beta=beta, **GRID)
+    assert 1 - Fraction("1e-10") < pure_loss(student.event(1)).epsilon / EPSILON <= 1
+    assert pure_loss(student.event(3)).epsilon == 3 * pure_loss(student.event(1)).epsilon
+    laplace = pure_loss(SmoothLaplace.for_budget(EPSILON, "1e-6", beta=beta, **GRID).event(1))
+    assert laplace.epsilon == EPSILON
+    assert 1 - Fraction("1e-8") < laplace.delta * 10**6 <= 1
+    lognormal = SmoothLognormal.for_rho("1/8", beta=beta, **GRID).event(1)
+    rho, delta = ZCDPAccountant().price(lognormal).as_fractions()
+    assert 1 - Fraction("1e-10") < 8 * rho <= 1
+    assert delta == 0
 
 
 def test_many_values_per_unit_multiply_the_price_of_quantiles():

@@ -14,6 +14,7 @@ from noisegate.accounting.amplification import poisson
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
 from noisegate.accounting.search import digits_up
+from noisegate.accounting.smooth import laplace_delta_up, student_epsilon_up
 from noisegate.privacy.conversion import group_of_approx
 from noisegate.privacy.event import (
     AboveThresholdEvent,
@@ -29,6 +30,9 @@ from noisegate.privacy.event import (
     NothingEvent,
     PermuteAndFlipEvent,
     PoissonSampled,
+    ProposeTestReleaseEvent,
+    SmoothLaplaceEvent,
+    SmoothStudentEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ApproxDP
@@ -106,6 +110,25 @@ def _crowd_counts(event: CrowdCountsEvent) -> Pair:
     return event.epsilon, min(digits_up(delta, digits=6), Fraction(1))
 
 
+def _smooth_student(event: SmoothStudentEvent) -> Pair:
+    return student_epsilon_up(event.scale, event.beta), NO_DELTA
+
+
+def _smooth_laplace(event: SmoothLaplaceEvent) -> Pair:
+    """Claim: ε with the δ that the exact curve has there, see `laplace_delta_up`."""
+    return event.epsilon, min(laplace_delta_up(event.scale, event.beta, event.epsilon), Fraction(1))
+
+
+def _propose_test_release(event: ProposeTestReleaseEvent) -> Pair:
+    """Claim: (ε₁ + ε₂, δ) for a test of ε₁ and a release of ε₂ [DL09].
+
+    Why: if the bound holds for one of two neighbours, they differ by at most the bound, and test
+        and release compose. If it holds for neither, both are at distance 0: the test has one law
+        for both, and passes with probability at most δ.
+    """
+    return event.epsilon_test + event.epsilon_release, event.delta
+
+
 def _group(event: Group) -> Pair:
     grouped = group_of_approx(pure_loss(event.event), size=event.size)
     return grouped.epsilon, grouped.delta
@@ -130,6 +153,9 @@ _RULES: Final = Rules(
             AboveThresholdEvent: _above_threshold,
             KeySelectionEvent: _declared,
             CrowdCountsEvent: _crowd_counts,
+            SmoothStudentEvent: _smooth_student,
+            SmoothLaplaceEvent: _smooth_laplace,
+            ProposeTestReleaseEvent: _propose_test_release,
             DeclaredEvent: _declared,
             Group: _group,
             PoissonSampled: _sampled,

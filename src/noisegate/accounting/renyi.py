@@ -52,8 +52,12 @@ from noisegate.privacy.event import (
     NothingEvent,
     PermuteAndFlipEvent,
     PoissonSampled,
+    ProposeTestReleaseEvent,
     Repeated,
     Sequential,
+    SmoothLaplaceEvent,
+    SmoothLognormalEvent,
+    SmoothStudentEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ApproxDP
@@ -241,6 +245,10 @@ def _rules(order: Fraction) -> Rules:
         AboveThresholdEvent: _through_approx,
         KeySelectionEvent: _through_approx,
         CrowdCountsEvent: _through_approx,
+        SmoothStudentEvent: _through_approx,
+        SmoothLaplaceEvent: _through_approx,
+        SmoothLognormalEvent: _through_zcdp,
+        ProposeTestReleaseEvent: _through_approx,
         DeclaredEvent: _through_approx,
         Group: _group,
         PoissonSampled: _sampled,

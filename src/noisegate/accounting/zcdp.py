@@ -18,6 +18,7 @@ from typing import ClassVar, Final, final
 from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.accounting.smooth import lognormal_rho_up
 from noisegate.errors import Unsupported
 from noisegate.privacy.conversion import (
     approx_of_zcdp,
@@ -43,8 +44,12 @@ from noisegate.privacy.event import (
     NothingEvent,
     PermuteAndFlipEvent,
     PoissonSampled,
+    ProposeTestReleaseEvent,
     Repeated,
     Sequential,
+    SmoothLaplaceEvent,
+    SmoothLognormalEvent,
+    SmoothStudentEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ZCDP, ApproxDP
@@ -128,6 +133,10 @@ def _declared_zcdp(event: DeclaredZCDPEvent) -> Pair:
     return event.rho, NO_DELTA
 
 
+def _smooth_lognormal(event: SmoothLognormalEvent) -> Pair:
+    return lognormal_rho_up(event.scale, event.beta, event.sigma), NO_DELTA
+
+
 def _through_approx(event: Event) -> Pair:
     """Claim: any (ε, δ)-private step is δ-approximate (ε²/2)-zCDP, see `zcdp_of_approx`."""
     try:
@@ -175,6 +184,10 @@ _RULES: Final = Rules(
             AboveThresholdEvent: _through_approx,
             KeySelectionEvent: _through_approx,
             CrowdCountsEvent: _through_approx,
+            SmoothStudentEvent: _through_approx,
+            SmoothLaplaceEvent: _through_approx,
+            SmoothLognormalEvent: _smooth_lognormal,
+            ProposeTestReleaseEvent: _through_approx,
             DeclaredEvent: _through_approx,
             PoissonSampled: _through_approx,
             Group: _group,

@@ -65,9 +65,11 @@ def to_record(mechanism: Mechanism[Any]) -> Record:
     return record
 
 
-def _plain(value: object) -> str | bool | list[str]:
+def _plain(value: object) -> str | bool | list[str] | Record:
     if isinstance(value, bool):
         return value
+    if isinstance(value, Mechanism):
+        return to_record(value)
     return [str(item) for item in value] if isinstance(value, tuple) else str(value)
 
 

@@ -32,6 +32,7 @@ from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
@@ -39,10 +40,11 @@ from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
-    Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian, Exponential,
-    PermuteAndFlip, TopK, AboveThreshold, Quantile, Quantiles, KeySelection, ThresholdedGeometric,
-    PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut, SparseGeometric, SparsePriority,
-    OutsideBand, Furthest, CrowdCounts, NoisyMax,
+    Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,
+    Exponential, PermuteAndFlip, TopK, NoisyMax, AboveThreshold, Quantile, Quantiles, KeySelection,
+    ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
+    SparseGeometric, SparsePriority,
+    OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
@@ -68,6 +70,8 @@ def _parse(kind: Any, value: Any, name: str) -> object:  # noqa: ANN401 - JSON
             return value
         if kind in (int, Fraction) and isinstance(value, str):
             return int(value) if kind is int else fraction(value, name=name)
+        if isinstance(value, Mapping):
+            return from_record(value)
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(fraction(item, name=name) for item in value)
     except ValueError:

@@ -194,6 +194,76 @@ class CrowdCountsEvent(Event):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothStudentEvent(Event):
+    """Student's t noise, three degrees, times ``scale`` and a secret β-smooth bound [NRS07]."""
+
+    name: ClassVar[str] = "smooth-student/1"
+    scale: Fraction
+    beta: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "scale")
+        _store_positive(self, "beta")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothLaplaceEvent(Event):
+    """Laplace noise times ``scale`` and a secret β-smooth bound [NRS07].
+
+    Such a step has a whole curve of (ε, δ); ``epsilon`` is the point of it that is charged.
+    """
+
+    name: ClassVar[str] = "smooth-laplace/1"
+    scale: Fraction
+    beta: Fraction
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "scale")
+        _store_positive(self, "beta")
+        _store_positive(self, "epsilon")
+        if self.epsilon < 1 / self.scale + self.beta:
+            raise SpecError("The ε is below what it pays for.", fix="Use ε >= 1/scale + beta.")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothLognormalEvent(Event):
+    """Laplace times e^(σY), Y normal, times ``scale`` and a secret β-smooth bound [BS19]."""
+
+    name: ClassVar[str] = "smooth-lognormal/1"
+    scale: Fraction
+    beta: Fraction
+    sigma: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "scale")
+        _store_positive(self, "beta")
+        _store_positive(self, "sigma")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeTestReleaseEvent(Event):
+    """A noisy test whether a proposed bound is safe, and a release if it seems so [DL09].
+
+    ``delta`` is how likely the test passes where the bound does not hold.
+    """
+
+    name: ClassVar[str] = "propose-test-release/1"
+    epsilon_test: Fraction
+    epsilon_release: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        _store_positive(self, "epsilon_test")
+        _store_positive(self, "epsilon_release")
+        _store_positive(self, "delta")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredEvent(Event):
     """A step known only by its proven (ε, δ); prefer the event that says what happened."""
 
@@ -289,10 +359,11 @@ class PoissonSampled(Event):
 
 
 _KINDS: Final = (
-    NothingEvent, GeometricEvent, LaplaceEvent, BoxNoiseEvent, DiscreteGaussianEvent, GaussianEvent,
-    ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent, KeySelectionEvent,
-    CrowdCountsEvent, DeclaredEvent, DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group,
-    PoissonSampled,
+    NothingEvent, GeometricEvent, LaplaceEvent, BoxNoiseEvent, DiscreteGaussianEvent,
+    GaussianEvent, ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent,
+    KeySelectionEvent, CrowdCountsEvent, SmoothStudentEvent, SmoothLaplaceEvent,
+    SmoothLognormalEvent, ProposeTestReleaseEvent, DeclaredEvent, DeclaredZCDPEvent, Sequential,
+    Parallel, Repeated, Group, PoissonSampled,
 )  # fmt: skip
 EVENTS: Final[Mapping[str, type[Event]]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
