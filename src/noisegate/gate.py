@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from noisegate.crowd.histogram import CrowdOrder
     from noisegate.learners.matrix import Matrix
     from noisegate.privacy.domain import TableDomain
+    from noisegate.query.choosing import Choice, ChoicePlan, Choosing
     from noisegate.query.fluent import TableQuestion
     from noisegate.releases.order import Order
     from noisegate.releases.workbench import Progress
@@ -110,6 +111,33 @@ class Gate:
         from noisegate.query.fluent import TableQuestion  # noqa: PLC0415 - only when asked for
 
         return TableQuestion(name, self.sql, self.plan)
+
+    def choose(self, sql: str, *, fresh: bool = False, **terms: Any) -> "Choice":  # noqa: ANN401 - as for ChoiceOrder
+        """Choose privately whose score is best; nothing else is said about the scores.
+
+        ``gate.choose("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=0.1).winner``: each
+        declared key is a candidate, its number the score. Or each aggregate is a candidate:
+        ``SELECT SUM(CASE WHEN bid >= 1 THEN 1 END) AS "1", …``. See docs/choice.md.
+
+        Args:
+            sql: One SELECT of counts or sums.
+            fresh: Pay for a new, independent choice instead of the one that was made.
+            terms: ``epsilon``, the price; ``k``, how many to choose; ``method``: "exponential",
+                "permute-and-flip", "noisy-max", or "auto", the sharpest; ``gap``: release how far
+                each leads the next, at no further price; ``least``: choose the lowest instead;
+                ``rows_per_unit``, ``groups_per_unit``.
+        """
+        return self._choosing(sql, terms).choose(fresh=fresh)
+
+    def choose_plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "ChoicePlan":  # noqa: ANN401 - as for choose
+        """Price and error of a choice. Free: spends nothing, reads no row."""
+        return self._choosing(sql, terms).plan(fresh=fresh)
+
+    def _choosing(self, sql: str, terms: dict[str, Any]) -> "Choosing":
+        from noisegate.query.choosing import ChoiceOrder, Choosing  # noqa: PLC0415 - when asked for
+
+        _require_known(terms, ChoiceOrder)
+        return Choosing(self._curator, self._rules, ChoiceOrder(sql=sql, **terms))
 
     def release(  # noqa: PLR0913 - each is a choice of the steward
         self,
@@ -303,11 +331,7 @@ class Gate:
         from noisegate.synthetic.many import ManyOrder  # noqa: PLC0415 - when asked for
         from noisegate.synthetic.online import Many  # noqa: PLC0415
 
-        known = {each.name for each in fields(ManyOrder)}
-        if unknown := terms.keys() - known:
-            raise SpecError(
-                f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
-            )
+        _require_known(terms, ManyOrder)
         order = ManyOrder(columns=columns, **terms)
         return Many(self._curator, self._rules, order, sure=sure)
 
@@ -363,6 +387,14 @@ class Gate:
         return (
             f"<Gate of {names}: {mode}protects {private[0].unit}; "
             f"spent {self.spent}, left {self.remaining:left}; {kept}>"
+        )
+
+
+def _require_known(terms: dict[str, Any], order: type) -> None:
+    known = {each.name for each in fields(order)} - {"sql", "columns"}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
         )
 
 

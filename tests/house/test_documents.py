@@ -23,6 +23,7 @@ PAGES = (
     "docs/releases.md",
     "docs/synthetic.md",
     "docs/many.md",
+    "docs/choice.md",
     "docs/reference.md",
 )
 
@@ -140,6 +141,15 @@ def test_the_python_of_the_page_about_many_questions_runs(folder):
     assert len(scope["more"]) == 18
     assert scope["model"].shape == (21, 3)
     assert 0 < scope["gate"].spent.epsilon <= 4
+
+
+def test_the_python_of_the_page_about_choices_runs(folder):
+    scope = {}
+    for block in blocks("docs/choice.md", "python"):
+        exec(block, scope)
+    assert scope["choice"].winner in ("north", "south", "west")
+    assert scope["again"].free
+    assert scope["again"].winners == scope["choice"].winners
 
 
 def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):

@@ -3,11 +3,12 @@
 Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
 """
 
-from noisegate.cli import labs, ledgers, lessons, many, questions, releases, stewards
+from noisegate.cli import choose, labs, ledgers, lessons, many, questions, releases, stewards
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
     "app",
+    "choose",
     "lab_app",
     "labs",
     "ledger_app",

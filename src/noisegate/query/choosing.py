@@ -1,0 +1,349 @@
+"""A private choice: which candidate scores best, and nothing else about the scores.
+
+read        SQL becomes candidates and the sums that are their scores
+buy         ε becomes a choice: the sharpest of those that the account prices
+measure     through the door; the same choice is found in the ledger instead
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Final, TypeAlias, final
+
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction, positive
+from noisegate.ledger.entry import Entry
+from noisegate.mechanisms.base import to_record
+from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.noisy_max import NoisyMax
+from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.top_k import TopK
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.candidates import Candidate, Candidates, candidates_of
+from noisegate.query.display import bare, percent
+from noisegate.query.estimates.purchase import Funds
+from noisegate.query.question import Question, Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+
+METHODS: Final = ("auto", "exponential", "permute-and-flip", "noisy-max")
+USUAL: Final = Fraction(95, 100)
+Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceOrder:
+    """What is asked for, as people say it; see `Gate.choose`."""
+
+    sql: str
+    epsilon: Number | None = None
+    k: int = 1
+    method: str = "auto"
+    gap: bool = False
+    least: bool = False
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoicePlan:
+    """A choice before it is paid for: free, and depends on no row."""
+
+    sql: str
+    candidates: tuple[Candidate, ...]
+    selection: Selection
+    grain: Fraction
+    epsilon: Fraction
+    price: ApproxDP
+    fits: bool
+    path: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def method(self) -> str:
+        """How it is chosen."""
+        return "exponential" if isinstance(self.selection, TopK) else _name(self.selection)
+
+    def shortfall(self, confidence: Number = USUAL) -> float:
+        """How far a chosen score may be below the best that was left, at this confidence."""
+        found = self.selection.shortfall(confidence, candidates=len(self.candidates))
+        return float(found * self.grain)
+
+    def gap_error(self, confidence: Number = USUAL) -> float | None:
+        """How far a gap may be off; None where none is released."""
+        if not isinstance(self.selection, NoisyMax):
+            return None
+        found = self.selection.gap_error(confidence, candidates=len(self.candidates))
+        return float(found * self.grain)
+
+    def facts(self, confidence: Number = USUAL) -> list[tuple[str, str]]:
+        """The plan in words, one fact a line."""
+        sure = f"at {percent(confidence)} confidence"
+        chosen = getattr(self.selection, "k", 1)
+        lines = [
+            ("candidates", f"{len(self.candidates):,}, of which {chosen:,} chosen"),
+            ("method", self.method),
+            ("because", "; ".join(self.path)),
+            ("error", f"at most {bare(self.shortfall(confidence))} below the best {sure}"),
+        ]
+        if (off := self.gap_error(confidence)) is not None:
+            lines.append(("gap", f"± {bare(off)} {sure}"))
+        lines += [("mind", words) for words in self.caveats]
+        lines.append(("price", f"{self.price}" + ("" if self.fits else " (more than is left)")))
+        return lines
+
+    def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
+        """Plain values, for --json."""
+        return {
+            "sql": self.sql,
+            "candidates": len(self.candidates),
+            "method": self.method,
+            "mechanism": to_record(self.selection),
+            "epsilon": float(self.epsilon),
+            "price": float(self.price.epsilon),
+            "price_delta": float(self.price.delta),
+            "fits": self.fits,
+            "confidence": float(fraction(confidence)),
+            "shortfall": self.shortfall(confidence),
+            "gap_error": self.gap_error(confidence),
+            "caveats": list(self.caveats),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:12}{fact}" for name, fact in self.facts())
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Choice:
+    """Which candidates were chosen, best first. Reading it again never draws and never costs.
+
+    ``gaps`` say how far each led the next, where that was released: see `gap_error`.
+    """
+
+    plan: ChoicePlan
+    winners: tuple[Candidate, ...]
+    gaps: tuple[float, ...] | None
+    cost: ApproxDP
+    remaining: ApproxDP
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+
+    @property
+    def winner(self) -> Candidate:
+        """The chosen one; of several, the first."""
+        return self.winners[0]
+
+    @property
+    def gap(self) -> float | None:
+        """How far the winner led the next; None where no gap was released."""
+        return None if self.gaps is None else self.gaps[0]
+
+    @property
+    def free(self) -> bool:
+        """Whether it came from the ledger, without a new charge."""
+        return self.cost == ApproxDP(0)
+
+    def shortfall(self, confidence: Number = USUAL) -> float:
+        """How far a chosen score may be below the best that was left, at this confidence."""
+        return self.plan.shortfall(confidence)
+
+    def gap_error(self, confidence: Number = USUAL) -> float | None:
+        """How far a gap may be from the true lead over the best of the others."""
+        return self.plan.gap_error(confidence)
+
+    def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
+        """Plain values, for --json."""
+        planned = self.plan.to_dict(confidence)
+        kept = ("sql", "candidates", "method", "mechanism", "confidence", "shortfall", "gap_error",
+                "caveats")  # fmt: skip
+        return {
+            "winners": [_plain(winner) for winner in self.winners],
+            "gaps": None if self.gaps is None else list(self.gaps),
+            **{name: planned[name] for name in kept},
+            "cost": {"epsilon": float(self.cost.epsilon), "delta": float(self.cost.delta)},
+            "remaining": {
+                "epsilon": float(self.remaining.epsilon), "delta": float(self.remaining.delta),
+            },
+            "guarantee": self.guarantee.to_dict(),
+            "practice": self.practice,
+        }  # fmt: skip
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Place, candidate and, where released, its lead; as text."""
+        leads = [()] * len(self.winners) if self.gaps is None else [(bare(g),) for g in self.gaps]
+        return [
+            (str(place + 1), _shown(winner), *lead)
+            for place, (winner, lead) in enumerate(zip(self.winners, leads, strict=True))
+        ]
+
+    def footer(self, confidence: Number = USUAL) -> str:
+        """How good the choice is, the price and the balance; then the caveats, one a line."""
+        below = f"at most {bare(self.shortfall(confidence))} below the best"
+        if (off := self.gap_error(confidence)) is not None:
+            below += f", leads ± {bare(off)}"
+        paid = "free" if self.free else f"cost {self.cost}"
+        made_up = "made-up rows · " if self.practice else ""
+        first = f"{made_up}{below} at {percent(confidence)} · {paid} · left {self.remaining:left}"
+        return "\n".join([first, *self.plan.caveats])
+
+    def __str__(self) -> str:
+        return "\n".join(["\t".join(row) for row in self.rows()] + [self.footer()])
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(_shown, self.winners[:5]))
+        return f"<Choice: {names}; {self.footer().splitlines()[0]}>"
+
+
+@final
+class Choosing:
+    """Chooses through a curator, by the rules of a policy."""
+
+    def __init__(self, curator: Curator, rules: Rules, order: ChoiceOrder) -> None:
+        if rules.sample is not None:
+            raise SpecError("A choice is about all rows.", fix="Use the gate itself.")
+        self._curator, self._rules, self._order = curator, rules, order
+        question = read(order.sql, curator.tables)
+        accountant = curator.ledger.balance(curator.account).accountant
+        terms = self._terms(question)
+        assert terms.epsilon is not None  # noqa: S101 - just made sure
+        self._epsilon = terms.epsilon
+        self._candidates = candidates_of(
+            question, terms, accountant=accountant, least=_flag(order.least, "least")
+        )
+        funds = Funds(epsilon=self._epsilon, gaussian=accountant != "pure")
+        selection = selection_of(self._candidates, funds, order)
+        self._measurement = Measurement(query=self._candidates.query, mechanisms=(selection,))
+        self._selection = selection
+
+    def plan(self, *, fresh: bool = False) -> ChoicePlan:
+        """Price and error: free, reads no row."""
+        stored = None if fresh else self._curator.find(self._measurement)
+        price, fits = ApproxDP(0), True
+        if stored is None:
+            price, fits = self._curator.price(self._measurement.event())
+        found = self._candidates
+        return ChoicePlan(
+            sql=self._order.sql,
+            candidates=found.names,
+            selection=self._selection,
+            grain=found.grain,
+            epsilon=self._epsilon,
+            price=price,
+            fits=fits,
+            path=found.query.path,
+            caveats=found.caveats,
+        )
+
+    def choose(self, *, fresh: bool = False) -> Choice:
+        """The choice: from the ledger if it was made before, else for its price."""
+        plan, curator = self.plan(fresh=fresh), self._curator
+        request = curator.fresh_id() if fresh else None
+        found = curator.measure(self._measurement, request_id=request)
+        loss = curator.loss_of(found.event)
+        k = getattr(self._selection, "k", 1)
+        places, rest = found.values[0][:k].tolist(), found.values[0][k:].tolist()
+        return Choice(
+            plan=plan,
+            winners=tuple(plan.candidates[place] for place in places),
+            gaps=tuple(float(gap * plan.grain) for gap in rest) or None,
+            cost=ApproxDP(0) if found.free else loss,
+            remaining=curator.remaining(),
+            guarantee=self._guarantee(loss),
+            question=found.question,
+            request_id=found.request_id,
+            practice=self._rules.practice,
+            log=curator.ledger.history,
+        )
+
+    def _guarantee(self, loss: ApproxDP) -> Guarantee:
+        tables = self._candidates.query.tables
+        unit = next(table.unit for table in tables if table.unit is not None)
+        names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+        return Guarantee(loss=loss, unit=unit, scope=f"this choice about {names}")
+
+    def _terms(self, question: Question) -> Terms:
+        """What the order says, then the SQL, then the policy."""
+        order, said = self._order, question.terms
+        wanted = {each.name for each in fields(Terms) if getattr(said, each.name) is not None}
+        if wanted - {"epsilon", "rows_per_unit", "groups_per_unit", "confidence"}:
+            raise SpecError("A choice is paid by ε alone.", fix="Give epsilon, and caps per unit.")
+        given = order.epsilon if order.epsilon is not None else said.epsilon
+        price = given if given is not None else self._rules.epsilon
+        if price is None:
+            raise SpecError("Give epsilon.", fix="Say what the choice may cost, such as 0.1.")
+        epsilon = positive(price, name="epsilon")
+        Run(self._curator, self._rules).require_price(epsilon)
+        return replace(
+            said,
+            epsilon=epsilon,
+            rows_per_unit=order.rows_per_unit or said.rows_per_unit,
+            groups_per_unit=order.groups_per_unit or said.groups_per_unit,
+        )
+
+
+def selection_of(found: Candidates, funds: Funds, order: ChoiceOrder) -> Selection:
+    """The choice that the funds buy.
+
+    By itself, where ε adds up: permute-and-flip, or for several (or their gaps) noisy max, which
+    has less noise than Gumbel's and gaps for nothing. Elsewhere exponential: its range is
+    bounded, so that ρ = ε²/8 buys twice the ε, and k of them in a row add up their ρ.
+    """
+    k, method, count = order.k, order.method, len(found.names)
+    if type(k) is not int or not 1 <= k <= count:
+        raise SpecError(f"k is {k!r} of {count} candidates.", fix="Choose at least 1 of them.")
+    if method not in METHODS:
+        raise SpecError(f"There is no method {method!r}.", fix=f"Use {', '.join(METHODS)}.")
+    if method == "auto":
+        method = _best(funds, k, count, gap=_flag(order.gap, "gap"))
+    if order.gap and method != "noisy-max":
+        raise SpecError(f"{method!r} has no gaps.", fix='Use method="noisy-max" or "auto".')
+    reach: dict[str, Any] = {"score_sensitivity": found.query.single, "monotone": found.monotone}
+    if method == "noisy-max":
+        if k == count:
+            raise SpecError("The last candidate leads nobody.", fix="Choose fewer than all.")
+        return NoisyMax.for_epsilon(funds.share(Fraction(1)), k=k, **reach)
+    if method == "permute-and-flip":
+        if k > 1:
+            raise SpecError("Permute-and-flip chooses one.", fix='Use method="noisy-max".')
+        return PermuteAndFlip.for_epsilon(funds.share(Fraction(1)), **reach)
+    each = funds.choice(Fraction(1, k))
+    if k == 1:
+        return Exponential.for_epsilon(each, **reach)
+    return TopK.for_epsilon(each * k, k=k, **reach)
+
+
+def _best(funds: Funds, k: int, count: int, *, gap: bool) -> str:
+    if gap:
+        return "noisy-max"
+    if funds.gaussian or 1 < k == count:
+        return "exponential"
+    return "permute-and-flip" if k == 1 else "noisy-max"
+
+
+def _name(selection: Selection) -> str:
+    return selection.name.partition("/")[0]
+
+
+def _shown(candidate: Candidate) -> str:
+    return ", ".join(map(str, candidate)) if isinstance(candidate, tuple) else str(candidate)
+
+
+def _plain(candidate: Candidate) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(candidate, tuple):
+        return [_plain(each) for each in candidate]
+    return candidate if type(candidate) in (str, int) else str(candidate)
+
+
+def _flag(value: object, name: str) -> bool:
+    if type(value) is not bool:
+        raise SpecError(f"{name} is not a yes or no.", fix=f"Use {name}=True or {name}=False.")
+    return value
