@@ -21,7 +21,7 @@ from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.privacy.release import Release
-from noisegate.sources import duckdb as engine
+from noisegate.sources import duckdb_found as engine
 from noisegate.sources.counting import count_cells
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query
@@ -110,8 +110,8 @@ def test_an_error_on_the_way_says_nothing_of_rows(monkeypatch):
             yield pa.record_batch({"c": pa.array([1], pa.uint64())})
             raise pa.ArrowInvalid("Could not convert 'Alice' to INT64")
 
-    stream = engine._stream
-    monkeypatch.setattr(engine, "_stream", lambda _: stream(Broken()))
+    stream = engine.stream
+    monkeypatch.setattr(engine, "stream", lambda _: stream(Broken()))
     with pytest.raises(SourceError) as caught:
         held(Cells(relation=Table(ROWS), by=(X,)), [(1, 2, 3, "red")])
     assert "Alice" not in str(caught.value)

@@ -6,7 +6,8 @@ from fractions import Fraction
 from math import prod
 from typing import ClassVar, TypeAlias, final
 
-from noisegate.algebra.expression import Expression, fields_of
+from noisegate.algebra.blocks import Blocks
+from noisegate.algebra.expression import Expression, Field, fields_of
 from noisegate.algebra.relation import Relation, expressions_of
 from noisegate.privacy.domain import Key
 
@@ -209,13 +210,16 @@ class Rows:
 Tally: TypeAlias = Sums | Marginals | Values | Keys | Distinct | Cells | Rows
 
 
-def fields_used(tally: Tally) -> frozenset[str]:
+def fields_used(tally: Tally | Blocks) -> frozenset[str]:
     """The names of all fields that a tally speaks of, in its relation too."""
     found = {name for e in expressions_of(tally.relation) for name in fields_of(e)}
     return frozenset(found.union(*(fields_of(e) for e in _asked(tally))))
 
 
-def _asked(tally: Tally) -> Iterator[Expression]:
+def _asked(tally: Tally | Blocks) -> Iterator[Expression]:
+    if isinstance(tally, Blocks):
+        yield from map(Field, tally.columns)
+        return
     if isinstance(tally, Keys):
         yield from (e for _, e in tally.by)
         return

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import (
     Cells,
@@ -37,6 +38,7 @@ from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.adding import add_up
 from noisegate.sources.counting import count_cells
+from noisegate.sources.duckdb_blocks import blocks_query, dealt_rows
 from noisegate.sources.duckdb_files import (
     GIVE,
     KIND_OF,
@@ -50,6 +52,7 @@ from noisegate.sources.duckdb_files import (
     quoted,
     stored_types,
 )
+from noisegate.sources.duckdb_found import BATCH, batches, cells_of, filled, stream, unsigned
 from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
 from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_sample import Drawn
@@ -82,7 +85,6 @@ _READ_AS: Final = {
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
 _LISTED_MAX: Final = 10_000
-_BATCH: Final = 1 << 18  # rows of a stream that are held at once
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
@@ -161,7 +163,7 @@ class DuckDBSource(Source):
         found = self._few(tally, wide=sampled)
         if "w" in found and found["w"].any():
             found = self._few(tally, wide=True)
-        return np.stack([_filled(found, name, shape) for name in names])
+        return np.stack([filled(found, name, shape) for name in names])
 
     def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
         used = sorted({place for each in tally.sets for place in each})
@@ -170,10 +172,10 @@ class DuckDBSource(Source):
         asked = replace(tally, by=by, sets=sets)
         text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb")
         sizes, constant = [grouping.size for grouping in by], constant_of(asked)
-        batch = max(_NEAR, min(_BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
+        batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
         def work(connection: duckdb.DuckDBPyConnection) -> list[Whole]:
-            return add_up(_stream(connection.sql(text), batch), sizes, sets, constant=constant)
+            return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
 
         found: list[Whole] = self._run(work, by)
         return found
@@ -183,7 +185,7 @@ class DuckDBSource(Source):
         values = found["v"].astype(np.int64, copy=False)
         if not tally.by:
             return [values]
-        cells = _cells(found, tuple(grouping.size for grouping in tally.by))
+        cells = cells_of(found, tuple(grouping.size for grouping in tally.by))
         order = np.argsort(cells, kind="stable")
         bounds = np.searchsorted(cells[order], np.arange(1, tally.cells))
         return np.split(values[order], bounds)
@@ -191,7 +193,7 @@ class DuckDBSource(Source):
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
         found = self._ask(distinct_query(tally, self._writer(tally)), tally.by)
-        return np.stack([_filled(found, "s0", shape)])
+        return np.stack([filled(found, "s0", shape)])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         names = [f"k{place}" for place in range(len(tally.by))]
@@ -208,7 +210,7 @@ class DuckDBSource(Source):
     def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
         listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
         text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb")
-        cells, counts = self._run(lambda c: count_cells(_numbers(c.sql(text))), listed)
+        cells, counts = self._run(lambda c: count_cells(unsigned(c.sql(text))), listed)
         return HeldCells(cells=cells, counts=counts)
 
     @contextmanager
@@ -223,8 +225,13 @@ class DuckDBSource(Source):
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
         text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb")
-        found: Used = self._run(lambda c: use(_batches(c.sql(text), tally)), tally.by)
+        found: Used = self._run(lambda c: use(batches(c.sql(text), tally)), tally.by)
         return found
+
+    def blocks(self, tally: Blocks, key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
+        text = blocks_query(tally, key, self._writer(tally)).sql(dialect="duckdb")
+        found = self._run(lambda connection: connection.execute(text).fetchnumpy(), ())
+        return dealt_rows(found, tally)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
@@ -273,7 +280,7 @@ class DuckDBSource(Source):
             return base_view(place)
         return self._drawn.rows(place)
 
-    def _writer(self, tally: Tally) -> RelationWriter:
+    def _writer(self, tally: Tally | Blocks) -> RelationWriter:
         coins = self._drawn and self._drawn.coins
         return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
 
@@ -433,61 +440,6 @@ def _remove(folder: str, process: int) -> None:
     """Clear away what the engine spilled; a forked child leaves that to its parent."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _numbers(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
-    """The one column of a relation, unsigned."""
-    return (columns[0].view(np.uint64) for columns in _stream(rows))
-
-
-def _stream(rows: duckdb.DuckDBPyRelation, size: int = _BATCH) -> Iterator[list[Whole]]:
-    """The whole columns of a relation, without NULL, a batch at a time.
-
-    An error on the way is the engine's, as any other: Arrow only passes on its words.
-    """
-    from pyarrow import ArrowException  # noqa: PLC0415 - slow to load
-
-    try:
-        for batch in rows.to_arrow_reader(size):
-            yield [_array(held) for held in batch.columns]
-    except (ArrowException, OSError):
-        raise duckdb.Error from None
-
-
-def _array(column: "pa.Array") -> NDArray[Any]:
-    """A column's own memory, 32 or 64 bits each."""
-    kind = np.dtype(np.int32 if column.type.bit_width == 32 else np.int64)
-    return np.frombuffer(column.buffers()[1], kind, len(column), kind.itemsize * column.offset)
-
-
-def _batches(rows: duckdb.DuckDBPyRelation, tally: Rows) -> Iterator[Batch]:
-    """Coordinates, places of keys and weights, a batch at a time."""
-    first, columns = len(tally.by), len(tally.terms)
-    for batch in _stream(rows):
-        held = [column.astype(np.int32, copy=False) for column in batch]
-        size = len(held[-1])
-        weighs = len(held) > first + columns
-        yield Batch(
-            np.stack(held[first : first + columns], axis=1),
-            held[0] if first else np.zeros(size, np.int32),
-            held[-1] if weighs else None,
-        )
-
-
-def _filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:
-    """A number for each cell, 0 where the engine found none."""
-    values = found[name].astype(np.int64, copy=False)
-    cells = np.zeros(int(np.prod(shape)), np.int64)
-    cells[_cells(found, shape)] = values
-    return cells
-
-
-def _cells(found: Mapping[str, Any], shape: tuple[int, ...]) -> Whole:
-    """The cells of the engine's rows, from the places of their keys."""
-    places = [found[f"i{place}"].astype(np.int64, copy=False) for place in range(len(shape))]
-    if not places:
-        return np.zeros(1, np.int64)
-    return np.ravel_multi_index(tuple(map(np.asarray, places)), shape).astype(np.int64)
 
 
 def _key_list(grouping: Grouping) -> "pa.Table":

@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Values
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key
@@ -104,6 +105,10 @@ class Source(ABC):
     @abstractmethod
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows, which come in batches and in any order."""
+
+    def blocks(self, tally: Blocks, key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
+        """The columns of each block, as the secret ``key`` deals owners to blocks."""
+        raise Unsupported("This engine deals no blocks.", fix="Use files or frames.")
 
     @abstractmethod
     def public(self, table: str) -> "pa.Table":

@@ -340,7 +340,7 @@ class Query:
     def to_record(self) -> dict[str, Any]:
         """The question as plain values; equal for equal questions, so the ledger can compare."""
         names = fields_used(self.tally)
-        tables = {table.name: _table_record(table, names) for table in self.tables}
+        tables = {table.name: table_record(table, names) for table in self.tables}
         record = {
             "dataset": self.tables[0].dataset,
             "tables": tables,
@@ -426,7 +426,7 @@ def _axis_record(axis: Axis | Grouping) -> list[Any]:
     return [to_plain(axis.expression), [plain_value(k) for k in axis.keys]]
 
 
-def _table_record(table: TableDomain, names: frozenset[str]) -> dict[str, Any]:
+def table_record(table: TableDomain, names: frozenset[str]) -> dict[str, Any]:
     """What decides a table's rows and how its columns are read."""
     columns = {
         column.name: [column.kind.value, *map(str, column.between or ())]

@@ -1,0 +1,71 @@
+"""What DuckDB found, as NumPy arrays: batches of rows, and numbers for cells."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.tally import Rows
+from noisegate.sources.source import Batch, Whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH: Final = 1 << 18  # rows of a stream that are held at once
+
+
+def unsigned(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
+    """The one column of a relation, unsigned."""
+    return (columns[0].view(np.uint64) for columns in stream(rows))
+
+
+def stream(rows: duckdb.DuckDBPyRelation, size: int = BATCH) -> Iterator[list[Whole]]:
+    """The whole columns of a relation, without NULL, a batch at a time.
+
+    An error on the way is the engine's, as any other: Arrow only passes on its words.
+    """
+    from pyarrow import ArrowException  # noqa: PLC0415 - slow to load
+
+    try:
+        for batch in rows.to_arrow_reader(size):
+            yield [_array(held) for held in batch.columns]
+    except (ArrowException, OSError):
+        raise duckdb.Error from None
+
+
+def _array(column: "pa.Array") -> NDArray[Any]:
+    """A column's own memory, 32 or 64 bits each."""
+    kind = np.dtype(np.int32 if column.type.bit_width == 32 else np.int64)
+    return np.frombuffer(column.buffers()[1], kind, len(column), kind.itemsize * column.offset)
+
+
+def batches(rows: duckdb.DuckDBPyRelation, tally: Rows) -> Iterator[Batch]:
+    """Coordinates, places of keys and weights, a batch at a time."""
+    first, columns = len(tally.by), len(tally.terms)
+    for batch in stream(rows):
+        held = [column.astype(np.int32, copy=False) for column in batch]
+        size = len(held[-1])
+        weighs = len(held) > first + columns
+        yield Batch(
+            np.stack(held[first : first + columns], axis=1),
+            held[0] if first else np.zeros(size, np.int32),
+            held[-1] if weighs else None,
+        )
+
+
+def filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:
+    """A number for each cell, 0 where the engine found none."""
+    values = found[name].astype(np.int64, copy=False)
+    cells = np.zeros(int(np.prod(shape)), np.int64)
+    cells[cells_of(found, shape)] = values
+    return cells
+
+
+def cells_of(found: Mapping[str, Any], shape: tuple[int, ...]) -> Whole:
+    """The cells of the engine's rows, from the places of their keys."""
+    places = [found[f"i{place}"].astype(np.int64, copy=False) for place in range(len(shape))]
+    if not places:
+        return np.zeros(1, np.int64)
+    return np.ravel_multi_index(tuple(map(np.asarray, places)), shape).astype(np.int64)
