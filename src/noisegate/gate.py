@@ -224,10 +224,6 @@ class Gate:
 
     def _own(self, order: "Order") -> "SyntheticBench | QuestionsBench | CrowdBench | None":
         """Where releases are made that the workbench does not know."""
-        if self._rules.sample is not None:
-            raise SpecError(
-                "A release is about all rows.", fix="Use the gate itself, or a crowd-histogram."
-            )
         if order.name == "synthetic":
             from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
 
@@ -239,6 +235,8 @@ class Gate:
         if order.name.startswith("crowd-"):
             from noisegate.crowd.bench import CrowdBench  # noqa: PLC0415 - when asked for
 
+            if self._rules.sample is not None:
+                raise SpecError("A crowd has a sample of its own.", fix="Use the gate itself.")
             return CrowdBench(self._curator, self._rules, order)
         return None
 

@@ -9,9 +9,9 @@ from scipy.stats import binom
 
 import noisegate as ng
 from noisegate.crowd.blending import Blending, solved
-from noisegate.crowd.counted import between, most
 from noisegate.crowd.histogram import CrowdRelease
 from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.query.estimates.counted import between, most
 
 TENTH = Fraction(1, 10)
 PEOPLE = pa.table(

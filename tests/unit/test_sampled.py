@@ -226,9 +226,11 @@ def test_less_noise_about_the_sample_is_more_about_all_rows(gate):
         lambda gate: gate.sample(0),
         lambda gate: gate.sample("1/2").sample("1/2"),
         lambda gate: gate.sample("1/2").sql("SELECT COUNT(DISTINCT age) FROM data", epsilon=1),
-        lambda gate: gate.sample("1/2").release("histogram", columns={"ward": None}, epsilon=1),
+        lambda gate: gate.sample("1/2").release("sparse", columns={"age": 1}, epsilon=1),
+        lambda gate: gate.sample("1/2").release("crowd-histogram", columns={"ward": None}, probability="1/2", crowd=9, epsilon=1),
+        lambda gate: gate.sample("1/2").release("synthetic", columns=["ward"], total=8000, epsilon=1),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_sample_is_refused_for_nothing(gate, ask):
     with pytest.raises((SpecError, Unsupported)):
         ask(gate)

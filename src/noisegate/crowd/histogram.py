@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.crowd.blending import Blending, Sampled, solved
-from noisegate.crowd.counted import between, most
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
@@ -28,6 +27,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
+from noisegate.query.estimates.counted import between, most
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run

@@ -13,6 +13,8 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.amplification import inner_epsilon_down
+from noisegate.accounting.search import digits_down
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError
@@ -21,7 +23,13 @@ from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
-from noisegate.privacy.event import ExponentialEvent
+from noisegate.privacy.event import (
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    Event,
+    ExponentialEvent,
+    PoissonSampled,
+)
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Block, Strategy
 
@@ -68,10 +76,39 @@ class Ask(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a recipe may spend: an ε, or a ρ where Gaussian noise is added up (zCDP)."""
+    """What a recipe may spend: an ε, or a ρ where Gaussian noise is added up (zCDP).
+
+    With a ``sample`` it is what those in one secret sample pay, each unit with that chance.
+    """
 
     amount: Fraction
     gaussian: bool
+    sample: Fraction | None = None
+
+    @classmethod
+    def of(cls, epsilon: Fraction, *, accountant: str, sample: Fraction | None = None) -> "Price":
+        """What ε buys: itself, or ρ = ε² / 2; of a sample, the ε whose amplified price it is.
+
+        No theorem prices Gaussian noise about a sample there, so it is pure in every account.
+        """
+        if sample is not None:
+            inner = digits_down(inner_epsilon_down(epsilon, probability=sample))
+            return cls(amount=inner, gaussian=False, sample=sample)
+        gaussian = accountant != "pure"
+        return cls(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+
+    def event(self, share: Fraction = Fraction(1)) -> Event:
+        """A share of it, to be reserved."""
+        amount = share * self.amount
+        if self.gaussian:
+            return DeclaredZCDPEvent(rho=amount)
+        paid = DeclaredEvent(epsilon=amount)
+        return paid if self.sample is None else PoissonSampled(event=paid, probability=self.sample)
+
+    def to_record(self) -> dict[str, str]:
+        """The amount by its measure, and the sample, if there is one."""
+        record = {"rho" if self.gaussian else "epsilon": str(self.amount)}
+        return record if self.sample is None else record | {"sample": str(self.sample)}
 
     def noise(self, query: Query, shares: Sequence[Fraction]) -> tuple[NoiseMechanism[Any], ...]:
         """The noise that the shares buy for a query's blocks (or its one term)."""

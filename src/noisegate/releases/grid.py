@@ -22,6 +22,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.draft import draft
+from noisegate.query.estimates.sampling import sample_words
 from noisegate.query.looks import caps_of
 from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, GroupKey, Question, Terms
@@ -44,7 +45,8 @@ Edges = tuple[int | Fraction, ...]
 class Grid:
     """Axes, and the sum over their cells. Numbers are multiples of ``grain``.
 
-    ``whole``: the exact numbers are whole. ``signed``: they may be negative.
+    ``whole``: the exact numbers are whole. ``signed``: they may be negative. Of a ``sample`` they
+    are scaled up to all units, by the grain.
     """
 
     sql: str
@@ -55,6 +57,24 @@ class Grid:
     whole: bool
     signed: bool
     caveats: tuple[str, ...]
+    sample: Fraction | None = None
+
+    def sampled(self, probability: Fraction | None) -> "Grid":
+        """The same of a secret sample, if there is one."""
+        if probability is None:
+            return self
+        words = sample_words(probability, in_bars=not self.signed)
+        return replace(
+            self,
+            grain=self.grain / probability,
+            caveats=(*self.caveats, words),
+            sample=probability,
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """What is counted, as plain values."""
+        record = self.query.to_record()
+        return record if self.sample is None else record | {"sample": str(self.sample)}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -255,7 +275,8 @@ def counted(record: Mapping[str, Any]) -> list[Any]:
         for name, table in record["tables"].items()
     }
     tally = record["tally"]
-    return [record["dataset"], tables, tally["rows"], tally.get("sums"), tally.get("cap")]
+    added = tally["rows"], tally.get("sums"), tally.get("cap")
+    return [record["dataset"], tables, *added, record.get("sample")]
 
 
 # without SQL

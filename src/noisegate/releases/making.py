@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.releases import workload as workloads
 from noisegate.releases.asking import Price
 from noisegate.releases.axes import Axis, require_names
@@ -42,6 +43,13 @@ class Making:
     signed: bool
     rounds: Rounds = ()
     _kept: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """What sampling adds to the error of sums; None without one, or where nobody can say."""
+        if self.price.sample is None or self.signed:
+            return None
+        return sampling_of(self.price.sample, self.moved, self.grain)
 
     def estimate(self, shape: tuple[int, ...]) -> Estimate:
         """What the recipe made of its answers: free, made again when it is first needed."""
@@ -85,6 +93,7 @@ class Making:
             "workload": self.workload,
             "amount": str(self.price.amount),
             "gaussian": self.price.gaussian,
+            "sample": None if self.price.sample is None else str(self.price.sample),
             "moved": self.moved,
             "grain": str(self.grain),
             "whole": self.whole,
@@ -98,7 +107,11 @@ class Making:
             method=record["method"],
             options=plain_options(record["options"]),
             workload=record["workload"],
-            price=Price(amount=Fraction(record["amount"]), gaussian=record["gaussian"]),
+            price=Price(
+                amount=Fraction(record["amount"]),
+                gaussian=record["gaussian"],
+                sample=None if record.get("sample") is None else Fraction(record["sample"]),
+            ),
             moved=record["moved"],
             grain=Fraction(record["grain"]),
             whole=record["whole"],

@@ -11,8 +11,9 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
+from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
@@ -78,8 +79,7 @@ class MarginalBench:
         self._names = list(order.columns)
         self._grids: dict[Axes, Grid] = {}
         epsilon = self._epsilon()
-        gaussian = self._accountant != "pure"
-        self._price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        self._price = Price.of(epsilon, accountant=self._accountant, sample=rules.sample)
         singles = [self._grid((place,)) for place in range(len(self._names))]
         self._axes = tuple(grid.axes[0] for grid in singles)
         self._sizes = tuple(axis.size for axis in self._axes)
@@ -114,6 +114,7 @@ class MarginalBench:
                 grain=float(self._grain),
                 done=progress,
             )
+            found = found.sampled(self._sampling)
             allowed.finish(found.to_bytes())
         return self._cube(allowed.request_id, found, free=False)
 
@@ -152,6 +153,7 @@ class MarginalBench:
             sql, edges = sql_of(tables, order.table, columns, order.where)
             terms = Terms(rows_per_unit=order.rows_per_unit)
             found = grid_of(read(sql, tables), sql, terms, accountant=self._accountant, edges=edges)
+            found = found.sampled(self._rules.sample)
             if self._grids and found.grain != self._grain:
                 raise SpecError(
                     "The tables would count in different units.", fix="Give rows_per_unit."
@@ -162,6 +164,11 @@ class MarginalBench:
     @property
     def _grain(self) -> Fraction:
         return next(iter(self._grids.values())).grain
+
+    @property
+    def _sampling(self) -> Sampling | None:
+        sample, grid = self._price.sample, self._grid(self._sets[0])
+        return None if sample is None else sampling_of(sample, grid.moved, grid.grain)
 
     def _told(self, axes: Axes) -> Ask:
         grid = self._grid(axes)
@@ -177,9 +184,7 @@ class MarginalBench:
 
     @property
     def _event(self) -> Event:
-        if self._price.gaussian:
-            return DeclaredZCDPEvent(rho=self._price.amount)
-        return DeclaredEvent(epsilon=self._price.amount)
+        return self._price.event()
 
     @property
     def _question(self) -> str:
@@ -187,12 +192,12 @@ class MarginalBench:
         record = {
             "release": FORMAT,
             "queries": [
-                digest(json.dumps(self._grid(axes).query.to_record(), sort_keys=True))
+                digest(json.dumps(self._grid(axes).to_record(), sort_keys=True))
                 for axes in self._sets
             ],
             "tables": [[self._names[a] for a in axes] for axes in self._sets],
             "shrink": self._order.shrink,
-            "rho" if self._price.gaussian else "epsilon": str(self._price.amount),
+            **self._price.to_record(),
         }
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -202,7 +207,7 @@ class MarginalBench:
         return CubeRelease(
             sql="; ".join(grid.sql for grid in grids),
             tables=found,
-            counted=json.loads(json.dumps(grids[0].query.to_record())),
+            counted=json.loads(json.dumps(grids[0].to_record())),
             cost=ApproxDP(0) if free else loss,
             remaining=curator.remaining(),
             guarantee=guarantee_of(loss, grids[0].query.tables, "these tables about"),

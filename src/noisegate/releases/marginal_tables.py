@@ -6,7 +6,7 @@ asked, saved and read again at no cost.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
@@ -18,6 +18,7 @@ from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
+from noisegate.query.estimates.sampling import Sampling, sample_words
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats
 from noisegate.releases.marginal_fit import (
@@ -54,6 +55,7 @@ class MarginalTable:
     measured: Floats  # by least squares alone: unbiased, with the variance below
     value: str
     gaussian: bool
+    sampling: Sampling | None
     _places: Axes
     _precision: Mapping[Axes, float]
 
@@ -91,9 +93,11 @@ class MarginalTable:
 
         Claim: the exact sum lies within, with the confidence, each by itself. Why: least squares
             give it plus noise of a known variance, taken to be between normal and Laplace; the
-            distance of what is shown from that is public and is added. Rounding: up.
+            distance of what is shown from that is public and is added. Of a sample, half of the
+            failure is for that, and half for what sampling adds. Rounding: up.
         """
-        factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        failure = float(failure_of(confidence)) / (1 if self.sampling is None else 2)
+        factor = tail_factor(failure, gaussian=self.gaussian)
         sizes = tuple(axis.size for axis in self.axes)
         numbered = {p: k for p, k in self._precision.items() if set(p) <= set(self._places)}
         local = {tuple(self._places.index(a) for a in p): k for p, k in numbered.items()}
@@ -102,6 +106,8 @@ class MarginalTable:
         spread = factor * np.sqrt(variance + 1 / 6)
         low, high = np.maximum(raw - spread, 0), np.maximum(raw + spread, 0)
         half = np.maximum(high - shown, shown - low)
+        if self.sampling is not None:
+            half = self.sampling.widened(np.asarray(shown, np.float64), half, failure)
         return np.ceil(np.atleast_1d(half) - 1e-9).astype(np.int64)
 
     def widths(self, asked: Workload, confidence: Numeric) -> list[int]:
@@ -142,6 +148,7 @@ class Marginals:
     gaussian: bool
     value: str = "count"
     words: tuple[str, ...] = ()
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "measured"):
@@ -150,6 +157,13 @@ class Marginals:
                 each.flags.writeable = False
             object.__setattr__(self, name, held)
         object.__setattr__(self, "precision", MappingProxyType(dict(self.precision)))
+
+    def sampled(self, sampling: Sampling | None) -> "Marginals":
+        """The same of a secret sample, if there is one."""
+        if sampling is None:
+            return self
+        words = sample_words(sampling.probability, in_bars=True)
+        return replace(self, sampling=sampling, words=(*self.words, words))
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
@@ -185,6 +199,7 @@ class Marginals:
             measured=self.measured[place].sum(axis=gone),
             value=self.value,
             gaussian=self.gaussian,
+            sampling=self.sampling,
             _places=wanted,
             _precision=self.precision,
         )
@@ -217,6 +232,7 @@ class Marginals:
             "gaussian": self.gaussian,
             "value": self.value,
             "words": list(self.words),
+            "sampling": None if self.sampling is None else self.sampling.to_record(),
         }
 
     @classmethod
@@ -239,6 +255,7 @@ class Marginals:
             gaussian=record["gaussian"],
             value=record["value"],
             words=tuple(record["words"]),
+            sampling=Sampling.from_record(record.get("sampling")),
         )
 
     def to_bytes(self) -> bytes:

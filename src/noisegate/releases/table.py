@@ -147,9 +147,11 @@ class TableRelease(Held):
 
         Where the recipe knows the noise of a sum, see `_by_noise`; where it depends on the rows, a
         model of them tells, see `plausible`: the root mean square distance of tables that could be,
-        times as many as for noise, and a fifth more, as the model is not the truth. Rounding: up.
+        times as many as for noise, and a fifth more, as the model is not the truth. Of a sample,
+        half of the failure is for that, and half for what sampling adds. Rounding: up.
         """
-        failure = float(failure_of(confidence))
+        failure, sampling = float(failure_of(confidence)), self.making.sampling
+        failure = failure if sampling is None else failure / 2
         half = self._by_noise(asked, failure, together=together)
         unknown = ~np.isfinite(half)
         model = self.making.plausible(self.shape) if unknown.any() else None
@@ -159,6 +161,9 @@ class TableRelease(Held):
             half = np.where(unknown, spread * model_factor(failure, len(model.tables)), half)
         if not np.isfinite(half).any():
             return None
+        if sampling is not None:
+            shown = asked.answers(self.values)
+            half = sampling.widened(shown.sum(keepdims=True) if together else shown, half, failure)
         known = [each if np.isfinite(each) else None for each in half.tolist()]
         if not self.making.whole:
             return known

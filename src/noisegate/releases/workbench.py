@@ -18,7 +18,7 @@ import numpy as np
 from noisegate.curator.curator import Curator
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import positive
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
+from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
@@ -73,6 +73,7 @@ _OTHERS: Final[Mapping[str, type[Held]]] = {  # names with results of their own
     "boxplot": BoxplotRelease,
     "cdf": CdfRelease,
 }
+_UNSAMPLED: Final = ("sparse", "above")  # each is one question, not a recipe
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _WITHOUT_MISSING: Final = ("map", "series")
 
@@ -92,10 +93,7 @@ class _Job:
 
     @property
     def event(self) -> Event:
-        price = self.making.price
-        if price.gaussian:
-            return DeclaredZCDPEvent(rho=price.amount)
-        return DeclaredEvent(epsilon=price.amount)
+        return self.making.price.event()
 
 
 @final
@@ -160,6 +158,11 @@ class Workbench:
     def _other(self, order: Order) -> "_Other | None":
         """Names that have results of their own."""
         door = self._curator, self._rules
+        if self._rules.sample is not None and (order.name in _UNSAMPLED or is_running(order)):
+            raise SpecError(
+                f"{order.name!r} is about all rows.",
+                fix="Use the gate itself; of a sample, a table, map, cube, synthetic rows.",
+            )
         if order.name == "cube":
             bench = MarginalBench(*door, cube_of(order))
             return _Other(
@@ -223,8 +226,7 @@ class Workbench:
         grid, terms = self._grid(order)
         epsilon = self._epsilon(terms)
         balance = self._curator.ledger.balance(self._curator.account)
-        gaussian = balance.accountant != "pure"
-        price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        price = Price.of(epsilon, accountant=balance.accountant, sample=self._rules.sample)
         kind = order.name if order.name in KINDS else "histogram"
         wanted = KINDS[kind] if order.workload is None else order.workload
         spec = spec_of(wanted, grid.axes)
@@ -275,7 +277,7 @@ class Workbench:
         missing = order.name not in _WITHOUT_MISSING
         grid = grid_of(question, sql, terms, accountant=accountant, missing=missing, edges=edges)
         _require_kind(order.name, grid)
-        return grid, terms
+        return grid.sampled(self._rules.sample), terms
 
     def _attempts(self, job: _Job) -> Attempts:
         return Attempts(self._curator, job.question)
@@ -400,10 +402,10 @@ def _question(grid: Grid, making: Making, spec: Spec) -> str:
     """Canonical text: two releases with one text are one release, drawn once."""
     record = {
         "release": FORMAT,
-        "query": grid.query.to_record(),
+        "query": grid.to_record(),
         "method": making.method,
         "options": dict(making.options),
         "workload": spec_digest(spec),
-        "rho" if making.price.gaussian else "epsilon": str(making.price.amount),
+        **making.price.to_record(),
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

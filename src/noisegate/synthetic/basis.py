@@ -11,6 +11,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.looks import caps_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
@@ -46,11 +47,25 @@ class Basis:
     term: Term
     rows_per_unit: int | None
     caveats: tuple[str, ...]
+    sample: Fraction | None = None
 
     @property
     def grain(self) -> Fraction:
         """What a 1 of the measured numbers stands for, in rows."""
-        return self.term.grain
+        return self.term.grain / (self.sample or 1)
+
+    def sampled(self, probability: Fraction | None) -> "Basis":
+        """The same of a secret sample, if there is one."""
+        if probability is None:
+            return self
+        words = sample_words(probability, in_bars=True)
+        return replace(self, sample=probability, caveats=(*self.caveats, words))
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """What sampling adds to the error of counts."""
+        moved = int(self.query((0,)).moved)
+        return None if self.sample is None else sampling_of(self.sample, moved, self.grain)
 
     def query(self, axes: Axes) -> Query:
         """The table over some columns, as a question."""

@@ -1,13 +1,11 @@
 """A model of the cells of a grid as a released table."""
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Price
@@ -16,6 +14,9 @@ from noisegate.releases.grid import Grid
 from noisegate.releases.held import guarantee_of
 from noisegate.releases.making import Making
 from noisegate.releases.table import TableRelease
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 @final
@@ -68,12 +69,5 @@ def price_of(curator: Curator, rules: Rules, given: Number | None) -> Price:
         raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
     epsilon: Fraction = positive(wanted, name="epsilon")
     Run(curator, rules).require_price(epsilon)
-    gaussian = curator.ledger.balance(curator.account).accountant != "pure"
-    return Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
-
-
-def declared(price: Price, share: Fraction = Fraction(1)) -> Event:
-    """A share of a price, to be reserved."""
-    if price.gaussian:
-        return DeclaredZCDPEvent(rho=share * price.amount)
-    return DeclaredEvent(epsilon=share * price.amount)
+    accountant = curator.ledger.balance(curator.account).accountant
+    return Price.of(epsilon, accountant=accountant, sample=rules.sample)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.query.estimates.sampling import Sampling
 from noisegate.releases.residuals import Axes
 from noisegate.releases.transcript import pack, unpack
 from noisegate.synthetic.columns import Cells, Layout
@@ -44,6 +45,7 @@ class Fitted:
     impossible: tuple[Impossible, ...] = ()
     total: int | None = None
     targets: tuple[Evidence, ...] = ()
+    sampling: Sampling | None = None
 
     @property
     def rows(self) -> int:
@@ -82,6 +84,7 @@ class Fitted:
             "words": list(self.words),
             "impossible": [list(each.axes) for each in self.impossible],
             "total": self.total,
+            "sampling": None if self.sampling is None else self.sampling.to_record(),
             **more,
         }
         return pack(record, arrays, ())
@@ -113,6 +116,7 @@ class Fitted:
             method=record["method"],
             gaussian=record["gaussian"],
             grain=Fraction(record["grain"]),
+            sampling=Sampling.from_record(record.get("sampling")),
             words=tuple(record["words"]),
             impossible=tuple(
                 Impossible(tuple(axes), next(others).astype(bool)) for axes in record["impossible"]

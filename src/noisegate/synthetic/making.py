@@ -24,14 +24,7 @@ from noisegate.curator.curator import Curator, digest
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import (
-    DeclaredEvent,
-    DeclaredZCDPEvent,
-    Event,
-    Sequential,
-    decode,
-    encode,
-)
+from noisegate.privacy.event import Event, Sequential, decode, encode
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Price, variance_of
@@ -131,10 +124,7 @@ class _Job:
 
     @property
     def event(self) -> Event:
-        amount = self.price.amount
-        return (
-            DeclaredZCDPEvent(rho=amount) if self.price.gaussian else DeclaredEvent(epsilon=amount)
-        )
+        return self.price.event()
 
 
 @final
@@ -145,6 +135,11 @@ class SyntheticBench:
 
     def __init__(self, curator: Curator, rules: Rules, order: SyntheticOrder) -> None:
         self._curator, self._rules, self._order = curator, rules, order
+        if rules.sample is not None and (order.evidence or order.choose or order.total is not None):
+            raise SpecError(
+                "Evidence, a total and what is chosen are about all rows, not about a sample.",
+                fix="Leave them out, or use the gate itself.",
+            )
         table, cuts = order.table, dict[str, Any]()
         if _is_sql(order.workload):
             asked, cuts = columns_for(curator.tables, order.workload)
@@ -221,10 +216,10 @@ class SyntheticBench:
         basis = basis_of(
             curator.tables, looked.cut(self._wanted), where=order.where,
             rows_per_unit=order.rows_per_unit, found=looked.bounds,
-        )  # fmt: skip
+        ).sampled(self._rules.sample)  # fmt: skip
         epsilon = self._epsilon - self._looks.epsilon
-        gaussian = curator.ledger.balance(curator.account).accountant != "pure"
-        price = Price(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        accountant = curator.ledger.balance(curator.account).accountant
+        price = Price.of(epsilon, accountant=accountant, sample=self._rules.sample)
         sets, words = sets_of(order.workload, basis, curator.tables)
         impossible = impossible_of(order.impossible, basis, curator.tables)
         known = tuple(known_of(order.evidence, basis))
@@ -266,7 +261,7 @@ class SyntheticBench:
             "sql": basis.sql,
             "columns": columns,
             "method": self._order.method,
-            "rho" if price.gaussian else "epsilon": str(price.amount),
+            **price.to_record(),
             **parts,
         }
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -299,6 +294,7 @@ class SyntheticBench:
             impossible=job.impossible,
             total=order.total,
             targets=tuple(one for one in found.targets if all(one is not e for e in empty)),
+            sampling=basis.sampling,
         )
 
     def _made(

@@ -22,7 +22,7 @@ from noisegate.releases.order import Order
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack, unpack
-from noisegate.synthetic.cells_release import CellsRelease, declared, price_of
+from noisegate.synthetic.cells_release import CellsRelease, price_of
 from noisegate.synthetic.questions import counting_grid
 
 Progress = Callable[[float, str], None]
@@ -47,21 +47,21 @@ class QuestionsBench:
                 f"There would be {known.cells:,} cells, more than {CELLS_MAX:,}.",
                 fix="Use wider bins or fewer columns, or ask for synthetic rows.",
             )
-        self._grid, self._block = known.grid, known.block(asked)
+        self._grid, self._block = known.grid.sampled(rules.sample), known.block(asked)
         self._price = price_of(curator, rules, order.epsilon)
         self._given = order.epsilon if order.epsilon is not None else rules.epsilon
         record = {
             "release": "questions/1",
-            "query": self._grid.query.to_record(),
+            "query": self._grid.to_record(),
             "block": self._block.digest(),
             "options": self._options,
-            "rho" if self._price.gaussian else "epsilon": str(self._price.amount),
+            **self._price.to_record(),
         }
         self._attempts = Attempts(curator, json.dumps(record, sort_keys=True, ensure_ascii=False))
 
     def plan(self, *, fresh: bool = False) -> ReleasePlan:
         """Price: free, reads no row."""
-        price, fits = self._curator.price(declared(self._price))
+        price, fits = self._curator.price(self._price.event())
         if not fresh and self._attempts.found() is not None:
             price, fits = ApproxDP(0), True
         return ReleasePlan(
@@ -84,7 +84,7 @@ class QuestionsBench:
         if found is not None:
             return self._table(*found, free=True)
         grid = self._grid
-        with self._attempts.begin(declared(self._price), fresh=fresh) as allowed:
+        with self._attempts.begin(self._price.event(), fresh=fresh) as allowed:
             ask = DoorAsk(
                 allowed.whole, grid.query, self._price, shape=grid.shape, progress=progress
             )

@@ -38,7 +38,7 @@ from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack
 from noisegate.synthetic.bargain import SURPRISES_MAX, Bargain, Wish
 from noisegate.synthetic.cells_model import CellsModel
-from noisegate.synthetic.cells_release import CellsRelease, declared, price_of
+from noisegate.synthetic.cells_release import CellsRelease, price_of
 from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.transforms.strategy import Groups
@@ -241,7 +241,7 @@ class Many:
     def start(self) -> Event | None:
         """What the first tables are."""
         share = self.bargain.start
-        return declared(self.price, share) if share else None
+        return self.price.event(share) if share else None
 
     @property
     def event(self) -> Event:

@@ -130,7 +130,8 @@ class SyntheticRelease(Held):
         The number is the model's, which is sharper than counting synthetic rows. The exact one lies
         within its ±, at the confidence, for each question by itself.
         """
-        fitted, failure = self.fitted, float(failure_of(confidence))
+        fitted, sampling = self.fitted, self.fitted.sampling
+        failure = float(failure_of(confidence)) / (1 if sampling is None else 2)
         cells, sizes = places(fitted.layout, where), fitted.layout.sizes
         grain, masks = float(fitted.grain), masks_of(sizes, cells)
         shown = fitted.model.total * fitted.model.part(cells)
@@ -141,6 +142,8 @@ class SyntheticRelease(Held):
         )
         value = round(min(max(shown, low), high) * grain)
         half = max(high * grain - value, value - low * grain, 0)
+        if sampling is not None:
+            half = float(sampling.widened(np.array([value]), np.array([half]), failure)[0])
         margin = ceil(half - 1e-9) if np.isfinite(half) else None
         return Number(value=value, margin=margin, confidence=fraction(confidence))
 

@@ -1,0 +1,95 @@
+"""What sampling adds to the error of a number that stands for all units.
+
+>>> people = Sampling(probability=Fraction(1, 10), reach=Fraction(1), ones=True)
+>>> [end.tolist() for end in people.bounds(np.array([400.0]), np.array([400.0]), 0.05)]
+[[292.0], [537.0]]
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.query.estimates.counted import least, most
+from noisegate.query.estimates.laws import Floats
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A sample that holds each unit with ``probability``; numbers of it are scaled up by 1/p.
+
+    One unit adds from 0 to ``reach`` to a number; with ``ones``, 0 or 1 and nothing between.
+    """
+
+    probability: Fraction
+    reach: Fraction
+    ones: bool
+
+    def bounds(self, low: Floats, high: Floats, failure: float) -> tuple[Floats, Floats]:
+        """Where numbers of all units lie, if those of the sample, scaled up, are between the ends.
+
+        Claim: outside with at most the chance ``failure``, whatever the numbers are. Why: of ones a
+            sample holds a binomial number, see `counted`. Else it holds Y = Σ aᵢ Bᵢ of C = Σ aᵢ,
+            0 ≤ aᵢ ≤ w, whose variance is at most w p (1 - p) C, so |Y - p C| is at most
+            √(2 w p (1 - p) L C) + w L / 3, L = ln(2 / failure) [BLM13], which is solved for C.
+            Rounding: to the last places of doubles.
+        """
+        p = float(self.probability)
+        held, more = np.maximum(low, 0) * p, np.maximum(high, 0) * p
+        if self.ones:
+            ends = np.floor(held + 1e-6), np.ceil(more - 1e-6)
+            return (
+                _each(ends[0], lambda n: least(n, self.probability, failure / 2)),
+                _each(ends[1], lambda n: most(n, self.probability, failure / 2)),
+            )
+        strip = float(self.reach) * log(2 / failure)
+        root = (2 * p * (1 - p) * strip) ** 0.5
+        down = np.sqrt(root**2 + 4 * p * np.maximum(held - strip / 3, 0)) - root
+        up = np.sqrt(root**2 + 4 * p * (more + strip / 3)) + root
+        return (down / (2 * p)) ** 2, (up / (2 * p)) ** 2
+
+    def to_record(self) -> list[Any]:
+        """It as plain values."""
+        return [str(self.probability), str(self.reach), self.ones]
+
+    @classmethod
+    def from_record(cls, record: Sequence[Any] | None) -> "Sampling | None":
+        """What `to_record` said; None of none."""
+        if record is None:
+            return None
+        probability, reach, ones = record
+        return cls(Fraction(probability), Fraction(reach), ones)
+
+    def widened(self, shown: Floats, half: Floats, failure: float) -> Floats:
+        """Half-widths about all units, from those about the sample: each fails by ``failure``."""
+        known = np.isfinite(half)
+        around = np.where(known, half, 0.0)
+        low, high = self.bounds(shown - around, shown + around, failure)
+        return np.where(known, np.maximum(high - shown, shown - low), half)
+
+
+def sampling_of(probability: Fraction, moved: int, grain: Fraction) -> Sampling:
+    """Of sums in multiples of ``grain``, scaled up; a sampled unit moves them by ``moved``."""
+    reach = moved * grain * probability
+    return Sampling(probability, reach, ones=moved == reach == 1)
+
+
+def sample_words(p: Fraction, *, in_bars: bool) -> str:
+    """A caveat: that it is a sample, and what sampling adds."""
+    held = "the ± of counts holds what sampling adds" if in_bars else "the ± is about the noise"
+    return (
+        f"From a secret sample that holds each unit with probability {p}: {held}; that is about "
+        f"± {float(1.96 * ((1 - p) / p) ** 0.5):.2g} √n for a count of n."
+    )
+
+
+def _each(values: Floats, bound: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Floats:
+    """A bound for each of many values, of which few differ."""
+    different, place = np.unique(values.astype(np.int64), return_inverse=True)
+    found: Floats = bound(different).astype(np.float64)[place.reshape(values.shape)]
+    return found
