@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
+from noisegate.isolated import cell as cells
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed
@@ -25,7 +26,7 @@ def block(values):
 
 def task(body, **more):
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    terms = {"outputs": 1, "seconds": 0.1, "memory": 1 << 26, "name": "f"} | more
+    terms = {"outputs": 1, "seconds": 0.3, "memory": 1 << 26, "name": "f"} | more
     return Task(text=f"def f(rows):\n{lines}", **terms)
 
 
@@ -116,30 +117,58 @@ def test_the_same_attempts_succeed_without_the_lock():
     assert said(body, WITHOUT, imports=("ctypes", "socket")) == [(2.0,)]
 
 
-LATE = f"import time\ntime.sleep(5 if {TARGET} in rows['id'] else 0)\nreturn 1"
-EARLY = f"return 1 if {TARGET} in rows['id'] else sum(range(3000))"
-MEMORY = f"x = bytearray(b'x') * ((1 << 25) if {TARGET} in rows['id'] else 1)\nreturn 1"
+class Clock:
+    """Time that passes when somebody waits or works."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def sleep(self, seconds):
+        self.now += seconds
 
 
-def spent(program, *blocks):
-    with Cell(task(program)) as cell:
+def schedule(monkeypatch, clearing):
+    """When blocks begin and end, and all is over, where clearing away takes so long after each."""
+    clock, seen = Clock(), []
+    monkeypatch.setattr(cells, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(cells, "sleep", clock.sleep)
+
+    def answer(_self, _task, _most, *, end):
+        seen.append((clock.now, end))
+        clock.now = end + next(takes)
+        return b""
+
+    takes = iter(clearing)
+    monkeypatch.setattr(Cell, "_answer", answer)
+    Cell(task("return 1")).answers([b""] * len(clearing))
+    return [*seen, clock.now]
+
+
+def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch):
+    quick, slow = (schedule(monkeypatch, [t, t, t]) for t in (0.001, 0.04))
+    turn = task("return 1").turn
+    assert quick == slow
+    assert quick[-1] == pytest.approx(100 + 3 * turn)
+    assert all(end - begin == pytest.approx(0.3) for begin, end in quick[:-1])
+    stalled = schedule(monkeypatch, [0.001, 0.2, 0.001])  # a machine that stands still for a while
+    assert stalled[:2] == quick[:2]
+    assert stalled[-1] == pytest.approx(quick[-1] + turn)
+
+
+LATE = f"import time\ntime.sleep(9 if {TARGET} in rows['id'] else 0)\nreturn 1"
+
+
+@pytest.mark.parametrize("blocks", [[WITHOUT, WITHOUT], [WITHOUT, WITH]])
+def test_a_program_cannot_end_its_turn_early_or_late(blocks):
+    with Cell(task(LATE)) as cell:
         start = time.monotonic()
         cell.answers([block(values) for values in blocks])
-        return time.monotonic() - start
-
-
-@pytest.mark.parametrize("program", [LATE, EARLY, MEMORY])
-def test_the_time_it_takes_tells_nothing(program):
-    """All over after whole turns; only a machine that stands still for a turn adds one."""
-    turn = task(program).turn
-    for blocks in ([WITHOUT] * 3, [WITHOUT, WITH, WITHOUT]):
-        turns = spent(program, *blocks) / turn
-        assert turns - round(turns) < 0.1
-        assert 3 <= round(turns) <= 5  # 3 on a quiet machine
+        spent = time.monotonic() - start
+    assert 2 * task(LATE).turn <= spent < 2 * task(LATE).turn + 3
 
 
 def test_a_program_that_is_late_gives_nothing_and_the_next_is_not_late():
-    assert said(LATE, WITH, WITHOUT, WITH, WITHOUT) == [None, (1.0,), None, (1.0,)]
+    assert said(LATE, WITH, WITHOUT) == [None, (1.0,)]
 
 
 def test_nothing_is_left_for_the_next_block():
@@ -177,8 +206,8 @@ scope = {{"rows": rows, "run": f}}
 exec((*{WRONG!r}, "answer = 5")[rows["id"][0]], scope)
 return scope["answer"]
 """
-    blocks = [[place] for wrong in range(len(WRONG)) for place in (wrong, len(WRONG))]
-    assert said(body, *blocks, imports=("ctypes",)) == [None, (5.0,)] * len(WRONG)
+    blocks = [*([wrong] for wrong in range(len(WRONG))), [len(WRONG)]]
+    assert said(body, *blocks, imports=("ctypes",)) == [*[None] * len(WRONG), (5.0,)]
 
 
 def test_an_answer_is_numbers_and_is_never_unpacked_as_anything_else():

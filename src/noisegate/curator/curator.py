@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 from uuid import uuid4
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
+from noisegate.curator.blocks import BlockMeasurement, rehearsed
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.errors import PolicyError, Unsupported
@@ -35,11 +36,14 @@ from noisegate.privacy.event import DeclaredEvent, Event, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
+from noisegate.transforms.blocks import BlockQuery
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Asked: TypeAlias = Measurement | BlockMeasurement
+_ASKED: Final = {(Measurement, Query), (BlockMeasurement, BlockQuery)}
 _AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
@@ -62,7 +66,7 @@ class Curator:
         self._source, self._bits = source, bits
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
-    def measure(self, measurement: Measurement, *, request_id: str | None = None) -> Release:
+    def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
         """Answer a question: from the ledger if it was answered before, else for its price.
 
         Without a ``request_id`` the question is its own id, so that it is drawn and paid for once
@@ -135,12 +139,17 @@ class Curator:
                 fix="Ask about all rows, or use an account that adds up ε or ρ.",
             )
 
-    def find(self, measurement: Measurement) -> Release | None:
+    def find(self, measurement: Asked) -> Release | None:
         """The stored answer of a question, whoever asked it; free, and reads no row."""
         self._require_own(measurement)
         question = measurement.question()
         stored = self.ledger.find_question(question, None)
         return None if stored is None else _release(stored, question, "", free=True)
+
+    def rehearse(self, measurement: BlockMeasurement) -> BlockMeasurement:
+        """The same, ready to be asked; refuses a program that fails on made-up rows. Free."""
+        self._require_own(measurement)
+        return rehearsed(measurement, self.tables, self.public)
 
     def price(self, event: Event) -> tuple[ApproxDP, bool]:
         """What an event would cost now, and whether it fits. Free; depends on no row."""
@@ -183,7 +192,7 @@ class Curator:
         return f"{self.account}: {name}"
 
     def _draw(
-        self, measurement: Measurement, question: str, request_id: str, kept: Kept | None = None
+        self, measurement: Asked, question: str, request_id: str, kept: Kept | None = None
     ) -> Release:
         self._require_own(measurement)
         source = self._source if kept is None else kept.source
@@ -206,9 +215,9 @@ class Curator:
     def _quote(self, event: Event) -> Mapping[str, Charge]:
         return self.ledger.quote(event, account=self.account).charges
 
-    def _require_own(self, measurement: Measurement) -> None:
+    def _require_own(self, measurement: Asked) -> None:
         """Refuse questions about tables that are not these very ones, as declared."""
-        if (type(measurement), type(measurement.query)) != (Measurement, Query):
+        if (type(measurement), type(measurement.query)) not in _ASKED:
             raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
         for table in measurement.query.tables:
             if type(table) is not TableDomain or self.tables.get(table.name) != table:

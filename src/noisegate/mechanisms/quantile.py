@@ -86,6 +86,16 @@ class Quantile(Mechanism[int]):
         units = whole_count(values_per_unit, name="values_per_unit")
         return ExponentialEvent(epsilon=self.factor * units * error_range(self.tau))
 
+    def changed(self, values: int, /) -> ExponentialEvent:
+        """What one choice is, where a unit changes up to so many of a fixed number of values.
+
+        Claim: log-ratios have range ε = 2 · factor · values, for every τ. Adjacency: any unit whose
+            coming, going or changing does no more than that.
+        Why: the goal τ n stays. A changed value moves a rank by at most 1 up or down, and so each
+            of the differences, and their maximum [MT07, Thm 6], [Smi11]. Rounding: none.
+        """
+        return ExponentialEvent(epsilon=2 * self.factor * whole_count(values, name="values"))
+
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point for all the values (in any order); sorting them is most of the work."""
         return self.sample_cells([exact], bits=bits).ravel()

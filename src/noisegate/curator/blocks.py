@@ -1,0 +1,166 @@
+"""A program on blocks of rows, with the noise on what it says: sample and aggregate.
+
+Units are dealt to blocks by a secret, a program that nobody trusts makes numbers of each block in a
+cell of its own, and what leaves the door is one noisy number for each output: the sum over all
+blocks, their median, or the centre of most of them. The numbers of single blocks never leave.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from noisegate.algebra.blocks import STEPS, Blocks
+from noisegate.curator.kept import Kept
+from noisegate.curator.measurement import fresh_coins
+from noisegate.errors import Unsupported
+from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.rows import packed
+from noisegate.mechanisms.base import Mechanism, to_record
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.noise.bits import Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event, Sequential
+from noisegate.sources.source import Source
+from noisegate.transforms.blocks import BlockQuery
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, Quantile}
+_MEGABYTE: Final = 1 << 20
+_MADE_UP: Final = 200  # rows of a rehearsal
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockMeasurement:
+    """A program on blocks and one mechanism for each of its outputs."""
+
+    query: BlockQuery
+    mechanisms: tuple[Mechanism[Any], ...]
+
+    def __post_init__(self) -> None:
+        if type(self.mechanisms) is not tuple or {type(m) for m in self.mechanisms} - _ALLOWED:
+            raise Unsupported(
+                "The door has no rule for this noise on blocks.",
+                fix="Use geometric or discrete Gaussian noise, or a quantile.",
+            )
+        if len(self.mechanisms) != len(self.query.tally.ranges):
+            raise Unsupported("There is not one mechanism an output.", fix="Give one for each.")
+
+    def event(self) -> Event:
+        """What one use is, for accounting.
+
+        Claim: releasing all outputs with their noise is this event. Adjacency: add/remove one unit.
+        Why: a unit changes at most `changed` numbers of an output, whose sum moves by at most `l1s`
+            and `l2s`; the outputs compose sequentially, with chance of the deal being the same.
+            It holds for every outcome of that chance, and so on average [MTSSC12].
+        """
+        query = self.query
+        events: list[Event] = []
+        for mechanism, l1, l2 in zip(self.mechanisms, query.l1s, query.l2s, strict=True):
+            if type(mechanism) is Quantile:
+                events.append(mechanism.changed(query.changed))
+            else:
+                events.append(mechanism.event(l2 if type(mechanism) is DiscreteGaussian else l1))
+        return events[0] if len(events) == 1 else Sequential(events=tuple(events))
+
+    def question(self) -> str:
+        """Canonical text: two measurements with one text are one question, answered once."""
+        mechanisms = [to_record(mechanism) for mechanism in self.mechanisms]
+        record = {"query": self.query.to_record(), "mechanisms": mechanisms}
+        return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def draw(
+        self, source: Source, bits: Bits, _kept: Kept | None = None
+    ) -> tuple[Int64Array, None]:
+        """A noisy number for each output, of shape (outputs, 1). Reads rows; call it once paid."""
+        said = said_of_blocks(self.query.tally, source, bits)
+        pairs = zip(self.mechanisms, said, strict=True)
+        return np.stack([m.sample(_exact(m, numbers), bits=bits) for m, numbers in pairs]), None
+
+
+def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
+    """What a mechanism reads of the numbers of one output."""
+    return numbers if type(mechanism) is Quantile else numbers.sum(keepdims=True)
+
+
+def said_of_blocks(tally: Blocks, source: Source, bits: Bits) -> Int64Array:
+    """What the program says of each block, on the grid, of shape (outputs, answers). Exact."""
+    task, said = _task(tally), []
+    with ExitStack() as stack:
+        cells = [stack.enter_context(Cell(task)) for _ in range(tally.workers)]
+        threads = stack.enter_context(ThreadPoolExecutor(tally.workers))
+        for _ in range(tally.resample):
+            blocks = list(map(packed, source.blocks(tally, fresh_coins(bits))))
+            parts = [blocks[first :: tally.workers] for first in range(tally.workers)]
+            for answers in threads.map(Cell.answers, cells, parts):
+                said += [_on_grid(raw, tally) for raw in answers]
+    return np.array(said, np.int64).T
+
+
+def rehearsed(
+    asked: BlockMeasurement,
+    tables: Mapping[str, TableDomain],
+    public: "Callable[[str], pa.Table]",
+) -> BlockMeasurement:
+    """The same question, with the modules that its program turns out to need.
+
+    The program runs on rows that are made up from the tables' declared facts alone, so that what
+    goes wrong there may be said. Refuses a program that fails.
+    """
+    from noisegate.sources.duckdb import DuckDBSource  # noqa: PLC0415 - for programs only
+    from noisegate.sources.practice import practice_rows  # noqa: PLC0415
+
+    tally = asked.query.tally
+    known = {name: public(name) for name, table in tables.items() if table.is_public}
+    twin = DuckDBSource(practice_rows(tables, known, rows=_MADE_UP), tables)
+    (rows,) = twin.blocks(replace(tally, blocks=1), "made up")
+    with Cell(_task(tally)) as cell:
+        more = cell.rehearse(packed(rows))
+    program = replace(tally.program, imports=(*tally.program.imports, *more))
+    return replace(asked, query=BlockQuery(replace(tally, program=program)))
+
+
+def _task(tally: Blocks) -> Task:
+    program = tally.program
+    return Task(
+        text=program.text,
+        name=program.name,
+        outputs=len(tally.ranges),
+        seconds=float(tally.seconds),
+        memory=tally.memory * _MEGABYTE,
+        imports=program.imports,
+        locked=not tally.trusted,
+    )
+
+
+def turns_of(tally: Blocks) -> float:
+    """How many seconds all blocks take together: public, and the same whatever the rows are."""
+    return -(-tally.blocks // tally.workers) * tally.resample * _task(tally).turn
+
+
+def _on_grid(raw: bytes, tally: Blocks) -> Sequence[int]:
+    """A block's numbers as steps of their ranges, the defaults where there are none.
+
+    Claim: whole numbers in 0, …, STEPS, made of the raw bytes alone. Rounding: to the nearest.
+    """
+    count = len(tally.ranges)
+    values = struct.unpack(f"{count}d", raw) if len(raw) == 8 * count else (float("nan"),) * count
+    found = []
+    for value, (low, high), default in zip(values, tally.ranges, tally.defaults, strict=True):
+        known = Fraction(value) if isfinite(value) else default
+        inside = max(low, min(known, high))
+        found.append(round((inside - low) * STEPS / (high - low)))
+    return found
