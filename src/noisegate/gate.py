@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from noisegate.crowd.bench import CrowdBench
     from noisegate.crowd.histogram import CrowdOrder
+    from noisegate.learners.expectations import Expectations
     from noisegate.learners.matrix import Matrix
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.choosing import Choice, ChoicePlan, Choosing
@@ -284,6 +285,34 @@ class Gate:
             self._curator, self._rules, table, columns,
             target=target, where=where, rows_per_unit=rows_per_unit,
         )  # fmt: skip
+
+    def statistic(
+        self,
+        expressions: str | Sequence[str],
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        rows_per_unit: int | None = None,
+        **terms: Any,  # noqa: ANN401 - as for expectations
+    ) -> "Expectations":
+        """The mean of each bounded expression over the rows, all for one price.
+
+        ``gate.statistic(["age >= 65", "cost / 800"], epsilon=1).values``; ``.within(0.95)`` says
+        how far each may be off. A condition counts as 1 or 0.
+
+        Args:
+            expressions: In SQL, with bounds that follow from what is declared.
+            table: The table, where there are several.
+            where: Which rows.
+            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+            terms: ``epsilon``, the price; or ``tolerance`` of every mean at the ``confidence``,
+                with about how many ``rows`` there are; ``fresh``: pay for a new draw.
+        """
+        from noisegate.learners.expectations import expectations  # noqa: PLC0415 - when asked for
+
+        listed = [expressions] if isinstance(expressions, str) else list(expressions)
+        found = self.matrix(table, listed, where=where, rows_per_unit=rows_per_unit)
+        return expectations(found, **terms)
 
     def many(
         self,

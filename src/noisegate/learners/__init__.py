@@ -8,6 +8,7 @@ from typing import Any
 
 _HOME = {
     "KMeans": "kmeans",
+    "StatisticalQueries": "queries",
 }
 __all__ = list(_HOME)
 

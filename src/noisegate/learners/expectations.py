@@ -1,0 +1,282 @@
+"""Expectations of bounded expressions over rows: all that a statistical-query learner asks for.
+
+    gate.statistic(["age >= 65", "cost / 800"], epsilon=1)
+
+Each expression is measured from the middle of its bounds, so that one unit moves its sum by half of
+what the bounds are apart; a noisy count of the rows turns sums into means. A row without a value
+counts as 0, or as the bound next to it; so a condition that is unknown counts as one that fails.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from math import sqrt
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.expression import Call, Expression, Literal, domain_of
+from noisegate.algebra.schema import schema_of
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction, positive
+from noisegate.learners.asking import noises
+from noisegate.learners.fitting import REACH
+from noisegate.learners.matrix import Coordinate, Matrix
+from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.run import Run
+from noisegate.releases.asking import Price
+from noisegate.releases.held import guarantee_of
+from noisegate.transforms.query import Query
+from noisegate.transforms.statistics.features import Linear, One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Plain
+
+Floats: TypeAlias = NDArray[np.float64]
+Noise: TypeAlias = NoiseMechanism[Any]
+USUAL: Final = Fraction(95, 100)
+SUMS: Final = Statistic(Plain(), (Linear(),))
+COUNT: Final = Statistic(Plain(), (One(),))
+BOTH: Final = Statistic(Plain(), (One(), Linear()))
+_STEP: Final = 1 << 10  # of an ε that is sought
+
+
+@lru_cache(maxsize=256)
+def interval(noise: Noise, confidence: Fraction) -> int:
+    """How far a number may be off; certified, so it takes a while to find."""
+    return noise.interval(confidence)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """Noisy sums from the middle, in steps of which ``reach`` are half the bounds; and a count.
+
+    Noise is that of each number, in parts of which ``whole`` are a row.
+    """
+
+    coordinates: tuple[Coordinate, ...]
+    sums: Floats
+    count: float
+    noise: Noise
+    count_noise: Noise
+    reach: int
+    whole: int
+
+    @property
+    def values(self) -> Floats:
+        """The mean of each expression over the rows, within its bounds."""
+        inside = np.clip(self.sums / (self.reach * max(1.0, self.count)), -1, 1)
+        return self._unscaled(inside)
+
+    def within(self, confidence: Number = USUAL) -> Floats:
+        """How far each mean may be off, each by itself.
+
+        Claim: the exact mean of the rows is outside with at most 1 - confidence. Why: the noise of
+            the sum and of the count each pass their bounds with half of that; between them, the
+            quotient is furthest off at an end.
+        """
+        off, rows_off = self._off(confidence)
+        sums, least = self.sums / self.reach, self.count - rows_off
+        if least <= 0:
+            return 2 * self._halves
+        ends = [(sums + a) / rows for a in (-off, off) for rows in (least, self.count + rows_off)]
+        inside = np.clip(np.array(ends), -1, 1)
+        found: Floats = np.abs(self._unscaled(inside) - self.values).max(axis=0)
+        return found
+
+    def worst(self, confidence: Number = USUAL, *, rows: float | None = None) -> float:
+        """How far any one mean may be off, whatever it is; of so many rows, if that is said."""
+        off, rows_off = self._off(confidence)
+        least = (self.count if rows is None else rows) - rows_off
+        share = min(2.0, (off + rows_off) / least) if least > 0 else 2.0
+        return float(self._halves.max() * share)
+
+    def _off(self, confidence: Number) -> tuple[float, float]:
+        half = 1 - failure_of(confidence) / 2
+        off = interval(self.noise, half) / (self.reach * self.whole)
+        return off, interval(self.count_noise, half) / self.whole
+
+    @property
+    def _halves(self) -> Floats:
+        return np.array([float(each.half) for each in self.coordinates])
+
+    def _unscaled(self, inside: Floats) -> Floats:
+        middles = np.array([float(each.middle) for each in self.coordinates])
+        found: Floats = middles + self._halves * inside
+        return found
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """Released means. Reading them again never draws again and never costs."""
+
+    means: Means
+    cost: ApproxDP
+    remaining: ApproxDP
+    guarantee: Guarantee
+    request_id: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The expressions, in order; of a column of keys, one for each key."""
+        return tuple(each.name for each in self.means.coordinates)
+
+    @property
+    def values(self) -> Floats:
+        """The mean of each expression over the rows."""
+        return self.means.values
+
+    @property
+    def value(self) -> float:
+        """The first mean."""
+        return float(self.values[0])
+
+    @property
+    def rows(self) -> float:
+        """About how many rows took part."""
+        return self.means.count
+
+    def within(self, confidence: Number = USUAL) -> Floats:
+        """How far each mean may be off, each by itself; see `Means.within`."""
+        return self.means.within(confidence)
+
+    @property
+    def free(self) -> bool:
+        """Whether it came from the ledger, without a new charge."""
+        return self.cost == ApproxDP(0)
+
+    def __str__(self) -> str:
+        widths = self.within()
+        lines = [
+            f"{name}\t{value:.4g} ± {width:.2g}"
+            for name, value, width in zip(self.names, self.values, widths, strict=True)
+        ]
+        return "\n".join([*lines, f"cost {self.cost}, left {self.remaining}"])
+
+
+def expectations(
+    matrix: Matrix,
+    *,
+    epsilon: Number | None = None,
+    tolerance: Number | None = None,
+    rows: int | None = None,
+    confidence: Number = USUAL,
+    fresh: bool = False,
+) -> Expectations:
+    """The means: from the ledger if they were released before, else for their price.
+
+    Instead of ``epsilon``, a ``tolerance`` for every mean at the ``confidence``, with about how
+    many ``rows`` there are: then the least price is found that keeps it.
+    """
+    curator = matrix.curator
+    desk = _Desk(matrix)
+    if tolerance is not None:
+        if epsilon is not None or rows is None:
+            raise SpecError("Give epsilon, or tolerance and rows.", fix="Say how many rows.")
+        exact = desk.least(float(positive(tolerance, name="tolerance")), _known(rows), confidence)
+    else:
+        given = matrix.rules.epsilon if epsilon is None else fraction(epsilon, name="epsilon")
+        if given is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
+        exact = positive(given, name="epsilon")
+    Run(curator, matrix.rules).require_price(exact)
+    chosen = desk.bought(exact)
+    request = curator.fresh_id() if fresh else None
+    found = curator.measure(Measurement(query=desk.query, mechanisms=chosen), request_id=request)
+    loss = curator.loss_of(found.event)
+    return Expectations(
+        means=desk.means(found.values[0], chosen),
+        cost=ApproxDP(0) if found.free else loss,
+        remaining=curator.remaining(),
+        guarantee=guarantee_of(loss, matrix.domains, "these means of"),
+        request_id=found.request_id,
+    )
+
+
+@final
+class _Desk:
+    """One question about the means of a matrix."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        curator = matrix.curator
+        self._matrix = matrix = filled(matrix)
+        self._gaussian = curator.ledger.balance(curator.account).accountant != "pure"
+        tally = matrix.rows(REACH)
+        self.query, self._whole = Query(tally, BOTH), tally.whole
+
+    def bought(self, epsilon: Fraction) -> tuple[Noise, ...]:
+        """The noise that an ε buys, of the count and of the sums."""
+        amount = epsilon**2 / 2 if self._gaussian else epsilon
+        blocks = self.query.statistic_blocks
+        share = count_share(blocks[1].width, gaussian=self._gaussian)
+        price = Price(amount=amount, gaussian=self._gaussian)
+        return noises(blocks, [share, 1 - share], price, self.query.weight)
+
+    def means(self, values: NDArray[np.int64], chosen: Sequence[Noise]) -> Means:
+        """What was measured."""
+        return Means(
+            coordinates=self._matrix.marks,
+            sums=values[1:] / self._whole,
+            count=float(values[0] / self._whole),
+            noise=chosen[1],
+            count_noise=chosen[0],
+            reach=REACH,
+            whole=self._whole,
+        )
+
+    def least(self, goal: float, rows: int, confidence: Number) -> Fraction:
+        """The least ε, in fine steps, whose error is within the goal whatever the means are."""
+        nothing = np.zeros(1 + len(self._matrix.marks), np.int64)
+
+        def enough(steps: int) -> bool:
+            means = self.means(nothing, self.bought(Fraction(steps, _STEP)))
+            return means.worst(confidence, rows=rows) <= goal
+
+        if not enough(_STEP << 10):
+            raise SpecError(
+                "No usual price keeps this tolerance with so few rows.", fix="Allow more error."
+            )
+        return Fraction(smallest_whole(enough, least=1), _STEP)
+
+
+def filled(matrix: Matrix) -> Matrix:
+    """The same rows, where none is left out for want of a value, and no classes."""
+    schema = schema_of(matrix.relation)
+    marks = tuple(
+        replace(each, expression=_filled(each))
+        if domain_of(each.expression, schema).nullable
+        else each
+        for each in matrix.marks
+    )
+    return replace(matrix, marks=marks, codes=marks, classes=None, number=None)
+
+
+def _filled(each: Coordinate) -> Expression:
+    nearest = min(max(each.low, Fraction(0)), each.high)
+    whole = nearest.denominator == 1
+    return Call("coalesce", (each.expression, Literal(int(nearest) if whole else nearest)))
+
+
+def count_share(width: int, *, gaussian: bool) -> Fraction:
+    """What to spend on the count of rows, where so many sums are measured with it.
+
+    A mean's variance is a² / s + b² / (1 - s) of shares of ρ, or with their squares of ε; a is
+    the noise of a sum, b that of the count where a mean lies half-way to its bounds.
+    """
+    if gaussian:
+        ratio = 0.5 / sqrt(width)
+    else:
+        ratio = (0.5 * sqrt(2) / max(sqrt(2), width / sqrt(3))) ** (2 / 3)
+    return Fraction(max(1, round(1000 * ratio / (1 + ratio))), 1000)
+
+
+def _known(rows: int) -> int:
+    if type(rows) is not int or rows < 1:
+        raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
+    return rows

@@ -1,0 +1,243 @@
+"""Statistical queries: any learner that asks for expectations, adaptively, within one price.
+
+    with StatisticalQueries(gate, "people", epsilon=1, queries=40) as session:
+        session.mean("age >= 65 AND smokes")
+
+Each answer is the mean of a bounded expression over the rows, within `tolerance`. A learner that
+works with such answers [Kea98] is private through the session, whatever it asks [BDMN05].
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from fractions import Fraction
+from math import ceil, log
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import numpy as np
+
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+from noisegate.learners.asking import noises
+from noisegate.learners.expectations import (
+    COUNT,
+    SUMS,
+    USUAL,
+    Means,
+    Noise,
+    count_share,
+    filled,
+)
+from noisegate.learners.fitting import REACH, price_of
+from noisegate.learners.matrix import Matrix
+from noisegate.mechanisms.base import failure_of, smallest_whole
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.asking import Price
+from noisegate.releases.held import guarantee_of
+from noisegate.transforms.query import Query
+
+if TYPE_CHECKING:
+    from noisegate.curator.allowance import Allowance
+
+_QUERIES_MAX: Final = 1 << 20
+
+
+class _Gate(Protocol):
+    def matrix(self, table: str | None, columns: Sequence[str], **terms: Any) -> Matrix:  # noqa: ANN401
+        """Columns of private rows."""
+
+
+@final
+class StatisticalQueries:
+    """A session of up to ``queries`` expectations for one price, each chosen by answers before.
+
+    Opened by the first question: all of the price is charged then, and what was not asked for goes
+    back when the session is left. Use it with ``with``.
+    """
+
+    def __init__(
+        self,
+        gate: _Gate,
+        table: str | None = None,
+        *,
+        epsilon: Number | None = None,
+        queries: int,
+        where: str | None = None,
+        rows_per_unit: int | None = None,
+    ) -> None:
+        if type(queries) is not int or not 1 <= queries <= _QUERIES_MAX:
+            raise SpecError(f"queries is {queries!r}.", fix="Say how many may be asked.")
+        self._gate, self._table, self._epsilon = gate, table, epsilon
+        self._terms = {"where": where, "rows_per_unit": rows_per_unit}
+        self.queries, self.asked, self.rows = queries, 0, 0.0
+        self._stack, self._open = ExitStack(), True
+        self._allowance: Allowance | None = None
+        self._known: dict[str, Means] = {}
+
+    def __enter__(self) -> "StatisticalQueries":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open = False
+        self._stack.__exit__(kind, error, trace)
+
+    def mean(self, expression: str) -> float:
+        """The mean of an expression over the rows, a condition being 1 or 0.
+
+        The same expression again is the same answer, for nothing.
+        """
+        return float(self.measured(expression).values[0])
+
+    def measured(self, expression: str) -> Means:
+        """The same with its noise: ``measured(…).within(0.95)``."""
+        if expression in self._known:
+            return self._known[expression]
+        if not self._open:
+            raise SpecError("The session is over.", fix="Open another one.")
+        matrix = filled(self._gate.matrix(self._table, [expression], **self._terms))
+        if len(matrix.marks) != 1:
+            raise SpecError(
+                "A column of keys is no number.", fix=f"Ask such as \"{expression} = 'a'\"."
+            )
+        if self.asked >= self.queries:
+            raise SpecError("All questions of the session were asked.", fix="Open another one.")
+        if self._allowance is None:
+            self._begin(matrix)
+        self.asked += 1
+        share = (1 - self._count_share) / self.queries
+        sums, noise = self._measure(matrix, SUMS, share)
+        self._known[expression] = Means(
+            coordinates=matrix.marks,
+            sums=sums,
+            count=self.rows,
+            noise=noise,
+            count_noise=self._count_noise,
+            reach=REACH,
+            whole=matrix.rows(REACH).whole,
+        )
+        return self._known[expression]
+
+    def tolerance(self, confidence: Number = USUAL) -> float:
+        """How far all answers may be off together, of expressions from 0 to 1.
+
+        Claim: with the confidence, each of all ``queries`` answers is within it of the mean over
+            the rows. Why: `Means.worst`, the failure split evenly over all questions.
+        """
+        if not self._known:
+            raise SpecError("Nothing was asked yet.", fix="See rows_needed before asking.")
+        each = 1 - failure_of(confidence) / self.queries
+        first = next(iter(self._known.values()))
+        halves = max(float(c.half) for c in first.coordinates)
+        return first.worst(each) / halves / 2
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The promise about all that was asked so far."""
+        if self._allowance is None:
+            raise SpecError("Nothing was asked yet.", fix="Ask first.")
+        return guarantee_of(self.spent, self._matrix.domains, "these means of")
+
+    @property
+    def spent(self) -> ApproxDP:
+        """What the questions so far have used."""
+        if self._allowance is None:
+            return ApproxDP(0)
+        return self._matrix.curator.loss_of(self._allowance.used())
+
+    def _begin(self, matrix: Matrix) -> None:
+        """Charge for all of it, and count the rows."""
+        price = price_of(matrix, self._epsilon)
+        event: Event = DeclaredEvent(epsilon=price.amount)
+        if price.gaussian:
+            event = DeclaredZCDPEvent(rho=price.amount)
+        curator, name = matrix.curator, matrix.curator.fresh_id()
+        opened = curator.allowance(
+            event, question=f"statistical queries {name}", request_id=f"queries {name}"
+        )
+        self._matrix, self._price = matrix, price
+        self._allowance = self._stack.enter_context(opened)
+        self._count_share = session_share(self.queries, gaussian=price.gaussian)
+        counts, self._count_noise = self._measure(matrix, COUNT, self._count_share)
+        self.rows = float(counts[0])
+
+    def _measure(self, matrix: Matrix, what: Any, share: Fraction) -> tuple[Any, Noise]:  # noqa: ANN401 - a Statistic
+        tally = matrix.rows(REACH)
+        query = Query(tally, what)
+        (noise,) = noises(query.statistic_blocks, [share], self._price, query.weight)
+        assert self._allowance is not None  # noqa: S101 - begun
+        release = self._allowance.whole.measure(Measurement(query=query, mechanisms=(noise,)))
+        return release.values[0] / tally.whole, noise
+
+
+def session_share(queries: int, *, gaussian: bool) -> Fraction:
+    """What a session spends on its count of rows: as for so many sums, one by one."""
+    if gaussian:
+        return count_share(queries, gaussian=True)
+    ratio = (0.5 / queries) ** (2 / 3)
+    return Fraction(max(1, round(1000 * ratio / (1 + ratio))), 1000)
+
+
+def rows_needed(
+    *,
+    queries: int,
+    tolerance: Number,
+    epsilon: Number,
+    confidence: Number = USUAL,
+    gaussian: bool = False,
+    population: bool = False,
+) -> int:
+    """How many rows, one for each unit, a session needs for this tolerance of means from 0 to 1.
+
+    Claim: with them, all ``queries`` answers are within the tolerance of the means over the rows,
+        with the confidence; with ``population``, of the means of what the rows were drawn from.
+    Why: noise of the sums and of the count, as in `Means.worst`; for a population half of the
+        tolerance and of the failure are Hoeffding's. ``gaussian``: in an account that adds up zCDP.
+
+    >>> rows_needed(queries=20, tolerance=0.05, epsilon=1)
+    2387
+    """
+    goal, failure = float(positive(tolerance, name="tolerance")), failure_of(confidence)
+    amount = positive(epsilon, name="epsilon")
+    drawn = 0
+    if population:
+        goal, failure = goal / 2, failure / 2
+        drawn = ceil(log(2 * queries / float(failure)) / (2 * goal**2))
+    share = session_share(queries, gaussian=gaussian)
+    half = 1 - failure / queries / 2
+    price = Price(amount=amount**2 / 2 if gaussian else amount, gaussian=gaussian)
+    off = _interval(price, (1 - share) / queries, REACH, half) / REACH
+    rows_off = _interval(price, share, 1, half)
+    needed = smallest_whole(lambda rows: (off + rows_off) / 2 <= goal * (rows - rows_off))
+    return max(drawn, needed)
+
+
+def _interval(price: Price, share: Fraction, reach: int, confidence: Fraction) -> int:
+    amount = price.amount * share
+    if price.gaussian:
+        return DiscreteGaussian(variance=reach**2 / (2 * amount)).interval(confidence)
+    return Geometric(scale=reach / amount).interval(confidence)
+
+
+def conjunction(
+    session: StatisticalQueries, literals: Sequence[str], label: str, *, tolerance: Number
+) -> list[str]:
+    """Learn which of the literals a label is the conjunction of, by statistical queries alone.
+
+    A literal belongs to it if hardly any row has the label without it: its mean is then 0, and is
+    seen as at most ``tolerance`` where answers are that near. What is dropped is seen in the rows
+    for certain; a literal that is kept wrongly costs an error of at most twice the tolerance.
+    """
+    bound = float(positive(tolerance, name="tolerance"))
+    asked = [f"({label}) AND NOT ({literal})" for literal in literals]
+    found = np.array([session.mean(each) for each in asked])
+    return [literal for literal, mean in zip(literals, found, strict=True) if mean <= bound]
