@@ -9,6 +9,7 @@ import sys
 
 import crowds
 import grids
+import learners
 import many
 import maps
 import marginals
@@ -32,6 +33,7 @@ SECTIONS: dict[str, Section] = {
     "synthetic": synthetic.measure,
     "series": series.measure,
     "predicted": predicted.measure,
+    "learners": learners.measure,
 }
 
 
