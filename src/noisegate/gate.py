@@ -140,6 +140,25 @@ class Gate:
         _require_known(terms, ChoiceOrder)
         return Choosing(self._curator, self._rules, ChoiceOrder(sql=sql, **terms))
 
+    def smooth(self, sql: str, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
+        """One quantile with noise by what a row can do to it here, not anywhere.
+
+        ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``. Where many values lie close
+        together around it, the noise is small; how small is a secret. See docs/robust.md.
+
+        Args:
+            sql: One SELECT of one MEDIAN or QUANTILE_CONT, by declared groups if there are any.
+            fresh: Pay for a new draw instead of the released one.
+            terms: ``epsilon``, the price; ``delta``, for lighter tails; ``beta``, how fast far
+                rows matter less; ``method="ptr"`` with a ``bound`` to be tested and a ``delta``:
+                then the answer may be None; ``rows_per_unit``.
+        """
+        from noisegate.robust.paying import Till, order_of  # noqa: PLC0415 - when asked for
+        from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415
+
+        till = Till(self._curator, self._rules)
+        return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
+
     def release(  # noqa: PLR0913 - each is a choice of the steward
         self,
         name: str,

@@ -24,10 +24,12 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
+from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
@@ -69,6 +71,8 @@ EXAMPLES = (
     SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9),
     SmoothLaplace(scale=7 * THIRD, beta=THIRD, epsilon=Fraction(1), low=-9, high=9),
     SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),
+    ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
+    LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
 )
 NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
 
@@ -205,6 +209,10 @@ REFUSED = [
     lambda: SmoothLaplace.for_budget(1, "1e-6", beta="1/2", **GRID),
     lambda: SmoothLognormal.for_rho("1/2", beta=2, **GRID),
     lambda: SmoothLognormal(scale=1, beta=1, sigma=3, **GRID),
+    lambda: ProposeTestRelease.for_budget(1, 1, bound=3, **GRID),
+    lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=0, **GRID),
+    lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=11, **GRID),
+    lambda: LocalQuantile(tau="1/2", noise=Geometric(scale=1)),
     lambda: Exponential(factor=1).sample(np.zeros(0, np.int64)),
     lambda: Geometric(scale=1).sample(np.zeros(2)),
     lambda: Geometric(scale=1).sample([1, 2]),

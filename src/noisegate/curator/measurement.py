@@ -23,11 +23,14 @@ from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.privtree import PrivTree
+from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
@@ -51,10 +54,13 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Marginals: _NOISE,
     Rows: _NOISE | {BoxNoise},
     Distinct: _NOISE,
-    Values: {Quantile, Quantiles},
+    Values: {Quantile, Quantiles, LocalQuantile},
     Keys: {KeySelection, ThresholdedGeometric},
     Cells: {SparseGeometric, SparsePriority},
 }
+# What knows how far one step can move it, and the noise that it may have.
+_BY_REACHES: Final = (LocalQuantile,)
+_LOCAL: Final[set[type]] = {SmoothStudent, SmoothLaplace, SmoothLognormal, ProposeTestRelease}
 # What may read a sum's cells and choose by them.
 _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
 # What says of one block of questions only which of them stand out.
@@ -96,6 +102,8 @@ class Measurement:
             )
         if isinstance(tally, Cells) and {m.domain for m in self._summaries} != {tally.cells}:
             raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
+        if {type(each.noise) for each in self.mechanisms if isinstance(each, _BY_REACHES)} - _LOCAL:
+            raise Unsupported("The door has no rule for this noise.", fix="Use SmoothStudent.")
         several = isinstance(tally, Sums | Marginals | Rows) and not kinds & set(_SELECTIONS)
         wanted = len(self.query.l1s) if several else 1
         if len(self.mechanisms) != wanted:

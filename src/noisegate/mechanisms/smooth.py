@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import exp, sqrt
 from operator import mul
 from typing import ClassVar, Final, final
 
@@ -54,8 +55,26 @@ SCALE_MIN: Final = Fraction(1, 1 << 10)
 SIGMAS: Final = tuple(Fraction(hundredths, 100) for hundredths in range(1, 201))
 
 
+class LocalNoise(Mechanism[int]):
+    """Noise for one whole number by what one step can do to it, here and near here.
+
+    A row is the number, then its reaches A_0, A_1, …: A_k bounds how far one step moves it from
+    anywhere within k steps of these rows. What a step is, the number says; a unit's coming or
+    going is some steps. A statistic hands on ``depth`` reaches, or ends where A_k is high - low.
+    """
+
+    __slots__ = ()
+    low: int
+    high: int
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """How many reaches are looked at: public."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmoothNoise(Mechanism[int]):
+class SmoothNoise(LocalNoise):
     """A whole number in low, …, high plus noise times a smooth bound, kept inside this range.
 
     ``scale`` is how many bounds wide the noise is, and ``beta`` how much a step may change the
@@ -81,6 +100,16 @@ class SmoothNoise(Mechanism[int]):
     @abstractmethod
     def shape(self) -> Shape:
         """The law of the noise before it is scaled."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """The standard deviation of the noise, in bounds."""
+
+    @property
+    def depth(self) -> int:
+        """As many as there are decays."""
+        return len(self.decays)
 
     @property
     def decays(self) -> Sequence[int]:
@@ -164,6 +193,11 @@ class SmoothStudent(SmoothNoise):
         """Student's t."""
         return StudentT(3)
 
+    @property
+    def spread(self) -> float:
+        """√3 scales."""
+        return float(self.scale) * sqrt(3)
+
     def one_step(self) -> SmoothStudentEvent:
         """Claim: see `accounting.smooth.student_epsilon_up`."""
         return SmoothStudentEvent(scale=self.scale, beta=self.beta)
@@ -215,6 +249,11 @@ class SmoothLaplace(SmoothNoise):
         """Laplace."""
         return Laplace()
 
+    @property
+    def spread(self) -> float:
+        """√2 scales."""
+        return float(self.scale) * sqrt(2)
+
     def one_step(self) -> SmoothLaplaceEvent:
         """Claim: see `accounting.smooth.laplace_delta_up`."""
         return SmoothLaplaceEvent(scale=self.scale, beta=self.beta, epsilon=self.epsilon)
@@ -256,6 +295,11 @@ class SmoothLognormal(SmoothNoise):
         """The law of X e^(σY)."""
         return LaplaceLognormal(self.sigma)
 
+    @property
+    def spread(self) -> float:
+        """√2 e^(σ²) scales."""
+        return float(self.scale) * sqrt(2) * exp(self.sigma**2)
+
     def one_step(self) -> SmoothLognormalEvent:
         """Claim: see `accounting.smooth.lognormal_rho_up`."""
         return SmoothLognormalEvent(scale=self.scale, beta=self.beta, sigma=self.sigma)
@@ -269,6 +313,12 @@ def _decays(beta: Fraction) -> tuple[int, ...]:
     while (following := -(-found[-1] * rate.numerator // rate.denominator)) < found[-1]:
         found.append(following)
     return tuple(found)
+
+
+def require_local(noise: object) -> None:
+    """Refuse anything else as the noise of a statistic."""
+    if not isinstance(noise, LocalNoise):
+        raise SpecError("This is no noise by reaches.", fix="Use SmoothStudent, or one beside it.")
 
 
 def _given(beta: Number | None, usual: Fraction) -> Fraction:

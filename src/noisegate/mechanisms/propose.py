@@ -1,0 +1,110 @@
+"""Propose a bound, test whether it is safe, and only then release.
+
+The test counts how many steps away rows are for which the proposed bound does not hold, with noise.
+If that seems far, the number is released with noise for the bound; else nothing is.
+
+>>> noise = ProposeTestRelease.for_budget(1, "1e-6", bound=5, low=0, high=1000)
+>>> noise.threshold, noise.sample(np.array([300, 900])).tolist()  # here a step moves it by 900
+(27, [0, 0])
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, Real, positive, real, shown, upper
+from noisegate.mechanisms.base import INPUT_MAX, clamped, require_whole, store_positive, whole_count
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.smooth import LocalNoise
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
+from noisegate.privacy.event import Event, Group, ProposeTestReleaseEvent
+
+THRESHOLD_MAX: Final = 1 << 20
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeTestRelease(LocalNoise):
+    """Releases (1, number with noise) if the test passes, else (0, low)."""
+
+    name: ClassVar[str] = "propose-test-release/1"
+    bound: int
+    test_scale: Fraction
+    threshold: int
+    scale: Fraction
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        store_positive(self, "test_scale", least=SCALE_MIN, most=SCALE_MAX)
+        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        require_whole(self, "threshold", least=1, most=THRESHOLD_MAX)
+        for field in ("low", "high"):
+            require_whole(self, field, least=-INPUT_MAX, most=INPUT_MAX)
+        require_whole(self, "bound", least=1, most=max(1, self.high - self.low))
+
+    @classmethod
+    def for_budget(
+        cls, epsilon: Number, delta: Number, *, bound: int, low: int, high: int
+    ) -> "ProposeTestRelease":
+        """Half of ε for the test and half for the release, with at most ``delta``."""
+        half, chance = positive(epsilon, name="epsilon") / 2, positive(delta, name="delta")
+        if chance >= 1:
+            raise SpecError(f"delta is {shown(chance)}.", fix="Use a δ below 1, such as 1e-6.")
+        whole = whole_count(bound, name="bound")
+        log = upper(lambda: -(real(chance) * (1 + (-real(half)).exp())).log() / real(half))
+        return cls(
+            bound=whole, test_scale=1 / half, threshold=max(1, -(-log // 1)), scale=whole / half,
+            low=low, high=high,
+        )  # fmt: skip
+
+    @property
+    def depth(self) -> int:
+        """Twice the threshold: what is further away passes nearly surely."""
+        return 2 * self.threshold
+
+    def event(self, steps: int, /) -> Event:
+        """What one use is, where a unit's coming or going is at most so many steps.
+
+        Claim: (1/test_scale + bound/scale, δ), δ = Pr[noise of the test ≥ threshold].
+        Adjacency: that of the steps.
+        Why: [DL09]. Let g be the least k with A_k above the bound, at most ``depth``. One step
+            changes g by at most 1, since A_k(x) ≤ A_{k+1}(x'). If g > 0 for one of two
+            neighbours, they differ by at most A_0 ≤ bound, and test and release compose. Else
+            g = 0 for both: the tests have one law, and pass with probability δ. Rounding: δ up.
+        """
+        size = whole_count(steps, name="steps")
+        once = ProposeTestReleaseEvent(
+            epsilon_test=1 / self.test_scale,
+            epsilon_release=self.bound / self.scale,
+            delta=upper(self._passing),
+        )
+        return once if size == 1 else Group(event=once, size=size)
+
+    def _passing(self) -> Real:
+        alpha = (-real(1 / self.test_scale)).exp()
+        return alpha**self.threshold / (1 + alpha)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
+        row = clamped(exact).ravel()
+        reaches = row[1 : 1 + self.depth]
+        over = np.flatnonzero(reaches > self.bound)
+        distance = int(over[0]) if over.size else len(reaches)
+        if not over.size and self.bound >= self.high - self.low:
+            distance = self.depth  # the whole range is no more than the bound
+        tested = Geometric(scale=self.test_scale).sample(np.array([distance]), bits=bits)
+        if tested[0] < self.threshold:
+            return np.array([0, self.low])
+        held = np.clip(row[:1], self.low, self.high)
+        released = Geometric(scale=self.scale).sample(held, bits=bits)
+        return np.array([1, int(np.clip(released[0], self.low, self.high))])
+
+    def interval(self, confidence: Number) -> int:
+        """How far a number that is released may be off, at this confidence."""
+        return Geometric(scale=self.scale).interval(confidence)

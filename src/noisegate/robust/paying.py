@@ -1,0 +1,170 @@
+"""What all robust numbers share: the price, the noise that it buys, and the answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from noisegate.accounting.search import digits_down
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number, lower, positive, real
+from noisegate.mechanisms.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.run import Rules, Run
+from noisegate.releases.held import guarantee_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Widths: TypeAlias = Callable[[Number], HalfWidths]
+METHODS: Final = ("smooth", "ptr")
+UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
+REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is said about paying, as people say it; see `Gate.smooth`."""
+
+    epsilon: Number | None = None
+    delta: Number | None = None
+    method: str = "smooth"
+    bound: Number | None = None
+    beta: Number | None = None
+    rows_per_unit: int | None = None
+
+
+@final
+class Till:
+    """Buys noise and answers through a curator, by the rules of a policy."""
+
+    def __init__(self, curator: Curator, rules: Rules) -> None:
+        if rules.sample is not None:
+            raise SpecError("Robust numbers are about all rows.", fix="Use the gate itself.")
+        self.curator, self._rules = curator, rules
+
+    def price(self, epsilon: Number | None) -> Fraction:
+        """What is to be paid: as said, or as the policy has it."""
+        given = self._rules.epsilon if epsilon is None else epsilon
+        if given is None:
+            raise SpecError("Give epsilon.", fix="Say what the answer may cost, such as 0.5.")
+        exact = positive(given, name="epsilon")
+        Run(self.curator, self._rules).require_price(exact)
+        return exact
+
+    def noise(
+        self, order: Order, *, low: int, high: int, grain: Fraction = Fraction(1), steps: int = 1
+    ) -> LocalNoise:
+        """The noise that an order buys, for a number of low, …, high grains.
+
+        ``steps`` are those that a unit's coming or going is: each has its part of the price.
+        """
+        price, span = self.price(order.epsilon) / steps, {"low": low, "high": high}
+        _require_method(order)
+        delta = None if order.delta is None else _delta_each(order.delta, price, steps)
+        if order.method == "ptr":
+            if delta is None or order.bound is None:
+                raise SpecError(
+                    "A test needs a bound and a δ.", fix="Give bound, and delta such as 1e-6."
+                )
+            bound = int(positive(order.bound, name="bound") // grain)
+            if bound < 1:
+                raise SpecError("The bound is below the grid.", fix="Propose a larger bound.")
+            return ProposeTestRelease.for_budget(price, delta, bound=min(bound, high - low), **span)
+        if delta is not None:
+            return SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
+        student = SmoothStudent.for_epsilon(price, beta=order.beta, **span)
+        if set(self.curator.accountants) != {"zcdp"}:
+            return student
+        return min((student, *_lognormal(price, student, span)), key=lambda each: each.spread)
+
+    def measure(self, measurement: Measurement, *, fresh: bool) -> "Found":
+        """The numbers: from the ledger if they were released before, else for their price."""
+        request = self.curator.fresh_id() if fresh else None
+        found = self.curator.measure(measurement, request_id=request)
+        loss = self.curator.loss_of(found.event)
+        return Found(
+            values=found.values.tolist(),
+            standing={
+                "cost": ApproxDP(0) if found.free else loss,
+                "remaining": self.curator.remaining(),
+                "guarantee": guarantee_of(loss, measurement.query.tables, "this answer about"),
+                "request_ids": (found.request_id,),
+                "questions": (found.question,),
+                "practice": self._rules.practice,
+                "log": self.curator.ledger.history,
+            },
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Released numbers, row by row, and what every answer states about them."""
+
+    values: list[list[int]]
+    standing: Mapping[str, Any]
+
+    def answer(
+        self,
+        sql: str,
+        table: "pa.Table",
+        widths: Widths | None = None,
+        caveats: Sequence[str] = (),
+    ) -> Answer:
+        """The answer; ``widths`` are those of the last column at a confidence, where known."""
+        names = table.column_names
+
+        def half_widths(confidence: Number) -> Sequence[HalfWidths]:
+            last = None if widths is None else widths(confidence)
+            return (*[None] * (len(names) - 1), last)
+
+        return Answer(
+            sql=sql, table=table, half_widths=half_widths, caveats=tuple(caveats), **self.standing
+        )
+
+
+def order_of(terms: Mapping[str, Any]) -> Order:
+    """An order from what was said; refuses what is no term."""
+    known = {each.name for each in fields(Order)}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
+        )
+    return Order(**terms)
+
+
+def _require_method(order: Order) -> None:
+    if order.method not in METHODS:
+        raise SpecError(f"There is no method {order.method!r}.", fix=f"Use {' or '.join(METHODS)}.")
+    if order.method == "ptr" and order.beta is not None:
+        raise SpecError("A test has no beta.", fix="Leave it out.")
+    if order.method == "smooth" and order.bound is not None:
+        raise SpecError("A smooth bound is found, not proposed.", fix='Use method="ptr".')
+
+
+def _delta_each(delta: Number, price: Fraction, steps: int) -> Fraction:
+    """The δ of each of several steps, so that together they have ``delta``; see `group_of_approx`.
+
+    Rounding: down.
+    """
+    whole = positive(delta, name="delta")
+    if steps == 1:
+        return whole
+    part = lower(lambda: real(price).expm1() / real(steps * price).expm1())
+    return digits_down(whole * part)
+
+
+def _lognormal(
+    price: Fraction, student: SmoothStudent, span: Mapping[str, int]
+) -> tuple[SmoothLognormal, ...]:
+    """The other noise at the same β, where accounts add up ρ and it has a price at all."""
+    try:
+        return (SmoothLognormal.for_rho(price * price / 2, beta=student.beta, **span),)
+    except SpecError:
+        return ()
