@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from noisegate.synthetic.online import Many, ManySession
 
 __all__ = ["Gate", "Rules"]
+
+_SAMPLE_MIN: Final = Fraction(1, 10**6)
 
 
 @final
@@ -264,13 +266,20 @@ class Gate:
         """Ask about a secret sample that holds each unit with ``probability``.
 
         ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question has a
-        sample of its own, drawn behind the door. Nobody knows who took part, so a price buys less
-        noise about the sample; answers are scaled up to all rows, and that noise with them. It is
+        sample of its own, and so has each release, all of it one; they are drawn behind the door.
+        Nobody knows who took part, so a price buys less noise about the sample; answers are scaled
+        up to all rows, and that noise with them. The ± of counts holds what sampling adds. It is
         for those who must not use all rows: with all of them, the same price errs less.
         """
         chance = positive(probability, name="probability")
         if chance >= 1:
             raise SpecError("This is no sample.", fix="Use a probability below 1.")
+        if chance < _SAMPLE_MIN:
+            raise SpecError(
+                "In a sample of less than one unit in a million there is hardly anybody: its "
+                "numbers, scaled up, would tell nothing.",
+                fix="Use a larger probability, such as 0.01.",
+            )
         if self._rules.sample is not None:
             raise SpecError("This gate samples already.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))

@@ -205,7 +205,10 @@ class Run:
         return None if None in found else tuple(each for each in found if each is not None)
 
     def _needed(self, bought: Purchase, terms: Terms, *, fresh: bool) -> tuple[Needed, ...]:
-        """What is on the shelf. Tables that are made consistent must be drawn independently."""
+        """What is on the shelf. Tables that are made consistent must be drawn independently.
+
+        Several sums of a sample must be of the same one: averages compare them.
+        """
         level = None if terms.epsilon is not None else terms.confidence or USUAL
         pairs = list(zip(bought.draft.parts, bought.mechanisms, strict=True))
         if fresh:
@@ -213,7 +216,7 @@ class Run:
         single = len(set(bought.draft.block.sets)) == 1
         return tuple(
             self._shelf.needed(part.query, noises, level)
-            if single and isinstance(part.query.tally, Sums)
+            if single and isinstance(part.query.tally, Sums) and _shares(part.query)
             else self._repeated(part.query, noises)
             for part, noises in pairs
         )
@@ -462,6 +465,11 @@ def _epsilon(known: Draft, terms: Terms, count: int, delta: Fraction, rows: int 
         rows=rows,
     )
     return epsilon_for(known, goal, delta=delta / count)
+
+
+def _shares(query: Query) -> bool:
+    """Whether each of its numbers may come from another draw."""
+    return query.sample is None or len(query.l1s) == 1
 
 
 def _all(events: Sequence[Event]) -> Event:

@@ -145,13 +145,15 @@ class Query:
         self._require_statistic()
 
     def _require_sample(self) -> None:
-        """Sums and values are asked about a sample, whose coins nobody has decided yet."""
+        """Of a sample is asked what reads it once; nobody has decided its coins yet."""
         found = sample_of(self.tally.relation)
         if found is None:
             return
-        if not isinstance(self.tally, Sums | Values) or self.strategy is not None:
+        single = isinstance(self.tally, Sums | Values | Keys | Distinct)
+        if not single or self.strategy is not None:
             raise Unsupported(
-                "Only sums and quantiles are asked about a sample.", fix="Ask about all rows."
+                "A single question about a sample is for sums, quantiles, keys or values.",
+                fix="Ask about all rows, or reserve a sample for a recipe.",
             )
         if found.key is not None:
             raise Unsupported("The coins of a sample are the door's.", fix="Leave out the key.")

@@ -20,7 +20,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.grouping_sets import Columns, to_measure
 from noisegate.query.estimates.others import Other, others_of, recipe_of
-from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
+from noisegate.query.estimates.recipe import ADDITIVE, COUNTS, Book, Recipe, recipe
 from noisegate.query.estimates.split import Split, split
 from noisegate.query.estimates.terms import count_term
 from noisegate.query.estimates.words import caveats
@@ -135,7 +135,8 @@ def draft(
     Where sums could also be derived from averages, the way with the smaller error is taken, unless
     ``derive`` is False.
     """
-    drafting = _Drafting(block, caps, found, gaussian=accountant != "pure")
+    pure = accountant == "pure" or sample_of(block.relation) is not None  # no theorem for others
+    drafting = _Drafting(block, caps, found, gaussian=not pure)
     plain = drafting.sketch(derived=False)
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return drafting.draft(plain)
@@ -161,7 +162,8 @@ class _Drafting:
     def __init__(self, block: Block, caps: Caps, found: Found | None, *, gaussian: bool) -> None:
         self.block, self.caps, self.gaussian = block, caps, gaussian
         self.rows = stability_of(block.relation).rows
-        self.sample = self._sample()
+        sampled = sample_of(block.relation)
+        self.sample = Fraction(1) if sampled is None else sampled.probability
         self.keys = key_questions(block, caps)
         self.groups, self.shown = _groups(block, self.keys, found)
         # A group column without any key has no cells; nothing is measured then, only planned.
@@ -180,7 +182,10 @@ class _Drafting:
         rest = [a for a in block.aggregates if a.name not in made]
         others, base = others_of(rest), len(book.terms)
         made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
-        recipes = tuple(made[aggregate.name] for aggregate in block.aggregates)
+        counts = (*COUNTS, Function.COUNT_UNITS) if self.sample < 1 and _is_single(block) else ()
+        recipes = tuple(
+            replace(made[each.name], sampled=each.function in counts) for each in block.aggregates
+        )
         errors = [recipe.errors for recipe in recipes]
         shares = split(errors, pieces=base + len(others), gaussian=self.gaussian)
         return _Sketch(book, tuple(others), recipes, shares)
@@ -215,25 +220,6 @@ class _Drafting:
                 kinds={recipe.kind for recipe in sketch.recipes},
             ),
         )
-
-    def _sample(self) -> Fraction:
-        """The chance of a unit to take part. About a sample only what adds up is asked."""
-        sampled = sample_of(self.block.relation)
-        if sampled is None:
-            return Fraction(1)
-        if self.gaussian:
-            raise Unsupported(
-                "A sample has a smaller price where ε adds up.", fix="Use the pure accountant."
-            )
-        distinct = (Function.COUNT_DISTINCT, Function.COUNT_UNITS)
-        if any(a.function in distinct and not self._is_additive(a) for a in self.block.aggregates):
-            raise Unsupported(
-                "How many different values all rows have does not follow from a sample.",
-                fix="Ask without a sample.",
-            )
-        if any(key.domain.keys is None for key in self.block.by):
-            raise Unsupported("A sample finds no groups.", fix="Declare the keys of its columns.")
-        return sampled.probability
 
     def _is_additive(self, aggregate: Aggregate) -> bool:
         """Where a unit has one row, units are rows."""

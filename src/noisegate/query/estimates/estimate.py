@@ -7,7 +7,7 @@ next depends on the rows, so it has no bar in values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import compress, product
 from typing import Any, TypeAlias, final
@@ -24,6 +24,7 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.draft import Draft, Part
 from noisegate.query.estimates.formulas import average_of
 from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
+from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import (
     Bars,
     Known,
@@ -36,6 +37,7 @@ from noisegate.query.estimates.known import (
 from noisegate.query.estimates.laws import Floats, as_noise, combined
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import OFF_CENTRE, Recipe
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Function
 
 Numbers: TypeAlias = NDArray[Any]
@@ -177,10 +179,15 @@ class _Measured:
         self.sizes = [len(keys) for keys in draft.groups]
         self.tables, self.choices, self.marginals = {}, {}, {}
         self.grains = dict(enumerate(draft.grains))
+        self.samplings: dict[int, Sampling] = {}
         bundle = zip(draft.parts, bought.mechanisms, releases, strict=True)
         for part, mechanisms, values in bundle:
             if part.other is not None:
                 self.grains[part.pieces[0]] = grains_of(part.query)[0]
+            if part.query.sample is not None and isinstance(part.query.tally, Sums):
+                facts = zip(part.pieces, part.query.l1s, grains_of(part.query), strict=True)
+                for piece, l1, grain in facts:
+                    self.samplings[piece] = sampling_of(part.query.sample, int(l1.value), grain)
             if isinstance(values, np.ndarray):
                 self._take(part, mechanisms, values)
                 continue
@@ -227,12 +234,20 @@ class _Measured:
         return *average_of(recipe, means, count), None
 
     def _shown(self, recipe: Recipe, known: Known) -> tuple[Numbers, Bars]:
-        """A count or a sum, whole where its kind is."""
-        if recipe.kind is not Kind.INTEGER:
-            return known.values, known.bars
-        pieces = (recipe.direct, recipe.count, *(mean.piece for mean in recipe.means))
-        grains = [self.grains[piece] for piece in pieces if piece is not None]
-        return rounded(known, exact_is_whole=all(grain.denominator == 1 for grain in grains))
+        """A count or a sum, whole where its kind is; counts of a sample err by sampling too."""
+        values: Numbers = known.values
+        bars: Bars = known.bars
+        if recipe.kind is Kind.INTEGER:
+            pieces = (recipe.direct, recipe.count, *(mean.piece for mean in recipe.means))
+            grains = [self.grains[piece] for piece in pieces if piece is not None]
+            whole = all(grain.denominator == 1 for grain in grains)
+            values, bars = rounded(known, exact_is_whole=whole)
+        if not recipe.sampled or recipe.direct is None:
+            return values, bars
+        sampling = self.samplings[recipe.direct]
+        if any(abs(draws.factor) != self.grains[recipe.direct] for draws in known.law.draws):
+            sampling = replace(sampling, ones=False)  # an average of several samples
+        return values, sampled_bars(bars, sampling)
 
     def known(self, piece: int, columns: Columns) -> Known:
         """One piece over one grouping set: as measured, added up, or made consistent."""
@@ -242,6 +257,18 @@ class _Measured:
             tables = {at: pooled(answers) for at, answers in self.tables[piece].items()}
             self.marginals[piece] = Marginals(tables, self.sizes)
         return self.marginals[piece].known(columns)
+
+
+def sampled_bars(bars: Bars, sampling: Sampling) -> Bars:
+    """Bars about all units: half of the failure is for the noise, and half for sampling."""
+
+    def wider(confidence: Fraction) -> Interval:
+        failure = (1 - confidence) / 2
+        inner = bars(1 - failure)
+        low, high = sampling.bounds(inner.low, inner.high, float(failure))
+        return Interval(np.minimum(low, inner.low), np.maximum(high, inner.high))
+
+    return wider
 
 
 def _typed(values: Numbers, recipe: Recipe) -> Numbers:
@@ -302,6 +329,7 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
         width = 1 if part.other is None else max(1, len(part.other.levels))
         return np.zeros((cells, width), np.int64)
     wanted: dict[int | None, Fraction] = {recipe.count: each for recipe in bought.draft.recipes}
+    wanted |= {recipe.direct: each for recipe in bought.draft.recipes if recipe.sampled}
     for mean in (mean for recipe in bought.draft.recipes for mean in recipe.means):
         half = max(mean.high - mean.middle, mean.middle - mean.low)
         wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)

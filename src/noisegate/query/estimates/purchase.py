@@ -28,6 +28,7 @@ from noisegate.query.question import Function
 from noisegate.transforms.query import Query
 
 USUAL: Final = Fraction(95, 100)  # the confidence at which noises are compared
+_DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
 
@@ -94,7 +95,10 @@ def purchase(
 
 
 def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[KeySelection, ...]:
-    """How the groups are found: a quarter of the price (all, if nothing else is asked), and δ."""
+    """How the groups are found: a quarter of the price (all, if nothing else is asked), and δ.
+
+    Those of a sample are found with a larger ε, and a larger δ: δ' = p δ is that of all.
+    """
     if not draft.keys:
         return ()
     chance = fraction(delta, name="delta")
@@ -106,7 +110,11 @@ def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Key
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     each = funds.share((KEY_SHARE if draft.rest else Fraction(1)) / len(draft.keys))
     return tuple(
-        KeySelection.for_budget(each, chance / len(draft.keys), keys_per_unit=query.per_unit)
+        KeySelection.for_budget(
+            _inner(each, query),
+            min(chance / len(draft.keys) / (query.sample or 1), _DELTA_MAX),
+            keys_per_unit=query.per_unit,
+        )
         for query in draft.keys
     )
 
@@ -121,7 +129,8 @@ def _mechanisms(
         noises = tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
         return _sharpened(query, noises)
     if not isinstance(tally, Values) or part.other is None:
-        return (Geometric.for_epsilon(funds.share(shares[0]), sensitivity=query.l1s[0]),)
+        price = _inner(funds.share(shares[0]), query)
+        return (Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
     grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
     price = _inner(funds.choice(shares[0]), query)
     if part.other.levels:

@@ -85,10 +85,14 @@ class Recipe:
     errors: Mapping[int, float] = field(default_factory=dict)
     typical: float = 1.0
     level: int = 0
+    sampled: bool = False  # a count of a sample: its error depends on how many there are
 
     def is_foreseen(self, rows: int | None) -> bool:
-        """Whether its error is known beforehand: averages need the number of their rows."""
-        if self.count is None or self.aggregate.function is Function.SUM:
+        """Whether its error is known beforehand: averages need the number of their rows.
+
+        So do counts of a sample.
+        """
+        if not self.sampled and (self.count is None or self.aggregate.function is Function.SUM):
             return True
         return rows is not None and self.aggregate.where is None
 

@@ -7,10 +7,12 @@ from noisegate.algebra.expression import Expression, Field
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.privacy.domain import Kind
+from noisegate.query.estimates.sampling import sample_words
 from noisegate.query.question import Block, Function
 from noisegate.transforms.query import Query
 
-_UNBOUNDED = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.COUNT_DISTINCT)
+_COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
+_UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
 
 
 def caveats(
@@ -33,12 +35,14 @@ def caveats(
         )
     sampled = sample_of(block.relation)
     if sampled is not None:
-        p = sampled.probability
-        found.append(
-            f"From a secret sample that holds each unit with probability {p}: the error bars are "
-            f"about the noise; sampling adds about ± {float(1.96 * ((1 - p) / p) ** 0.5):.2g} √n "
-            "to a count of n."
-        )
+        in_bars = len(set(block.sets)) == 1
+        found.append(sample_words(sampled.probability, in_bars=in_bars))
+        if in_bars and any(function not in _COUNTS for function in functions):
+            found.append("All other ± are about the noise in the sample.")
+        if Function.COUNT_DISTINCT in functions:
+            found.append("COUNT(DISTINCT …) is that of the sample: all rows have as many or more.")
+        if any(key.domain.keys is None for key in block.by):
+            found.append("Groups are those that the sample shows.")
     if len(set(block.sets)) > 1:
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
     if Kind.TIMESTAMP in kinds:
