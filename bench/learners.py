@@ -2,8 +2,8 @@
 
 Features are scaled to ±1 with given constants; 75 % of the rows are learnt from, split by class
 with seed 0. diffprivlib 0.6.6's figures are means of 10 runs, typed in: nan where it diverges or
-takes more than 12 s. KMeans: inertia by that of scikit-learn's best of 5 starts, on all rows. PCA: the
-share of the variance that 2 components hold. Classifiers: accuracy on the other 25 %.
+takes more than 12 s. KMeans: inertia by that of scikit-learn's best of 5 starts, on all rows. PCA:
+the share of the variance that 2 components hold. Classifiers: accuracy on the other 25 %.
 LinearRegression: R² there, of y = tanh(X·w / √d + noise).
 """
 

@@ -21,6 +21,8 @@ from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, 
 from noisegate.sources.duckdb_files import plain_frame
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from noisegate.learners.matrix import Matrix
     from noisegate.sources.policy import Policy
     from noisegate.sources.policy_check import Finding
@@ -145,13 +147,26 @@ class Memory:
 
         frame = frame_of(X, y, classes=classes)
         facts = facts_of(frame, bounds=bounds, classes=classes, target_bounds=target_bounds)
-        gate = open(
-            frame, epsilon=self._epsilon, delta=self._delta, accountant=self._accountant,
-            columns=facts, table=_MEMORY, ledger=self._book, snapshot=uuid4().hex,
-        )  # fmt: skip
+        gate = self._open(frame, facts)
         target = None if y is None else frame.column_names[-1]
         columns = frame.column_names[: len(frame.column_names) - (target is not None)]
         return gate.matrix(_MEMORY, columns, target=target)
+
+    def average(self, values: Any, *, bounds: tuple[float, float], epsilon: Number) -> float:  # noqa: ANN401 - an array
+        """A noisy average of numbers, one of each row: for scores of models on private rows."""
+        from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
+
+        frame = frame_of(values[:, None])
+        gate = self._open(frame, facts_of(frame, bounds=bounds))
+        answer = gate.sql(f"SELECT AVG(x0) AS a FROM {_MEMORY}", epsilon=epsilon)  # noqa: S608
+        return float(answer.to_arrow().column("a")[0].as_py())
+
+    def _open(self, frame: "pa.Table", facts: Mapping[str, Mapping[str, Any]]) -> Gate:
+        """A gate of its own for these rows, below the one budget."""
+        return open(
+            frame, epsilon=self._epsilon, delta=self._delta, accountant=self._accountant,
+            columns=facts, table=_MEMORY, ledger=self._book, snapshot=uuid4().hex,
+        )  # fmt: skip
 
     @property
     def spent(self) -> ApproxDP:

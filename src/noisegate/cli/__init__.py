@@ -3,7 +3,7 @@
 Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
 """
 
-from noisegate.cli import choose, labs, ledgers, lessons, many, questions, releases, stewards
+from noisegate.cli import choose, labs, learn, ledgers, lessons, many, questions, releases, stewards
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "choose",
     "lab_app",
     "labs",
+    "learn",
     "ledger_app",
     "ledgers",
     "lessons",

@@ -6,11 +6,14 @@
 
 from typing import Any
 
-_HOME = {
+ESTIMATORS = {  # of scikit-learn's kind, and the file of each
     "KMeans": "kmeans",
-    "StatisticalQueries": "queries",
 }
-__all__ = list(_HOME)
+_HOME = ESTIMATORS | {
+    "StatisticalQueries": "queries",
+    "scorer": "scoring",
+}
+__all__ = ["ESTIMATORS", *_HOME]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any estimator, imported when first used

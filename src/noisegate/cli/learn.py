@@ -1,0 +1,132 @@
+"""The command that learns a model from private rows."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisegate.cli.app import Epsilon, Json, app
+from noisegate.cli.opening import Opening, opens
+from noisegate.cli.printing import print_table
+from noisegate.cli.releases import bar
+from noisegate.errors import SpecError
+
+_SHOWN = 64  # numbers of a fitted array that are printed
+
+
+@app.command()
+@opens
+def learn(
+    opening: Opening,
+    model: Annotated[str, typer.Argument(help="Such as KMeans, LogisticRegression, PCA.")],
+    columns: Annotated[
+        str | None, typer.Option(help="Such as age,bmi; left out, all that are declared.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="What is to be learnt.")] = None,
+    table: Annotated[str | None, typer.Option(help="Where there are several.")] = None,
+    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+    epsilon: Epsilon = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="Of the model: n_clusters=3. Repeatable.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="A .joblib file for scikit-learn, or a .json of numbers.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for new noise.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a model from private rows, for a price."""
+    if save is not None and save.suffix not in (".joblib", ".json"):
+        raise SpecError(f"{save.name!r} has no known form.", fix="Use .joblib or .json.")
+    learner = _made(model, _options(options), epsilon)
+    gate = opening.gate()
+    matrix = gate.matrix(
+        table,
+        columns.split(",") if columns else None,
+        target=target,
+        where=where,
+        rows_per_unit=opening.caps.get("rows_per_unit"),
+    )
+    with bar() as progress:
+        learner.fit(matrix, progress=progress, fresh=fresh)
+    facts = {name: _plain(value) for name, value in sorted(vars(learner).items()) if _is_fact(name)}
+    if save is not None:
+        _save(save, learner, facts)
+    if as_json:
+        record = {
+            "model": model, "fitted": facts, "guarantee": str(learner.guarantee_),
+            "price": {"epsilon": float(learner.cost_.epsilon), "delta": float(learner.cost_.delta)},
+            "remaining": {"epsilon": float(gate.remaining.epsilon)},
+        }  # fmt: skip
+        typer.echo(json.dumps(record, ensure_ascii=False))
+        return
+    print_table(None, (model, ""), [(name, _shown(value)) for name, value in facts.items()])
+    typer.echo(f"paid {learner.cost_}, left {gate.remaining:left}")
+    typer.echo(str(learner.guarantee_))
+
+
+def _made(model: str, options: dict[str, Any], epsilon: str | None) -> Any:  # noqa: ANN401 - an estimator
+    from noisegate import learners  # noqa: PLC0415 - slow to load
+
+    if model not in learners.ESTIMATORS:
+        raise SpecError(
+            f"There is no model {model!r}.", fix=f"Use {', '.join(learners.ESTIMATORS)}."
+        )
+    made = getattr(learners, model)()
+    if unknown := options.keys() - made.get_params().keys():
+        known = sorted(made.get_params().keys() - {"epsilon", "bounds", "memory", "classes"})
+        raise SpecError(f"{model} has no {min(unknown)!r}.", fix=f"Use {', '.join(known)}.")
+    return made.set_params(epsilon=epsilon, **options)
+
+
+def _options(given: list[str] | None) -> dict[str, Any]:
+    """Values as JSON writes them, else as text."""
+    found: dict[str, Any] = {}
+    for item in given or []:
+        name, sign, text = item.partition("=")
+        if not sign or not name:
+            raise SpecError(f"--set {item} is not understood.", fix="Use --set n_clusters=3.")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def _is_fact(name: str) -> bool:
+    hidden = ("cost_", "remaining_", "guarantee_", "coordinates_", "target_", "stopped_")
+    return name.endswith("_") and not name.startswith("_") and name not in hidden
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
+    def short(each: Any) -> str:  # noqa: ANN401
+        if isinstance(each, list):
+            return f"[{', '.join(map(short, each))}]"
+        return f"{each:.4g}" if isinstance(each, float) else str(each)
+
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        size = sum(len(row) if isinstance(row, list) else 1 for row in value)
+        return "\n".join(map(short, value)) if size <= _SHOWN else f"{len(value)} rows"
+    if isinstance(value, list) and len(value) > _SHOWN:
+        return f"{len(value)} numbers"
+    return short(value)
+
+
+def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN401 - an estimator
+    if path.suffix == ".json":
+        path.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        return
+    import joblib  # noqa: PLC0415 - comes with scikit-learn
+
+    joblib.dump(learner, path)
