@@ -13,7 +13,7 @@ _HOME = ESTIMATORS | {
     "StatisticalQueries": "queries",
     "scorer": "scoring",
 }
-__all__ = ["ESTIMATORS", *_HOME]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any estimator, imported when first used
