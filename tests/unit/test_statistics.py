@@ -376,6 +376,17 @@ def test_rows_without_room_are_read_again():
         assert found.tolist() == [[6 * 64 * 256]]
 
 
+def test_rows_that_are_units_weigh_one_and_take_no_cap():
+    gate = noisegate.open(
+        pa.table({"x": [1.0, 2.0]}), epsilon=1, columns={"x": {"between": [0, 4]}}
+    )
+    term = Term(expression=Field("x"), grain=Fraction(1), low=-4, high=4)
+    tally = Rows(relation=Table(gate.tables["data"]), terms=(term,), rows_per_unit=1)
+    with pytest.raises(NoisegateError):
+        Query(tally, Statistic(Plain(), (One(),)))
+    assert gate.matrix("data", ["x"], rows_per_unit=1).rows(4).whole == 1
+
+
 def test_the_price_of_a_statistic_is_that_of_its_bounds():
     _, tally = people(table([1], [1.0], [0]))
     query = Query(tally, Statistic(ByKey(), (One(), Linear())))

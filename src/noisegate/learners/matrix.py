@@ -24,6 +24,7 @@ from noisegate.query.looks import caps_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
+from noisegate.transforms.stability import stability_of
 
 _AT_ONCE: Final = 40  # columns read in one statement
 _KEYS_MAX: Final = 256
@@ -212,6 +213,8 @@ class _Reader:
 
     def cap(self, rows_per_unit: int | None) -> int | None:
         """How many rows of one unit count; None where every row is one."""
+        if stability_of(self.relation).is_row_level:
+            return None
         return caps_of(self._block, Terms(rows_per_unit=rows_per_unit)).rows_per_unit
 
     def keys(self, expression: str) -> tuple[Expression, tuple[Key, ...] | None]:

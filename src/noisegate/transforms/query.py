@@ -180,6 +180,8 @@ class Query:
             return
         if type(self.strategy) is not Statistic:
             raise Unsupported("Rows are asked by a statistic alone.", fix="Give one.")
+        if self.stability.is_row_level and tally.rows_per_unit is not None:
+            raise Unsupported("Rows that are units have no weights.", fix="Leave out the cap.")
         even = all(-term.low == term.high == tally.terms[0].high for term in tally.terms)
         if not even or len(tally.by) > 1:
             raise Unsupported("Rows are not on one grid around 0.", fix="Use one reach, one key.")
