@@ -11,6 +11,7 @@ ESTIMATORS = {  # of scikit-learn's kind, and the file of each
 }
 _HOME = ESTIMATORS | {
     "StatisticalQueries": "queries",
+    "fit_family": "families",
     "scorer": "scoring",
 }
 __all__ = list(_HOME)
