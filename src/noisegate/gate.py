@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from noisegate.privacy.domain import TableDomain
     from noisegate.query.choosing import Choice, ChoicePlan, Choosing
     from noisegate.query.fluent import TableQuestion
+    from noisegate.releases.applied import Applied
+    from noisegate.releases.applying import ApplyPlan
     from noisegate.releases.order import Order
+    from noisegate.releases.programs import Function
     from noisegate.releases.workbench import Progress
     from noisegate.synthetic.making import SyntheticBench
     from noisegate.synthetic.many import ManyPlan
@@ -160,6 +163,24 @@ class Gate:
 
         till = Till(self._curator, self._rules)
         return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
+
+    def apply(self, function: "Function", sql: str | None = None, **terms: Any) -> "Applied":  # noqa: ANN401
+        """Run any program on private rows: on blocks of them, locked in, each by itself.
+
+        ``gate.apply(model, columns=["age", "cost"], range=(0, 10), blocks=100, epsilon=1)``: units
+        are dealt to blocks by chance, the function (or "file.py:name") sees one block at a time, a
+        dictionary of NumPy arrays, and the noisy average of what it says is released. The terms
+        are those of `ApplyOrder`, and ``fresh``. See docs/apply.md.
+        """
+        from noisegate.releases.applying import applying  # noqa: PLC0415 - when asked for
+
+        return applying(self._curator, self._rules, function, sql, terms).release()
+
+    def apply_plan(self, function: "Function", sql: str | None = None, **terms: Any) -> "ApplyPlan":  # noqa: ANN401
+        """Price, time and error of a program. Free: spends nothing, reads no row, runs nothing."""
+        from noisegate.releases.applying import applying  # noqa: PLC0415 - when asked for
+
+        return applying(self._curator, self._rules, function, sql, terms).plan()
 
     def release(  # noqa: PLR0913 - each is a choice of the steward
         self,

@@ -3,11 +3,23 @@
 Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
 """
 
-from noisegate.cli import choose, labs, learn, ledgers, lessons, many, questions, releases, stewards
+from noisegate.cli import (
+    apply,
+    choose,
+    labs,
+    learn,
+    ledgers,
+    lessons,
+    many,
+    questions,
+    releases,
+    stewards,
+)
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
     "app",
+    "apply",
     "choose",
     "lab_app",
     "labs",

@@ -27,17 +27,20 @@ from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential
 from noisegate.sources.source import Source
+from noisegate.transforms.attention import attention
 from noisegate.transforms.blocks import BlockQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, Quantile}
+_SMOOTH: Final = (SmoothStudent, SmoothLaplace, SmoothLognormal)
+_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, Quantile, *_SMOOTH}
 _MEGABYTE: Final = 1 << 20
 _MADE_UP: Final = 200  # rows of a rehearsal
 
@@ -54,8 +57,11 @@ class BlockMeasurement:
         if type(self.mechanisms) is not tuple or {type(m) for m in self.mechanisms} - _ALLOWED:
             raise Unsupported(
                 "The door has no rule for this noise on blocks.",
-                fix="Use geometric or discrete Gaussian noise, or a quantile.",
+                fix="Use geometric, discrete Gaussian or smooth noise, or a quantile.",
             )
+        smooth = {(m.low, m.high) for m in self.mechanisms if isinstance(m, _SMOOTH)}
+        if smooth - {(0, 2 * STEPS)}:
+            raise Unsupported("The noise is for another range.", fix=f"Use 0 to {2 * STEPS}.")
         if len(self.mechanisms) != len(self.query.tally.ranges):
             raise Unsupported("There is not one mechanism an output.", fix="Give one for each.")
 
@@ -64,14 +70,16 @@ class BlockMeasurement:
 
         Claim: releasing all outputs with their noise is this event. Adjacency: add/remove one unit.
         Why: a unit changes at most `changed` numbers of an output, whose sum moves by at most `l1s`
-            and `l2s`; the outputs compose sequentially, with chance of the deal being the same.
-            It holds for every outcome of that chance, and so on average [MTSSC12].
+            and `l2s`, and whose centre takes that many steps (`attention`); the outputs compose
+            sequentially. That holds for every outcome of the deal, and so on average [MTSSC12].
         """
         query = self.query
         events: list[Event] = []
         for mechanism, l1, l2 in zip(self.mechanisms, query.l1s, query.l2s, strict=True):
             if type(mechanism) is Quantile:
                 events.append(mechanism.changed(query.changed))
+            elif isinstance(mechanism, _SMOOTH):
+                events.append(mechanism.event(query.changed))
             else:
                 events.append(mechanism.event(l2 if type(mechanism) is DiscreteGaussian else l1))
         return events[0] if len(events) == 1 else Sequential(events=tuple(events))
@@ -93,6 +101,8 @@ class BlockMeasurement:
 
 def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
     """What a mechanism reads of the numbers of one output."""
+    if isinstance(mechanism, _SMOOTH):
+        return attention(numbers, range_end=STEPS)
     return numbers if type(mechanism) is Quantile else numbers.sum(keepdims=True)
 
 

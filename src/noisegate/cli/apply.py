@@ -1,0 +1,112 @@
+"""The command that runs a program on private rows, block by block."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisegate.cli.app import Confidence, Epsilon, Json, app
+from noisegate.cli.opening import Opening, opens
+from noisegate.cli.printing import print_table
+from noisegate.errors import SpecError
+
+
+@app.command()
+@opens
+def apply(
+    opening: Opening,
+    program: Annotated[str, typer.Argument(help="A function in a file: program.py:name.")],
+    between: Annotated[
+        list[str],
+        typer.Option(
+            "--range", help="The ends of its number: 0,120. Repeat it for several numbers."
+        ),
+    ],
+    sql: Annotated[
+        str | None, typer.Argument(help="The rows it sees: 'SELECT age, cost FROM visits'.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Instead of SQL: age,cost.")] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
+    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
+    names: Annotated[str | None, typer.Option(help="What its numbers are called: a,b.")] = None,
+    blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Or: a public number of rows.")] = None,
+    resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1,
+    aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean",
+    epsilon: Epsilon = None,
+    within: Annotated[
+        str | None, typer.Option(help="Or: how far the noise may move a mean.")
+    ] = None,
+    seconds: Annotated[str, typer.Option(help="How long each block takes.")] = "1",
+    memory: Annotated[int, typer.Option(help="Megabytes that a block may use.")] = 256,
+    imports: Annotated[
+        list[str] | None, typer.Option("--import", help="A module that no line of it names.")
+    ] = None,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="Do not lock it in: it is your own.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Of a trusted one: how many run at once.")] = 1,
+    rehearse: Annotated[
+        bool, typer.Option(help="Try it on made-up rows before anything is paid.")
+    ] = True,
+    confidence: Confidence = "0.95",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show price, time and error without paying.")
+    ] = False,
+    save: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .md (card)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run any program on private rows, locked in, and release what it says on the whole."""
+    terms: dict[str, Any] = {
+        "range": [_ends(text) for text in between], "columns": _listed(columns), "table": table,
+        "where": where, "names": _listed(names), "blocks": blocks, "rows": rows,
+        "resample": resample, "aggregate": aggregate, "epsilon": epsilon, "within": within,
+        "seconds": seconds, "memory": memory, "imports": imports or (), "trusted": trusted,
+        "workers": workers, "rehearse": rehearse, "confidence": confidence, "fresh": fresh,
+    }  # fmt: skip
+    if save:
+        _require_writable(save)
+    gate = opening.gate(to_plan=plan)
+    found = gate.apply_plan(program, sql, **terms)
+    if plan:
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
+        else:
+            print_table(None, ("", ""), found.facts(confidence))
+        return
+    if found.price.epsilon:
+        typer.echo(f"This takes {found.seconds:,.3g} seconds.", err=True)
+    made = gate.apply(program, sql, **terms)
+    if as_json:
+        typer.echo(made.to_json(confidence=confidence))
+    else:
+        shown = made.shown()
+        print_table(None, shown.columns, shown.cells(confidence))
+        typer.echo(made.footer(confidence))
+        typer.echo(made.promise)
+    for path in save or []:
+        made.save(path, confidence)
+
+
+def _require_writable(files: list[Path]) -> None:
+    from noisegate.releases.held import ENDINGS  # noqa: PLC0415 - quick help
+    from noisegate.shell import require_writable  # noqa: PLC0415
+
+    for path in files:
+        require_writable(path, ENDINGS)
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [item.strip() for item in text.split(",")]
+
+
+def _ends(text: str) -> tuple[str, str]:
+    low, comma, high = text.partition(",")
+    if not comma:
+        raise SpecError(f"--range {text} is not understood.", fix="Use --range 0,120.")
+    return low, high

@@ -1,0 +1,176 @@
+"""What a program says of blocks of private rows, released: numbers, their ± and the promise."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar, Final, final
+
+from noisegate.algebra.blocks import STEPS
+from noisegate.errors import SpecError
+from noisegate.exact import Number as Numeric
+from noisegate.ledger.entry import Entry
+from noisegate.mechanisms.base import Mechanism, NoiseMechanism, to_record
+from noisegate.mechanisms.catalogue import from_record
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.card import Card
+from noisegate.releases.held import Held, read_held
+
+FORMAT: Final = "noisegate-applied/1"
+_BLOCKS_DIFFER: Final = (
+    "What a program says of blocks may differ from what it says of all rows: more so, the smaller "
+    "they are."
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Applied(Held):
+    """What a program says of blocks of private rows, on the whole and with noise.
+
+    Immutable: reading it again never draws again and never costs.
+    """
+
+    kind: ClassVar[str] = "applied"
+    form: ClassVar[str] = FORMAT
+    sql: str
+    names: tuple[str, ...]
+    ranges: tuple[tuple[Fraction, Fraction], ...]
+    answers: int
+    aggregate: str
+    noise: tuple[Mechanism[Any], ...]
+    released: tuple[int, ...]
+    program: str
+    trusted: bool
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The numbers, each inside its range."""
+        scale = STEPS * {"mean": self.answers, "center": 2}.get(self.aggregate, 1)
+        return tuple(
+            float(low + (high - low) * Fraction(max(0, min(number, scale)), scale))
+            for number, (low, high) in zip(self.released, self.ranges, strict=True)
+        )
+
+    @property
+    def value(self) -> float:
+        """The number, where there is one."""
+        if len(self.released) != 1:
+            raise SpecError("There are several numbers.", fix="Use values.")
+        return self.values[0]
+
+    def __float__(self) -> float:
+        return self.value
+
+    def margins(self, confidence: Numeric = 0.95) -> HalfWidths:
+        """How far the noise moved each average at most, so confidently; of medians, None."""
+        return widths_of(self.noise, self.ranges, self.answers, confidence)
+
+    @property
+    def headline(self) -> str:
+        """What it is."""
+        return f"the {self.aggregate} of what {self.program!r} says of {self.answers:,} blocks"
+
+    def answer(self, rows: int | None = None) -> Answer:
+        """The numbers as an answer has them, one row each."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        count = len(self.names) if rows is None else min(rows, len(self.names))
+        table = pa.table({
+            "output": pa.array(self.names[:count], pa.string()),
+            "value": pa.array(self.values[:count], pa.float64()),
+        })  # fmt: skip
+
+        def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
+            bars = self.margins(confidence)
+            return None, None if bars is None else bars[:count]
+
+        return Answer(
+            sql=self.sql,
+            table=table,
+            half_widths=half_widths,
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.question,),
+            caveats=words_of(self.noise, self.answers, trusted=self.trusted),
+            practice=self.practice,
+            log=self.log,
+        )
+
+    def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
+        """A picture of the numbers, an altair chart."""
+        return self.answer().plot(confidence, x="output", y="value")
+
+    def record(self) -> dict[str, Any]:
+        """Ranges and noise, from which values and ± follow."""
+        return {
+            "names": list(self.names),
+            "ranges": [[str(low), str(high)] for low, high in self.ranges],
+            "answers": self.answers,
+            "aggregate": self.aggregate,
+            "noise": [to_record(each) for each in self.noise],
+            "released": list(map(str, self.released)),
+            "program": self.program,
+            "trusted": self.trusted,
+        }
+
+    @classmethod
+    def load(cls, file: str | Path) -> "Applied":
+        """The release that `save` wrote to a Parquet file. Needs no gate."""
+        _, record = read_held(file, cls)
+        return cls(
+            names=tuple(record["names"]),
+            ranges=tuple((Fraction(low), Fraction(high)) for low, high in record["ranges"]),
+            answers=record["answers"],
+            aggregate=record["aggregate"],
+            noise=tuple(map(from_record, record["noise"])),
+            released=tuple(map(int, record["released"])),
+            program=record["program"],
+            trusted=record["trusted"],
+            **record["standing"],
+        )
+
+
+def widths_of(
+    noise: Sequence[Mechanism[Any]],
+    ranges: Sequence[tuple[Fraction, Fraction]],
+    answers: int,
+    confidence: Numeric,
+) -> HalfWidths:
+    """How far the noise moves each average. What was chosen, not moved, has no such width."""
+    if not all(isinstance(each, NoiseMechanism) for each in noise):
+        return None
+    return tuple(
+        float((high - low) * each.interval(confidence) / (STEPS * answers))
+        for each, (low, high) in zip(noise, ranges, strict=True)
+        if isinstance(each, NoiseMechanism)
+    )
+
+
+def words_of(noise: Sequence[Mechanism[Any]], answers: int, *, trusted: bool) -> tuple[str, ...]:
+    """What the numbers are, and what no error bar tells."""
+    words = [_BLOCKS_DIFFER]
+    if isinstance(first := noise[0], Quantile):
+        rank = first.rank_error("0.95")
+        near = f"At most {rank:,} of {answers:,} blocks lie between this and their median"
+        words.append(f"{near}, with 95 %.")
+    elif isinstance(first, NoiseMechanism):
+        words.append("The ± is of the noise alone.")
+    else:
+        words.append("How wide the noise is depends on the rows and stays a secret.")
+    if trusted:
+        words.append("The program was trusted: nothing kept it from telling what it saw.")
+    return tuple(words)

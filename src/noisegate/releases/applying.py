@@ -1,0 +1,423 @@
+"""Any program on private rows: sample and aggregate.
+
+Units are dealt to blocks, the program runs on each block alone, and what is released is the noisy
+average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one block, so nothing
+has to be known about the program but the range of its numbers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Final, final
+
+from sqlglot import exp
+
+from noisegate.accounting.calibrate import (
+    discrete_gaussian_variance_for_error,
+    geometric_scale_for_error,
+)
+from noisegate.algebra.blocks import STEPS, Blocks, Program
+from noisegate.algebra.relation import Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.curator.blocks import BlockMeasurement, turns_of
+from noisegate.curator.curator import Curator
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction, positive, sqrt_down
+from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.answer import HalfWidths
+from noisegate.query.display import percent
+from noisegate.query.question import Question
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Rules, Run
+from noisegate.releases.applied import Applied, widths_of, words_of
+from noisegate.releases.asking import Price
+from noisegate.releases.held import standing
+from noisegate.releases.programs import Function, program_of
+from noisegate.transforms.blocks import BlockQuery
+
+AGGREGATES: Final = ("mean", "median", "center")
+_BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
+_PRICED: Final = "Give one of epsilon and within."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOrder:
+    """What is asked for, as people say it.
+
+    Attributes:
+        range: The ends of the number that the program gives, such as (0, 120); of several numbers,
+            a list. Whatever lies outside is moved to the nearest end.
+        sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
+        table: Or, without SQL: the table, where there are several,
+        columns: its columns, by default all,
+        where: and a condition.
+        names: What the numbers are called.
+        blocks: How many blocks there are: more of them need less noise, but each has fewer rows.
+        rows: Or about how many rows there are, if that is public; then rows to the 0.4.
+        resample: How often units are dealt to blocks. More often does not change the noise of a
+            mean; it makes less of what depends on the deal.
+        aggregate: "mean"; "median", for programs that are far off now and then; "center", of most
+            blocks, for those whose answers lie close together in a wide range.
+        epsilon: The price of all numbers together; by default what the policy says. In an account
+            that adds up zCDP, ε buys ρ = ε² / 2.
+        delta: Of a center: for noise with lighter tails.
+        within: Instead of epsilon: how far the noise may move a mean, at the ``confidence``.
+        confidence: How sure that is.
+        default: What counts where a block has no answer: by default the middle of the range.
+        seconds: How long each block takes, whatever the program does.
+        memory: How many megabytes a program may use.
+        imports: Modules that it uses and no line of it names.
+        trusted: Do not lock it in: it is the steward's own. The promise says so.
+        workers: How many blocks of a trusted program run at once.
+        rehearse: Try it on made-up rows before anything is paid.
+        fresh: Pay for new, independent draws instead of the release that exists.
+    """
+
+    range: Any
+    sql: str | None = None
+    table: str | None = None
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    names: Sequence[str] | None = None
+    blocks: int | None = None
+    rows: int | None = None
+    resample: int = 1
+    aggregate: str = "mean"
+    epsilon: Numeric | None = None
+    delta: Numeric | None = None
+    within: Numeric | None = None
+    confidence: Numeric = 0.95
+    default: Any = None
+    seconds: Numeric = 1
+    memory: int = 256
+    imports: Sequence[str] = ()
+    trusted: bool = False
+    workers: int = 1
+    rehearse: bool = True
+    fresh: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPlan:
+    """Price, time and error before paying: free, and depends on no row."""
+
+    sql: str
+    program: Program
+    aggregate: str
+    blocks: int
+    resample: int
+    seconds: float  # of all blocks together
+    price: ApproxDP
+    fits: bool
+    names: tuple[str, ...]
+    widths: Callable[[Numeric], HalfWidths]
+    words: tuple[str, ...]
+
+    def facts(self, confidence: Numeric = 0.95) -> list[tuple[str, str]]:
+        """The plan in two columns."""
+        fits = "" if self.fits else ", which is more than is left"
+        dealt = f", dealt {self.resample} times" if self.resample > 1 else ""
+        bars = self.widths(confidence) or ()
+        return [
+            ("program", self.program.name),
+            ("rows", self.sql),
+            ("blocks", f"{self.blocks:,}{dealt}; released is the {self.aggregate}"),
+            ("time", f"{self.seconds:,.3g} seconds, whatever the rows are"),
+            *(
+                ("error", f"{name} ± {width:.3g} by the noise, at {percent(confidence)}")
+                for name, width in zip(self.names, bars, strict=False)
+            ),
+            *(("mind", words) for words in self.words),
+            ("price", f"{self.price}{fits}"),
+        ]
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values; prices are exact text."""
+        bars = self.widths(confidence)
+        return {
+            "sql": self.sql,
+            "program": self.program.text,
+            "aggregate": self.aggregate,
+            "blocks": self.blocks,
+            "resample": self.resample,
+            "seconds": self.seconds,
+            "names": list(self.names),
+            "margins": None if bars is None else list(bars),
+            "epsilon": str(self.price.epsilon),
+            "delta": str(self.price.delta),
+            "fits": self.fits,
+            "words": list(self.words),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<8}{words}" for name, words in self.facts())
+
+
+def applying(
+    curator: Curator, rules: Rules, function: Function, sql: str | None, terms: Mapping[str, Any]
+) -> "Applying":
+    """What is to be done, from all that was said."""
+    known = {each.name for each in fields(ApplyOrder)} - {"sql"}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
+        )
+    if "range" not in terms:
+        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
+    return Applying(curator, rules, function, ApplyOrder(sql=sql, **terms))
+
+
+@final
+class Applying:
+    """Plans and makes the release of a program, through a curator and by the rules of a policy."""
+
+    def __init__(
+        self,
+        curator: Curator,
+        rules: Rules,
+        function: Function,
+        order: ApplyOrder,
+    ) -> None:
+        if rules.sample is not None:
+            raise SpecError("Blocks are samples already.", fix="Use the gate itself.")
+        if order.aggregate not in AGGREGATES:
+            raise SpecError(
+                f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
+            )
+        self._curator, self._rules, self._order = curator, rules, order
+        self._sql = _sql(curator, order)
+        self._tally = _tally(
+            curator, self._sql, program_of(function, imports=(*order.imports,)), order
+        )
+        self._names = _names(order, len(self._tally.ranges))
+        query = BlockQuery(self._tally)
+        self._asked = BlockMeasurement(query=query, mechanisms=self._noise(query))
+
+    def plan(self) -> ApplyPlan:
+        """Price and time: free, reads no row and runs nothing."""
+        stored = None if self._order.fresh else self._curator.find(self._asked)
+        price, fits = ApproxDP(0), True
+        if stored is None:
+            price, fits = self._curator.price(self._asked.event())
+        tally, noise = self._tally, self._asked.mechanisms
+        return ApplyPlan(
+            sql=self._sql,
+            program=tally.program,
+            aggregate=self._order.aggregate,
+            blocks=tally.blocks,
+            resample=tally.resample,
+            seconds=turns_of(tally),
+            price=price,
+            fits=fits,
+            names=self._names,
+            widths=lambda confidence: widths_of(noise, tally.ranges, tally.answers, confidence),
+            words=words_of(noise, tally.answers, trusted=tally.trusted),
+        )
+
+    def release(self) -> Applied:
+        """The numbers: from the ledger if they were released before, else for their price."""
+        asked, curator, tally, fresh = self._asked, self._curator, self._tally, self._order.fresh
+        known = not fresh and curator.find(asked) is not None
+        if not known and self._order.rehearse:
+            asked = curator.rehearse(asked)
+        found = curator.measure(asked, request_id=curator.fresh_id() if fresh else None)
+        stated = standing(curator, self._rules, asked.query.tables, found)
+        if tally.trusted:
+            held = stated["guarantee"]
+            scope = f"{held.scope}, if the program, which was trusted, tells nobody what it saw"
+            stated["guarantee"] = replace(held, scope=scope)
+        return Applied(
+            sql=self._sql,
+            names=self._names,
+            ranges=tally.ranges,
+            answers=tally.answers,
+            aggregate=self._order.aggregate,
+            noise=asked.mechanisms,
+            released=tuple(found.values.ravel().tolist()),
+            program=tally.program.name,
+            trusted=tally.trusted,
+            question=found.question,
+            **stated,
+        )
+
+    def _noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
+        order, run = self._order, Run(self._curator, self._rules)
+        if order.within is not None:
+            if order.epsilon is not None or order.aggregate != "mean":
+                raise SpecError("within is said of averages, instead of epsilon.", fix=_PRICED)
+            noise = self._noise_within(query, positive(order.within, name="within"))
+            event = BlockMeasurement(query=query, mechanisms=noise).event()
+            run.require_price(self._curator.loss_of(event).epsilon)
+            return noise
+        given = order.epsilon if order.epsilon is not None else self._rules.epsilon
+        if given is None:
+            raise SpecError("No price is given.", fix=_PRICED)
+        epsilon = positive(given, name="epsilon")
+        run.require_price(epsilon)
+        price, count = Price.of(epsilon, accountant=self._accountant), len(query.tally.ranges)
+        share = replace(price, amount=price.amount / count)
+        if order.aggregate == "center":
+            return (_smooth_noise(share, query.changed, self._delta(count)),) * count
+        if order.delta is not None:
+            raise SpecError("Only a center has a δ.", fix="Leave out delta.")
+        return (_noise(order.aggregate, share, query),) * count
+
+    def _delta(self, count: int) -> Fraction | None:
+        """The δ of each output, if there is one."""
+        order = self._order
+        if order.delta is None:
+            return None
+        if order.resample > 1 or self._accountant != "pure":
+            raise SpecError(
+                "A δ is for blocks dealt once, in an account that adds up ε.", fix="Leave it out."
+            )
+        return positive(order.delta, name="delta") / count
+
+    def _noise_within(self, query: BlockQuery, within: Fraction) -> tuple[Mechanism[Any], ...]:
+        """The cheapest noise that moves no average further than this, at the confidence."""
+        tally, noise = query.tally, list[Mechanism[Any]]()
+        for low, high in tally.ranges:
+            steps = int(within * STEPS * tally.answers / (high - low))
+            if steps < 1:
+                raise SpecError("within is too small.", fix="Use a larger one, or more blocks.")
+            sure = self._order.confidence
+            if self._accountant != "pure":
+                variance = discrete_gaussian_variance_for_error(steps, confidence=sure)
+                noise.append(DiscreteGaussian(variance=variance))
+            else:
+                noise.append(Geometric(scale=geometric_scale_for_error(steps, confidence=sure)))
+        return tuple(noise)
+
+    @property
+    def _accountant(self) -> str:
+        return self._curator.ledger.balance(self._curator.account).accountant
+
+
+def _noise(aggregate: str, price: Price, query: BlockQuery) -> Mechanism[Any]:
+    """The noise of one output for an ε, or a ρ in accounts that add these up."""
+    if aggregate == "mean":
+        if price.gaussian:
+            return DiscreteGaussian.for_rho(price.amount, sensitivity=query.l2s[0])
+        return Geometric.for_epsilon(price.amount, sensitivity=query.l1s[0])
+    epsilon = sqrt_down(8 * price.amount) if price.gaussian else price.amount  # ρ = ε² / 8
+    factor = epsilon / (2 * query.changed)
+    return Quantile(tau=Fraction(1, 2), factor=factor, low=0, high=STEPS)
+
+
+def _smooth_noise(price: Price, changed: int, delta: Fraction | None) -> Mechanism[Any]:
+    """The same for a centre, which takes ``changed`` steps when a unit comes or goes."""
+    span = {"low": 0, "high": 2 * STEPS}
+    if price.gaussian:
+        with suppress(SpecError):  # for small ρ there is none
+            return SmoothLognormal.for_rho(price.amount / changed**2, **span)
+    epsilon = sqrt_down(2 * price.amount) if price.gaussian else price.amount  # ρ = ε² / 2
+    if delta is not None:
+        return SmoothLaplace.for_budget(epsilon, delta, **span)
+    return SmoothStudent.for_epsilon(epsilon / changed, **span)
+
+
+def _sql(curator: Curator, order: ApplyOrder) -> str:
+    """The SELECT of the rows that the program sees."""
+    if order.sql is not None:
+        if (order.table, order.columns, order.where) != (None, None, None):
+            raise SpecError("The SQL says table, columns and WHERE.", fix="Leave them out.")
+        return order.sql
+    private = [name for name, domain in curator.tables.items() if not domain.is_public]
+    table = order.table or (private[0] if len(private) == 1 else None)
+    if table not in curator.tables:
+        said = "No table is named." if table is None else f"There is no table {table!r}."
+        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+    if isinstance(order.columns, str):
+        raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
+    shown = ", ".join(map(_quoted, order.columns)) if order.columns is not None else "*"
+    condition = f" WHERE {order.where}" if order.where else ""
+    return f"SELECT {shown or 'NULL'} FROM {_quoted(str(table))}{condition}"  # noqa: S608 - read by us
+
+
+def _quoted(name: str) -> str:
+    return exp.to_identifier(str(name), quoted=True).sql("duckdb")
+
+
+def _tally(curator: Curator, sql: str, program: Program, order: ApplyOrder) -> Blocks:
+    counted = f"SELECT COUNT(*) FROM ({sql}) AS noisegate_rows"  # noqa: S608 - read by us
+    question = read(counted, curator.tables)
+    relation = _rows(question)
+    ranges = _ranges(order.range)
+    return Blocks(
+        relation=relation,
+        columns=tuple(schema_of(relation)),
+        program=program,
+        blocks=_blocks(order),
+        resample=order.resample,
+        ranges=ranges,
+        defaults=_defaults(order.default, ranges),
+        seconds=positive(order.seconds, name="seconds"),
+        memory=order.memory,
+        trusted=order.trusted,
+        workers=order.workers,
+    )
+
+
+def _rows(question: Question) -> Relation:
+    """The rows of a SELECT that was counted."""
+    block = question.blocks[0] if len(question.blocks) == 1 else None
+    if block is None or block.by or question.picked is None or block.aggregates[0].where:
+        raise Unsupported(
+            "The SQL does not show rows of a private table.",
+            fix="Ask such as SELECT age, cost FROM visits WHERE ward = 'north'.",
+        )
+    return block.relation
+
+
+def _blocks(order: ApplyOrder) -> int:
+    if (order.blocks is None) == (order.rows is None):
+        raise SpecError(
+            "Give the number of blocks, or about how many rows there are.",
+            fix="Use blocks=100, or rows=50000 if that is public.",
+        )
+    if order.blocks is not None:
+        return order.blocks
+    many = float(positive(order.rows or 0, name="rows"))
+    return max(2, int(many**_BLOCKS_POWER))
+
+
+def _ranges(given: Any) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: ANN401 - as people write it
+    """One pair of numbers, or a list of them."""
+    try:
+        pairs = list(given)
+        if len(pairs) == 2 and not any(isinstance(each, list | tuple) for each in pairs):
+            pairs = [pairs]
+        found = [tuple(fraction(end, name="range") for end in pair) for pair in pairs]
+    except TypeError:
+        found = []
+    if not found or any(len(pair) != 2 for pair in found):
+        raise SpecError("The range is not understood.", fix="Use range=(0, 120), or a list.")
+    return tuple((low, high) for low, high in found)
+
+
+def _defaults(
+    given: Any,  # noqa: ANN401 - as people write it
+    ranges: tuple[tuple[Fraction, Fraction], ...],
+) -> tuple[Fraction, ...]:
+    """What stands for a block without an answer: the middle, unless said otherwise."""
+    if given is None:
+        return tuple((low + high) / 2 for low, high in ranges)
+    listed = given if isinstance(given, list | tuple) else [given]
+    return tuple(fraction(each, name="default") for each in listed)
+
+
+def _names(order: ApplyOrder, count: int) -> tuple[str, ...]:
+    if order.names is None:
+        return ("value",) if count == 1 else tuple(f"value {n}" for n in range(1, count + 1))
+    if isinstance(order.names, str) or len(order.names) != count:
+        raise SpecError("There is not one name for each output.", fix=f"Give {count} names.")
+    return tuple(map(str, order.names))
