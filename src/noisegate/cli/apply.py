@@ -17,7 +17,7 @@ from noisegate.errors import SpecError
 def apply(
     opening: Opening,
     program: Annotated[str, typer.Argument(help="A function in a file: program.py:name.")],
-    between: Annotated[
+    ends: Annotated[
         list[str],
         typer.Option(
             "--range", help="The ends of its number: 0,120. Repeat it for several numbers."
@@ -63,7 +63,7 @@ def apply(
 ) -> None:
     """Run any program on private rows, locked in, and release what it says on the whole."""
     terms: dict[str, Any] = {
-        "range": [_ends(text) for text in between], "columns": _listed(columns), "table": table,
+        "range": [_ends(text) for text in ends], "columns": _listed(columns), "table": table,
         "where": where, "names": _listed(names), "blocks": blocks, "rows": rows,
         "resample": resample, "aggregate": aggregate, "epsilon": epsilon, "within": within,
         "seconds": seconds, "memory": memory, "imports": imports or (), "trusted": trusted,
