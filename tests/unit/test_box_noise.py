@@ -242,6 +242,8 @@ def test_what_is_no_cell_is_refused():
         with pytest.raises(SpecError) as refusal:
             BoxNoise(scale=scale, width=width)
         assert refusal.value.fix
+        assert type(width) is not int or not BoxNoise.fits(Fraction(scale), width) or width < 1
+    assert BoxNoise.fits(Fraction(1), 10)
     with pytest.raises(SpecError):
         BoxNoise(scale=1, width=2).sample(np.zeros(3, np.int64))
     assert BoxNoise(scale=1, width=2).sample(np.zeros((5, 3, 2), np.int64)).shape == (5, 3, 2)

@@ -80,10 +80,10 @@ def _noise(block: Block, amount: Fraction, weight: int, *, gaussian: bool) -> No
     if gaussian:
         return DiscreteGaussian(variance=weight**2 * block.l2_squared / (2 * amount))
     each = Geometric(scale=weight * block.l1 / amount)
-    if block.width == 1:
+    scale = weight * block.largest / amount
+    if block.width == 1 or not BoxNoise.fits(scale, block.width):
         return each
-    whole = BoxNoise(scale=weight * block.largest / amount, width=block.width)
-    return min(each, whole, key=noise_variance)
+    return min(each, BoxNoise(scale=scale, width=block.width), key=noise_variance)
 
 
 def noise_variance(noise: NoiseMechanism[Any]) -> float:

@@ -27,7 +27,7 @@ from noisegate.mechanisms.base import (
     surely_at_most,
 )
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.box import box_noise, checked_box
+from noisegate.noise.box import box_fits, box_noise, checked_box
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import LInf1
 from noisegate.privacy.event import BoxNoiseEvent
@@ -44,6 +44,11 @@ class BoxNoise(NoiseMechanism[LInf1]):
 
     def __post_init__(self) -> None:
         store(self, "scale", checked_box(self.scale, self.width))
+
+    @staticmethod
+    def fits(scale: Fraction, width: int) -> bool:
+        """Whether there is such noise: wide cells need a large scale, hence a fine grid."""
+        return box_fits(scale, width)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, width: int, sensitivity: LInf1) -> "BoxNoise":

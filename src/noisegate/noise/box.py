@@ -51,11 +51,16 @@ def box_noise(scale: Number, cells: int, width: int, *, bits: Bits = SYSTEM) -> 
     return out
 
 
+def box_fits(scale: Fraction, width: int) -> bool:
+    """Whether cells of this width can be drawn: soon enough, and without wrapping."""
+    return SCALE_MIN <= scale <= SCALE_MAX and width <= min(8 * scale + 2, WIDTH_MAX)
+
+
 def checked_box(scale: Number, width: int) -> Fraction:
     """The scale as an exact number, large enough for this width."""
     exact = positive(scale, name="scale")
     wide = whole(width, "width", least=1, below=WIDTH_MAX + 1)
-    if not SCALE_MIN <= exact <= SCALE_MAX or wide > 8 * exact + 2:
+    if not box_fits(exact, wide):
         raise SpecError(
             f"scale is {shown(exact)} for cells of {wide}.",
             fix="Use a scale between 1/1000 and 2**40, and at least an eighth of the width: a "
