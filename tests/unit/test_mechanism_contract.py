@@ -22,6 +22,7 @@ from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.local_quantile import LocalQuantile
@@ -73,6 +74,13 @@ EXAMPLES = (
     SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),
     ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
+    GraphNumber(statistic="capped-edges", vertices=9, scale=THIRD, cap=3),
+    LocalGraph(
+        statistic="spanning-tree",
+        vertices=9,
+        levels=4,
+        noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9),
+    ),
 )
 NOISES = [example for example in EXAMPLES if isinstance(example, NoiseMechanism)]
 
@@ -213,6 +221,15 @@ REFUSED = [
     lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=0, **GRID),
     lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=11, **GRID),
     lambda: LocalQuantile(tau="1/2", noise=Geometric(scale=1)),
+    lambda: GraphNumber(statistic="cliques", vertices=9, scale=1),
+    lambda: GraphNumber(statistic="edges", vertices=2, scale=1),
+    lambda: GraphNumber(statistic="edges", vertices=9, scale=1, cap=2),
+    lambda: GraphNumber(statistic="capped-edges", vertices=9, scale=1),
+    lambda: GraphNumber(statistic="bipartite-distance", vertices=23, scale=1),
+    lambda: LocalGraph(statistic="triangles", vertices=9, noise=Geometric(scale=1)),
+    lambda: LocalGraph(
+        statistic="triangles", vertices=9, levels=2, noise=SmoothStudent(scale=1, beta=1, **GRID)
+    ),
     lambda: Exponential(factor=1).sample(np.zeros(0, np.int64)),
     lambda: Geometric(scale=1).sample(np.zeros(2)),
     lambda: Geometric(scale=1).sample([1, 2]),

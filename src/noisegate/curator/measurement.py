@@ -22,6 +22,7 @@ from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph, OfGraph
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
@@ -40,7 +41,7 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.subset import Places
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, PoissonSampled, Sequential
-from noisegate.sources.source import Source
+from noisegate.sources.source import HeldCells, Source
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.statistic import Statistic
@@ -56,10 +57,10 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Distinct: _NOISE,
     Values: {Quantile, Quantiles, LocalQuantile},
     Keys: {KeySelection, ThresholdedGeometric},
-    Cells: {SparseGeometric, SparsePriority},
+    Cells: {SparseGeometric, SparsePriority, GraphNumber, LocalGraph},
 }
 # What knows how far one step can move it, and the noise that it may have.
-_BY_REACHES: Final = (LocalQuantile,)
+_BY_REACHES: Final = (LocalQuantile, LocalGraph)
 _LOCAL: Final[set[type]] = {SmoothStudent, SmoothLaplace, SmoothLognormal, ProposeTestRelease}
 # What may read a sum's cells and choose by them.
 _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
@@ -100,8 +101,8 @@ class Measurement:
                 f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
                 fix="Use geometric or discrete Gaussian noise for sums.",
             )
-        if isinstance(tally, Cells) and {m.domain for m in self._summaries} != {tally.cells}:
-            raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
+        if isinstance(tally, Cells):
+            self._require_cells(tally)
         if {type(each.noise) for each in self.mechanisms if isinstance(each, _BY_REACHES)} - _LOCAL:
             raise Unsupported("The door has no rule for this noise.", fix="Use SmoothStudent.")
         several = isinstance(tally, Sums | Marginals | Rows) and not kinds & set(_SELECTIONS)
@@ -112,6 +113,14 @@ class Measurement:
                 fix="Give one for each.",
             )
         self._require_boxes()
+
+    def _require_cells(self, tally: Cells) -> None:
+        """Noise for these cells; of a graph, cells of two vertices and perhaps a weight."""
+        graphs = [each for each in self.mechanisms if isinstance(each, OfGraph)]
+        if any(each.shape != tuple(axis.size for axis in tally.by) for each in graphs):
+            raise Unsupported("The graph is on other vertices.", fix="Use the sizes of the axes.")
+        if not graphs and {m.domain for m in self._summaries} != {tally.cells}:
+            raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
 
     def _require_boxes(self) -> None:
         """Noise for cells is as wide as the cells of its block."""
@@ -224,7 +233,7 @@ class Measurement:
             return first.event(query.moved * query.strategy.reach)
         if isinstance(first, _SELECTIONS):
             return first.event(query.single)
-        if isinstance(query.tally, Values | Keys):
+        if isinstance(query.tally, Values | Keys) or isinstance(first, OfGraph):
             return first.event(query.per_unit)
         boxes = query.boxes or (None,) * len(query.l1s)
         pairs = zip(self.mechanisms, query.l1s, query.l2s, boxes, strict=True)
@@ -255,9 +264,7 @@ class Measurement:
         if self.query.sample is not None:
             tally = replace(tally, relation=keyed(tally.relation, fresh_coins(bits)))
         if isinstance(tally, Cells):
-            held = source.cells(tally)
-            shown, numbers = self._summaries[0].summary(held.cells, held.counts, bits=bits)
-            return numbers, shown
+            return self._from_cells(source.cells(tally), bits)
         if isinstance(tally, Keys):
             return _shown(source, tally, first, bits)
         if isinstance(tally, Values):
@@ -284,6 +291,14 @@ class Measurement:
         shape = shape_of(tally)
         found = source.rows(tally, lambda batches: asked.total(batches, shape))
         return [block.reshape(-1) for block in found]
+
+    def _from_cells(self, held: HeldCells, bits: Bits) -> tuple[Int64Array, Places | None]:
+        """Some of the cells with noise, or numbers of the graph whose edges they are."""
+        first = self.mechanisms[0]
+        if isinstance(first, OfGraph):
+            return first.sample(held.cells.astype(np.int64), bits=bits)[None], None
+        shown, numbers = self._summaries[0].summary(held.cells, held.counts, bits=bits)
+        return numbers, shown
 
     def _joined(self, blocks: Sequence[Int64Array], bits: Bits) -> Int64Array:
         """Blocks of different sizes, one after the other in one row."""

@@ -24,6 +24,7 @@ from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.local_quantile import LocalQuantile
@@ -47,7 +48,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
     SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
-    ProposeTestRelease, LocalQuantile,
+    ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
@@ -70,6 +71,8 @@ def from_record(record: Mapping[str, Any]) -> Mechanism[Any]:
 def _parse(kind: Any, value: Any, name: str) -> object:  # noqa: ANN401 - JSON
     try:
         if kind is bool and isinstance(value, bool):
+            return value
+        if kind is str and isinstance(value, str):
             return value
         if kind in (int, Fraction) and isinstance(value, str):
             return int(value) if kind is int else fraction(value, name=name)
