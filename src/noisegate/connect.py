@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from uuid import uuid4
 
 from noisegate.curator.curator import Curator
@@ -187,13 +187,26 @@ class Memory:
         """The same: an estimator's clones share its budget."""
         return self
 
-    def __reduce__(self) -> str:
-        raise SpecError(
-            "A budget in memory cannot be sent to another process.", fix="Use n_jobs=1, or threads."
-        )
+    def __reduce__(self) -> tuple[type["_Elsewhere"], tuple[()]]:
+        """A stored estimator still predicts, but its budget stays here."""
+        return _Elsewhere, ()
 
     def __repr__(self) -> str:
         return f"<Memory: spent {self.spent}, left {self.remaining:left}>"
+
+
+@final
+class _Elsewhere:
+    """What is left of a budget in another process: nothing can be charged to it."""
+
+    def matrix(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
+        """Refuse."""
+        raise SpecError(
+            "A budget in memory cannot be used from another process or a file.",
+            fix="Use n_jobs=1 or threads; give a loaded estimator a memory of its own.",
+        )
+
+    average = matrix
 
 
 def memory(

@@ -40,6 +40,8 @@ def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
         return [(name, X.column(name)) for name in X.column_names]
     if hasattr(X, "columns"):
         return [(str(name), np.asarray(X[name])) for name in X.columns]
+    if hasattr(X, "tocsr"):
+        raise TypeError("Sparse data is not supported: give a dense array, such as X.toarray().")
     held = np.asarray(X)
     if held.ndim != 2:
         raise ValueError("Expected 2D array, got another. Reshape your data: a row for each unit.")

@@ -51,6 +51,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
 
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags
+        """Two fits differ by their noise; a row with a missing number takes no part."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _learn(  # noqa: PLR0913 - the parts of a task
         self,
         X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
@@ -72,6 +79,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _matrix(self, X: Any, y: Any, *, number: bool = False) -> Matrix:  # noqa: ANN401, N803
         if not isinstance(X, Matrix):
+            if y is None and (number or hasattr(self, "classes")):
+                raise ValueError("requires y to be passed, but the target y is None.")
             if getattr(self, "memory", None) is None:
                 raise SpecError(
                     "Rows in an array have no budget.",
@@ -109,10 +118,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         names = list(dict.fromkeys(each.column for each in self.coordinates_))
         if hasattr(X, "column_names"):  # Arrow
             X = X.to_pandas()  # noqa: N806
+        if hasattr(X, "tocsr"):
+            raise TypeError(
+                "Sparse data is not supported: give a dense array, such as X.toarray()."
+            )
         if hasattr(X, "columns"):
-            if missing := [name for name in names if name not in list(X.columns)]:
+            known = {str(name): name for name in X.columns}
+            if missing := [name for name in names if name not in known]:
                 raise SpecError(f"There is no column {missing[0]!r}.", fix="Give all of them.")
-            return {name: np.asarray(X[name]) for name in names}
+            return {name: np.asarray(X[known[name]]) for name in names}
         held = np.asarray(X)
         if held.ndim != 2:
             raise ValueError(
