@@ -402,8 +402,6 @@ class Gate:
     def _many(
         self, columns: "Mapping[str, Any] | None", terms: dict[str, Any], *, sure: bool
     ) -> "Many":
-        if self._rules.sample is not None:
-            raise SpecError("A session is about all rows.", fix="Use the gate itself.")
         from noisegate.synthetic.many import ManyOrder  # noqa: PLC0415 - when asked for
         from noisegate.synthetic.online import Many  # noqa: PLC0415
 

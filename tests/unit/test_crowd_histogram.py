@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import noisegate as ng
-from noisegate.crowd.blending import Blending, solved
+from noisegate.crowd.blending import Blending, DeclaredBlending, solved
 from noisegate.crowd.histogram import CrowdRelease
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.query.estimates.counted import between, most
@@ -52,6 +52,54 @@ def test_a_crowd_is_drawn_once(gate):
     assert again.free
     assert (again.counts == made.counts).all()
     assert gate.release("crowd-histogram", fresh=True, **ASKED).cost.epsilon == Fraction(1, 2)
+
+
+def test_to_hide_more_of_a_crowd_is_free_and_to_hide_less_is_not(gate):
+    """A larger crowd, or another point of the curve, is made of the table that is there."""
+    first = gate.release("crowd-histogram", columns={"age": 10}, probability="1/4", crowd=60, epsilon="0.5")  # fmt: skip
+    spent = gate.spent
+    shown = int(np.median(first.counts[first.counts > 0]))
+    for terms in ({"crowd": shown, "epsilon": "0.5"}, {"crowd": shown, "epsilon": "0.3"}, {"crowd": 60, "epsilon": "0.3"}):  # fmt: skip
+        asked = {"columns": {"age": 10}, "probability": "1/4"} | terms
+        assert gate.release_plan("crowd-histogram", **asked).price.epsilon == 0
+        made = gate.release("crowd-histogram", **asked)
+        assert made.free
+        limit = terms["crowd"]
+        assert (made.counts == np.where(first.counts >= limit, first.counts, 0)).all()
+        assert made.guarantee.loss == first.guarantee.loss  # what was paid for it
+        assert made.noise.crowd == limit
+    assert gate.spent == spent
+    less = gate.release("crowd-histogram", columns={"age": 10}, probability="1/4", crowd=59, epsilon="0.5")  # fmt: skip
+    other = gate.release("crowd-histogram", columns={"age": 10}, probability="1/5", crowd=60, epsilon="0.5")  # fmt: skip
+    assert not less.free
+    assert not other.free
+    assert gate.spent.epsilon == 3 * spent.epsilon
+
+
+def test_a_declared_mechanism_is_charged_once_and_never_vouched_for():
+    gate = ng.open(PEOPLE, epsilon=2, delta="1.5e-4", columns=COLUMNS)
+    declared = DeclaredBlending(
+        mechanism="cells of 20, by Smith", blending=Blending(crowd=20, within="0.1"),
+        probability="1/10", delta="1e-4",
+    )  # fmt: skip
+    table = gate.tables["data"]
+    sentences = [str(declared.charge(gate.ledger, table, request_id="june")) for _ in range(2)]
+    general = Blending(crowd=20, within="0.1").sampled("1/10").loss("1e-4")
+    assert declared.loss == general
+    assert 0 <= gate.spent.epsilon - general.epsilon < TENTH**20
+    assert gate.spent.delta == TENTH**4
+    assert sentences[0] == sentences[1]
+    assert "declared, not checked" in sentences[0]
+    assert "by Smith" in sentences[0]
+    with pytest.raises(OverBudget):
+        declared.charge(gate.ledger, table, request_id="july")
+
+
+@pytest.mark.parametrize("wrong", [{"mechanism": " "}, {"probability": 0}, {"delta": 0}])
+def test_nothing_is_declared_without_a_name_a_chance_and_a_delta(wrong):
+    right = {"mechanism": "m", "blending": Blending(crowd=9), "probability": "1/2", "delta": "1e-3"}
+    with pytest.raises(SpecError):
+        DeclaredBlending(**(right | wrong))
 
 
 def test_sums_of_cells_count_what_hidden_ones_may_hold(gate):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate.errors import Unsupported
+from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.event import PoissonSampled, decode
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.releases.cube import CubeRelease
@@ -130,6 +130,41 @@ def test_an_account_of_rho_pays_half_the_square_for_pure_noise():
     (one, two) = (each.body["charges"] for each in gate.history() if each.kind == "close")
     (sampled, plain) = (int(next(iter(each.values()))[0]) for each in (one, two))
     assert 0.999999 < sampled / plain <= 1
+
+
+# sessions
+
+MANY = {"columns": {"cell": 100, "ward": None}, "questions": 100}
+
+
+def test_a_session_about_samples_pays_what_was_asked_and_gets_back_what_was_not_drawn(gate):
+    """The start and the session have a sample each; both amplified by themselves, they add up."""
+    sample = gate.sample(P)
+    assert Fraction(999, 1000) < sample.many_plan(epsilon=1, **MANY).price.epsilon <= 1
+    with sample.many(epsilon=1, **MANY) as session:
+        assert Fraction(999, 1000) < gate.spent.epsilon <= 1
+        answer = session.sql("SELECT COUNT(*) FROM data WHERE cell < 200")
+        used = session.balance.spent.epsilon
+    assert 0 <= gate.spent.epsilon - used < GRAIN
+    assert used < Fraction(7, 10)  # one run of comparisons and no surprise, or one
+    closed = [decode(e.body["used"]) for e in gate.history() if e.kind == "close"]
+    assert [type(event) for event in closed] == [PoissonSampled, PoissonSampled]
+    # noise and sampling, for 100 questions at once
+    assert abs(int(answer) - 12_000) < answer.margin
+    assert answer.margin > 1.96 * (12_000 * 3) ** 0.5
+
+
+@pytest.mark.parametrize("terms", [{"within": 5000}, {"sure": True, "rows": 24_000}])
+def test_a_session_about_a_sample_promises_nothing_beforehand(gate, terms):
+    with pytest.raises(SpecError):
+        gate.sample(P).many_plan(epsilon=1, **MANY, **terms)
+
+
+def test_sessions_about_samples_are_for_accounts_of_epsilon():
+    gate = ng.open(PEOPLE, epsilon=20, delta=1e-6, accountant="zcdp", columns=DECLARED)
+    with pytest.raises(Unsupported), gate.sample(P).many(epsilon=1, start=0, rows=24_000, **MANY):
+        pass
+    assert gate.spent.epsilon == 0
 
 
 # how far sampling may be off

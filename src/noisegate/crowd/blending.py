@@ -22,6 +22,10 @@ from noisegate.accounting.crowd import (
 )
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive, shown
+from noisegate.ledger.store import Ledger
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import DeclaredEvent
+from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 if TYPE_CHECKING:
@@ -117,6 +121,59 @@ class Sampled:
             "On a secret sample that holds each person with probability "
             f"{shown(self.probability)}: {self.blending} If the sample becomes known, no more "
             "than this is left."
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredBlending:
+    """A mechanism that a steward runs elsewhere, on a secret sample of its own, and vouches for.
+
+    Nothing of it is checked here: that ``mechanism`` is crowd-blending, that the sample held each
+    person independently with the probability, that nobody knows it, and that it was used once.
+    """
+
+    mechanism: str
+    blending: Blending
+    probability: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        for name in ("probability", "delta"):
+            object.__setattr__(self, name, positive(getattr(self, name), name=name))
+        if not self.mechanism.strip():
+            raise SpecError("The mechanism has no name.", fix="Name it, and who proved it.")
+
+    @property
+    def loss(self) -> ApproxDP:
+        """What it costs, if all that was declared is true.
+
+        Claim: the general theorem of crowd-blending on a sample, see `blended_delta`. Adjacency:
+            add/remove one person. Rounding: up.
+        """
+        return self.blending.sampled(self.probability).loss(self.delta)
+
+    def charge(self, ledger: Ledger, table: TableDomain, *, request_id: str) -> Guarantee:
+        """Charge the table's own account before it is run; the same ``request_id`` charges once."""
+        if table.unit is None:
+            raise SpecError(f"{table.name!r} is public.", fix="Name a table of people.")
+        loss = self.loss
+        entry = ledger.reserve(
+            f"{table.dataset}: declared {request_id}",
+            question=f"{table.name}: {self}",
+            event=DeclaredEvent(epsilon=loss.epsilon, delta=loss.delta),
+            account=table.dataset,
+            kind="measurement",
+        )
+        entry.settle(str(self).encode())
+        scope = f"what was made of {table.name!r} elsewhere, as its steward declares: {self}"
+        return Guarantee(loss=loss, unit=table.unit, scope=scope.removesuffix("."))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mechanism!r} is ({self.blending.crowd}, {shown(self.blending.within)})-crowd-"
+            "blending and ran once, on a secret sample that held each person with probability "
+            f"{shown(self.probability)}. This is declared, not checked."
         )
 
 

@@ -4,6 +4,7 @@ What survey offices do, with the guarantee that it has. Large counts carry no no
 of sampling; small ones are not shown.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +26,7 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.estimates.counted import between, most
@@ -308,7 +310,7 @@ def plan_crowd(
 ) -> CrowdPlan:
     """What `release_crowd` would cost, and which cells it would hide."""
     job = _job(curator, rules, order)
-    stored = None if fresh else curator.find(job.measurement)
+    stored = None if fresh else _stored(curator, job)
     price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
     crowd, p = job.noise.crowd, job.noise.probability
     hidden = (
@@ -335,16 +337,47 @@ def release_crowd(
 ) -> CrowdRelease:
     """The counts: from the ledger if they were released before, else for their price."""
     job = _job(curator, rules, order)
-    found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
+    found = None if fresh else _stored(curator, job)
+    if found is None:
+        found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
+    counts = found.values[0]
     return CrowdRelease(
         sql=job.grid.sql,
         axes=job.grid.axes,
-        counts=found.values[0],
+        counts=np.where(counts >= job.noise.crowd, counts, 0),
         noise=job.noise,
         value=job.grid.value,
         question=found.question,
         **standing(curator, rules, job.grid.query.tables, found),
     )
+
+
+def _stored(curator: Curator, job: _Job) -> Release | None:
+    """The latest table of the same cells and chance that hides no more than is asked, if any.
+
+    To hide more of it is free, and so is another point of its curve: what it was charged for holds.
+    """
+    query, wanted = json.loads(job.measurement.question())["query"], job.noise
+
+    def is_such(text: str) -> bool:
+        try:
+            said = json.loads(text) if CrowdCounts.name in text else {}
+        except ValueError:  # a question of another kind
+            return False
+        if not isinstance(said, dict) or said.get("query") != query:
+            return False
+        noise = from_record(said["mechanisms"][0])
+        if not isinstance(noise, CrowdCounts) or noise.probability != wanted.probability:
+            return False
+        return noise.crowd <= wanted.crowd
+
+    found = None
+    for each in curator.ledger.settled(wanted=is_such):
+        if each.answer is not None:
+            found = Release.from_bytes(
+                each.answer, question=each.question, request_id=each.request_id, free=True
+            )
+    return found
 
 
 def _job(curator: Curator, rules: Rules, order: CrowdOrder) -> _Job:

@@ -25,6 +25,9 @@ Why, what is given back: with ``restarts`` a session is a row of runs with one y
     is at most ε₁ + u · Δ / query_scale (`OutsideBand.event`): later steps multiply onto it, so the
     sum is kept for every outcome. Other accountants have no such theorem, and so every account
     above must be pure. A session that was never asked drew nothing.
+Claim, on a ``sample``: all of it is amplified once, as `Allowance` has it; for pure losses only.
+    Why: the cells are read once, from a sample drawn for this session, so it is one mechanism of
+    those who are in it; as above, each outcome is bounded by its own ε, and so by its own ε'.
 Rounding: none; counts are whole.
 """
 
@@ -56,6 +59,7 @@ from noisegate.privacy.event import (
     DeclaredEvent,
     Event,
     NothingEvent,
+    PoissonSampled,
     Repeated,
     Sequential,
 )
@@ -143,6 +147,12 @@ class SurpriseSpec:
         }
 
 
+def _amplified(event: Event, sample: Fraction | None) -> Event:
+    if sample is None or isinstance(event, NothingEvent):
+        return event
+    return PoissonSampled(event=event, probability=sample)
+
+
 def _times(event: Event, count: int) -> Event:
     return event if count == 1 else Repeated(event=event, count=count)
 
@@ -167,11 +177,13 @@ class Surprises:
 
     __slots__ = (
         "__weakref__", "_answer", "_cells", "_curator", "_entry", "_lock", "_past", "_run", "_runs",
-        "_spec", "question", "request_id",
+        "_sample", "_spec", "question", "request_id",
     )  # fmt: skip
 
-    def __init__(self, curator: Curator, spec: SurpriseSpec, entry: Reservation) -> None:
-        self._curator, self._spec, self._entry = curator, spec, entry
+    def __init__(
+        self, curator: Curator, spec: SurpriseSpec, entry: Reservation, sample: Fraction | None
+    ) -> None:
+        self._curator, self._spec, self._entry, self._sample = curator, spec, entry, sample
         self.question, self.request_id = entry.question, entry.request_id
         self._lock = threading.Lock()
         self._cells: Int64Array | None = None
@@ -197,7 +209,7 @@ class Surprises:
 
     def used(self) -> Event:
         """What was drawn so far, as one event."""
-        return self._spec.used(runs=self._runs, yeses=self.answered)
+        return _amplified(self._spec.used(runs=self._runs, yeses=self.answered), self._sample)
 
     def ask(self, block: Block, guesses: Int64Array) -> Told:
         """Compare questions with their guesses, in order, up to the first surprise."""
@@ -245,7 +257,8 @@ class Surprises:
             raise RequestConflict("The last surprise was answered.", fix="Pay for a new session.")
         if self._cells is None:
             tally = self._spec.cells.tally
-            (row,) = self._curator._source.sums(tally)  # type: ignore[arg-type]  # noqa: SLF001
+            with self._curator._rows_of(self._sample) as source:  # noqa: SLF001 - same room
+                (row,) = source.sums(tally)  # type: ignore[arg-type]
             limit = SUM_MAX // (tally.cells * self._spec.reach)  # type: ignore[union-attr]
             self._cells = np.clip(np.asarray(row, np.int64), 0, limit)
         return self._cells
@@ -270,26 +283,35 @@ class Surprises:
 
 @contextmanager
 def open_surprises(
-    curator: Curator, spec: SurpriseSpec, *, name: str, request_id: str
+    curator: Curator,
+    spec: SurpriseSpec,
+    *,
+    name: str,
+    request_id: str,
+    sample: Fraction | None = None,
 ) -> Iterator[Surprises]:
-    """Pay for a session and open it. ``name`` says what it is for, ``request_id`` is a new one."""
+    """Pay for a session and open it. ``name`` says what it is for, ``request_id`` is a new one.
+
+    With a ``sample`` it is about one secret sample that holds each unit with that chance.
+    """
     if type(spec) is not SurpriseSpec:
         raise Unsupported("This is no session.", fix="Make one with `SurpriseSpec`.")
     number = Measurement(query=spec.cells, mechanisms=(spec.number,))
     curator._require_own(number)  # noqa: SLF001 - same room
-    if not spec.restarts:
+    if not spec.restarts or sample is not None:
         _require_pure(curator)
     record = spec.to_record() | {"name": name}
+    record |= {} if sample is None else {"sample": str(sample)}
     entry = curator.ledger.reserve(
         f"{curator.account}: many {request_id}",
         question=json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
-        event=spec.event(),
+        event=_amplified(spec.event(), sample),
         account=curator.account,
         kind="allowance",
     )
     if entry.answer is not None:
         raise RequestConflict("This session is over.", fix="Open one with a new request id.")
-    session = Surprises(curator, spec, entry)
+    session = Surprises(curator, spec, entry, sample)
     try:
         yield session
     finally:
@@ -304,7 +326,8 @@ def is_pure(curator: Curator) -> bool:
 def _require_pure(curator: Curator) -> None:
     if not is_pure(curator):
         raise Unsupported(
-            "One run for all surprises is for accounts that add up ε.", fix="Use restarts."
+            "One run for all surprises, or one sample, is for accounts that add up ε.",
+            fix="Use restarts, and all rows.",
         )
 
 

@@ -48,6 +48,7 @@ class ManyPlan:
     fits: bool
     endless: bool
     sure_within: float | None = None
+    sample: Fraction | None = None
 
     def facts(self) -> list[tuple[str, str]]:
         """The plan as rows of two columns, for people."""
@@ -62,6 +63,9 @@ class ManyPlan:
             ("surprises", f"{self.surprises:,}, each answered within ±{self.number_within:,.4g}"),
             ("price", f"{self.price}{fits}; what is not used is given back"),
         ]
+        if self.sample is not None:
+            words = f"each unit with probability {self.sample}, once for the first tables and once"
+            facts.append(("sample", f"{words} for the session; what it adds comes on top"))
         if self.endless:
             facts.append(("proven", "the surprises last for all questions"))
         elif self.sure_within is not None:
@@ -85,6 +89,7 @@ class ManyPlan:
             "fits": self.fits,
             "endless": self.endless,
             "sure_within": self.sure_within,
+            "sample": None if self.sample is None else str(self.sample),
         }
 
     def __str__(self) -> str:

@@ -13,6 +13,7 @@ and the two ends of the comparison have noise of their own, which halves that of
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
@@ -22,6 +23,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from noisegate.accounting.amplification import poisson
+from noisegate.accounting.search import largest
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
 from noisegate.errors import SpecError, Unsupported
@@ -30,13 +33,16 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.event import (
     Event,
     NothingEvent,
+    PoissonSampled,
     Sequential,
 )
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.run import Rules
 from noisegate.releases.asking import DoorAsk, Price, variance_of
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack
-from noisegate.synthetic.bargain import SURPRISES_MAX, Bargain, Wish
+from noisegate.synthetic.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish
 from noisegate.synthetic.cells_model import CellsModel
 from noisegate.synthetic.cells_release import CellsRelease, price_of
 from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
@@ -146,7 +152,9 @@ class ManySession:
         return ManyAnswer(
             sql="",
             value=rounded,
-            margin=None if margin is None else ceil(margin * grid.grain + off),
+            margin=None
+            if margin is None
+            else self._desk.widened(rounded, float(margin * grid.grain + off)),
             free=free,
         )
 
@@ -182,9 +190,14 @@ class Many:
         self.grid = counting_grid(
             curator.tables, accountant=accountant, table=order.table, columns=order.columns,
             questions=order.workload, rows_per_unit=order.rows_per_unit,
-        )  # fmt: skip
+        ).sampled(rules.sample)  # fmt: skip
         _require(order, self.grid)
-        self.price = price_of(curator, rules, order.epsilon)
+        if rules.sample is not None and (sure or order.within is not None):
+            raise SpecError(
+                "How far a sample is off depends on the counts, so nothing is promised beforehand.",
+                fix="Give surprises instead of within or sure.",
+            )
+        self.price = _for_two(price_of(curator, rules, order.epsilon), start=order.start > 0)
         self.bargain = self._bargain(sure=sure)
         self.plan = self._plan(sure=sure)
 
@@ -195,8 +208,28 @@ class Many:
             price=self.price,
             pure=not self.price.gaussian and is_pure(self.curator),
             questions=self._order.questions,
-            confidence=self._order.confidence,
+            confidence=1 - self._failure,
         )
+
+    @property
+    def _failure(self) -> Fraction:
+        """Of all answers, by the noise; of a sample, sampling has as much."""
+        failure = failure_of(self._order.confidence)
+        return failure if self._rules.sample is None else failure / 2
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """What sampling adds to the error of answers."""
+        sample, grid = self._rules.sample, self.grid.grid
+        return None if sample is None else sampling_of(sample, grid.moved, grid.grain)
+
+    def widened(self, value: float, margin: float) -> int:
+        """The ± about all rows: each question has an equal part of what sampling may fail."""
+        if self.sampling is None:
+            return ceil(margin)
+        failure = float(self._failure) / self._order.questions
+        found = self.sampling.widened(np.array([value]), np.array([margin]), failure)
+        return ceil(float(found[0]))
 
     def _bargain(self, *, sure: bool) -> Bargain:
         order, grain = self._order, self.grid.grid.grain
@@ -216,7 +249,7 @@ class Many:
         bargain, order, grain = self.bargain, self._order, float(self.grid.grid.grain)
         price, fits = self.curator.price(self.event)
         last = None
-        if order.rows is not None and not sure:
+        if order.rows is not None and not sure and self._rules.sample is None:
             last = self._wish.endless(floor(order.rows / self.grid.grid.grain)).within * grain
         return ManyPlan(
             columns=tuple(axis.name for axis in self.grid.grid.axes),
@@ -230,6 +263,7 @@ class Many:
             fits=fits,
             endless=sure,
             sure_within=last,
+            sample=self._rules.sample,
         )
 
     @property
@@ -246,7 +280,9 @@ class Many:
     @property
     def event(self) -> Event:
         """All of it."""
-        whole_session = self.bargain.spec.event()
+        whole_session, sample = self.bargain.spec.event(), self._rules.sample
+        if sample is not None:
+            whole_session = PoissonSampled(event=whole_session, probability=sample)
         first = self.start
         return whole_session if first is None else Sequential(events=(first, whole_session))
 
@@ -258,8 +294,9 @@ class Many:
         request = curator.fresh_id()
         model, used = self._first_model(request, progress)
         with open_surprises(
-            curator, self.bargain.spec, name=f"after start {request}", request_id=request
-        ) as door:
+            curator, self.bargain.spec, name=f"after start {request}", request_id=request,
+            sample=self._rules.sample,
+        ) as door:  # fmt: skip
             session = ManySession(self, door, model, used)
             try:
                 yield session
@@ -276,7 +313,7 @@ class Many:
         sets = list(combinations(axes, min(self._order.start, len(grid.shape))))
         blocks = [_table_of(grid.shape, each) for each in sets]
         question = json.dumps(
-            {"many start": 1, "of": grid.query.to_record(), "sets": sets, "for": request},
+            {"many start": 1, "of": grid.to_record(), "sets": sets, "for": request},
             sort_keys=True,
         )
         with self.curator.allowance(
@@ -309,6 +346,23 @@ class Many:
             request_id=door.request_id,
         )
         return facts.table(self.curator, self._rules, self.grid.grid, model.cells)
+
+
+def _for_two(price: Price, *, start: bool) -> Price:
+    """Of a sample: as much as two samples, one for the start, may ask for the same price."""
+    sample, share = price.sample, START_SHARE[price.gaussian]
+    if sample is None or not start:
+        return price
+
+    def cost(*amounts: Fraction) -> Fraction:
+        losses = (poisson(ApproxDP(amount), probability=sample) for amount in amounts)
+        return sum((loss.epsilon for loss in losses), Fraction(0))
+
+    most = cost(price.amount)
+    amount = largest(
+        lambda each: cost(share * each, (1 - share) * each) <= most, guess=price.amount
+    )
+    return replace(price, amount=amount)
 
 
 def _table_of(shape: tuple[int, ...], axes: Sequence[int]) -> Groups:

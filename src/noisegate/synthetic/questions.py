@@ -77,6 +77,10 @@ class CountingGrid:
         self._rows = grid.query.tally.relation
         self._known: dict[tuple[str, Expression, Any], Truth] = {}
 
+    def sampled(self, probability: Fraction | None) -> "CountingGrid":
+        """The same of a secret sample, if there is one."""
+        return CountingGrid(self.grid.sampled(probability), self._tables)
+
     @property
     def cells(self) -> int:
         """How many cells there are."""
