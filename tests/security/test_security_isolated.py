@@ -150,7 +150,7 @@ def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch)
     assert quick == slow
     assert quick[-1] == pytest.approx(100 + 3 * turn)
     assert all(end - begin == pytest.approx(0.3) for begin, end in quick[:-1])
-    stalled = schedule(monkeypatch, [0.001, 0.2, 0.001])  # a machine that stands still for a while
+    stalled = schedule(monkeypatch, [0.001, 0.3, 0.001])  # a machine that stands still for a while
     assert stalled[:2] == quick[:2]
     assert stalled[-1] == pytest.approx(quick[-1] + turn)
 

@@ -8,8 +8,8 @@ Claim: the k-th answer is made of the k-th block, the task and chance alone; how
     are and the task decide when each begins and ends, and when all is over. Why: every block has a
     process of its own, made of one that has seen no rows, and locked in before it looks at the
     program (`lockdown.py`); its answer is taken when its time is over, never before, and it is
-    ended then. The next begins at a time that was fixed beforehand, later than any clearing away.
-    Should that once take longer, all that follows is put off by a whole turn.
+    ended then. The next begins at a time that was fixed beforehand, when all is cleared away.
+    Should that once take much longer, all that follows is put off by a whole turn.
 """
 
 import io
@@ -29,7 +29,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.isolated.channel import SIZE, receive, send
 from noisegate.isolated.lockdown import can_lock
 
-_PAUSE: Final = 0.03  # between blocks, and more for the memory that has to be cleared away
+_PAUSE: Final = 0.05  # between blocks, and more for the memory that has to be cleared away
 _PAUSE_PER_BYTE: Final = 0.25 / (1 << 30)
 _LOADED_MAX: Final = 64  # modules that a rehearsal may find missing
 _WORDS: Final = 4096
@@ -52,9 +52,14 @@ class Task:
     locked: bool = True
 
     @property
+    def pause(self) -> float:
+        """The time between two blocks, for clearing away."""
+        return _PAUSE + self.memory * _PAUSE_PER_BYTE
+
+    @property
     def turn(self) -> float:
-        """The time from one block to the next."""
-        return self.seconds + _PAUSE + self.memory * _PAUSE_PER_BYTE
+        """The time from the beginning of one block to that of the next."""
+        return self.seconds + self.pause
 
     def packed(self, block: bytes, *, rehearsal: bool = False) -> bytes:
         """All that a child is given: what to do, and the rows."""
@@ -91,11 +96,11 @@ class Cell:
         """What the program says about each block: raw bytes, none where it said nothing in time."""
         task, begin, found = self._task, monotonic(), []
         for place, block in enumerate(blocks):
-            while monotonic() > begin + place * task.turn + _PAUSE / 2:
+            while monotonic() > begin + place * task.turn + task.pause / 2:
                 begin += task.turn
-            start = begin + place * task.turn
-            _wait_until(start)
-            said = self._answer(task.packed(block), task.outputs * 8, end=start + task.seconds)
+            _wait_until(begin + place * task.turn)
+            end = monotonic() + task.seconds
+            said = self._answer(task.packed(block), task.outputs * 8, end=end)
             found.append(said if len(said) == task.outputs * 8 else b"")
         _wait_until(begin + len(blocks) * task.turn)
         return found

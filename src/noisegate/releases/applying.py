@@ -338,9 +338,11 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
         raise SpecError(said, fix=f"Use {', '.join(private)}.")
     if isinstance(order.columns, str):
         raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
+    if order.columns is not None and not order.columns:
+        raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
     shown = ", ".join(map(_quoted, order.columns)) if order.columns is not None else "*"
     condition = f" WHERE {order.where}" if order.where else ""
-    return f"SELECT {shown or 'NULL'} FROM {_quoted(str(table))}{condition}"  # noqa: S608 - read by us
+    return f"SELECT {shown} FROM {_quoted(str(table))}{condition}"  # noqa: S608 - read by us
 
 
 def _quoted(name: str) -> str:

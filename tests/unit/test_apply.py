@@ -1,0 +1,332 @@
+"""Programs of analysts: gate.apply, its plan and its release."""
+
+import functools
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.accounting.zcdp import zcdp_loss
+from noisegate.algebra.blocks import STEPS
+from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.isolated.lockdown import can_lock
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.query.card import verify
+from noisegate.releases.applied import Applied
+from noisegate.releases.applying import applying
+from noisegate.releases.programs import program_of
+
+runs = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+PEOPLE = pa.table({"id": np.arange(400) // 2, "age": np.arange(400) % 80, "sex": ["f", "m"] * 200})
+TERMS = {"columns": ["age"], "range": (0, 100), "blocks": 4, "seconds": 0.25, "memory": 64}
+
+
+def gate(epsilon=100, **more):
+    columns = {"age": {"between": [0, 100]}}
+    return noisegate.open(PEOPLE, unit="id", epsilon=epsilon, columns=columns, **more)
+
+
+def mean_age(rows):
+    return rows["age"].mean()
+
+
+@pytest.fixture(scope="module")
+def made():
+    """One release that several tests look at: 4 blocks at ε = 50, so the noise is below 1."""
+    if not can_lock():
+        pytest.skip("this machine cannot lock programs in")
+    door = gate()
+    return door, door.apply(mean_age, epsilon=50, names=["age"], **TERMS)
+
+
+def test_a_program_is_answered_within_its_margin(made):
+    """Blocks of about 100 rows: their mean is off by 39.5 ± 23/20 · 5.5, the noise by 1e-9's tail."""
+    _, release = made
+    (width,) = release.margins("0.999999999")
+    assert width == pytest.approx(100 / (4 * 50) * math.log(1e9), rel=0.01)
+    assert abs(release.value - 39.5) < width + 6.4
+    assert release.values == (release.value,) == (float(release),)
+
+
+def test_it_is_free_the_second_time_and_the_same(made):
+    door, release = made
+    again = door.apply(mean_age, epsilon=50, names=["mean"], **TERMS)
+    assert again.free
+    assert again.values == release.values
+    assert door.spent.epsilon == 50
+    assert door.apply_plan(mean_age, epsilon=50, **TERMS).price.epsilon == 0
+
+
+def test_its_card_is_in_the_ledger_and_its_promise_is_plain(made):
+    door, release = made
+    assert verify(release.card(), door.ledger) == []
+    assert "ε = 50" in release.promise
+    assert "±" in str(release)
+    assert "4 blocks" in repr(release)
+    with pytest.raises(AttributeError):
+        release.released = (1,)
+
+
+def test_it_is_saved_and_read_again(made, tmp_path):
+    _, release = made
+    for ending in (".parquet", ".csv", ".json", ".svg", ".md"):
+        release.save(tmp_path / f"x{ending}")
+    loaded = Applied.load(tmp_path / "x.parquet")
+    assert loaded.values == release.values
+    assert loaded.margins() == release.margins()
+    assert loaded.promise == release.promise
+    assert loaded.card().to_dict() == release.card().to_dict()
+
+
+@runs
+@pytest.mark.parametrize(("aggregate", "epsilon"), [("median", 100), ("center", 16)])
+def test_other_aggregates_are_near_too(aggregate, epsilon):
+    """Every block says 25; at these prices they are off by more than 1 with less than 1e-6."""
+    door = gate(epsilon=1000)
+    release = door.apply(
+        lambda rows: 25 + 0 * len(rows["sex"]),
+        "SELECT sex FROM data WHERE age > 5",
+        range=(0, 100),
+        blocks=8,
+        seconds=0.25,
+        epsilon=epsilon,
+        aggregate=aggregate,
+    )
+    assert abs(release.value - 25) < 1
+    assert release.margins() is None
+    assert 0.999 * epsilon < door.spent.epsilon <= epsilon
+    assert release.plot() is not None
+
+
+@runs
+def test_several_numbers_share_the_price_and_a_failing_block_is_the_default(tmp_path):
+    door = gate()
+    release = door.apply(
+        lambda rows: (10, 200 if len(rows["age"]) else 0, -5),
+        epsilon=60,
+        default=[1, 2, 3],
+        **TERMS | {"range": [(0, 20), (0, 100), (-10, 10)], "blocks": 2},
+    )
+    assert [round(value) for value in release.values[:2]] == pytest.approx([10, 100], abs=25)
+    assert door.spent.epsilon == 60
+    (tmp_path / "wrong.py").write_text("def f(rows): raise ValueError")
+    silent = door.apply(
+        f"{tmp_path}/wrong.py:f",
+        epsilon=30,
+        default=80,
+        rehearse=False,
+        **TERMS | {"blocks": 2},
+    )
+    assert abs(silent.value - 80) < 100 / (2 * 30) * math.log(1e7)
+
+
+@runs
+def test_nothing_is_paid_for_a_program_that_fails_on_made_up_rows():
+    door = gate()
+    with pytest.raises(SpecError, match="KeyError: 'wage'"):
+        door.apply(lambda rows: rows["wage"].mean(), epsilon=1, **TERMS)
+    with pytest.raises(SpecError, match="gives 2 numbers instead of 1"):
+        door.apply(lambda rows: (1, 2), epsilon=1, **TERMS)
+    assert door.spent.epsilon == 0
+    with pytest.raises(OverBudget):
+        door.apply(mean_age, epsilon=101, rehearse=False, **TERMS)
+
+
+@runs
+def test_a_trusted_program_is_not_locked_in_and_the_promise_says_so(tmp_path):
+    (tmp_path / "own").write_text("7")
+    path = str(tmp_path / "own")
+    release = gate().apply(
+        lambda rows: float(Path(path).read_text()),
+        epsilon=40,
+        trusted=True,
+        workers=2,
+        **TERMS | {"range": (0, 10)},
+    )
+    assert abs(release.value - 7) < 10 / (4 * 40) * math.log(1e7)
+    assert "trusted" in release.promise
+    assert any("trusted" in words for words in release.answer().caveats)
+
+
+# plans
+
+
+def test_a_plan_tells_price_time_and_error_and_runs_nothing():
+    door = gate()
+    plan = door.apply_plan(lambda rows: 1 / 0, epsilon=2, **TERMS | {"blocks": 50, "seconds": 1})
+    facts = dict(plan.facts())
+    assert facts["price"] == "ε = 2"
+    assert 50 < plan.seconds < 56
+    assert plan.widths(0.95)[0] == pytest.approx(100 / (50 * 2) * math.log(20), rel=0.01)
+    assert plan.to_dict()["blocks"] == 50
+    assert door.spent.epsilon == 0
+
+
+def test_within_buys_the_cheapest_noise_that_keeps_it():
+    door = gate()
+    plan = door.apply_plan(mean_age, within=3, **TERMS | {"blocks": 50})
+    assert plan.widths(0.95)[0] <= 3
+    dearer = door.apply_plan(
+        mean_age, epsilon=plan.price.epsilon * Fraction(99, 100), **TERMS | {"blocks": 50}
+    )
+    assert dearer.widths(0.95)[0] > 3
+
+
+def test_dealing_more_often_does_not_change_the_noise_of_a_mean():
+    one, four = (
+        gate().apply_plan(mean_age, epsilon=1, resample=n, **TERMS | {"blocks": 40}) for n in (1, 4)
+    )
+    assert four.widths(0.95)[0] == pytest.approx(one.widths(0.95)[0], rel=1e-3)
+    assert four.seconds == pytest.approx(4 * one.seconds)
+
+
+def test_the_number_of_blocks_follows_from_public_rows():
+    terms = {name: value for name, value in TERMS.items() if name != "blocks"}
+    assert gate().apply_plan(mean_age, rows=100_000, epsilon=1, **terms).blocks == 100
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "kind"), [("mean", DiscreteGaussian), ("center", SmoothLognormal)]
+)
+def test_accounts_of_rho_pay_the_same_rho(aggregate, kind):
+    """Of whatever kind the noise is: two numbers together cost ρ = ε² / 2."""
+    door = gate(epsilon=20, delta="1e-6", accountant="zcdp")
+    terms = {"epsilon": 2, "aggregate": aggregate, **TERMS, "range": [(0, 1), (0, 9)]}
+    asked = applying(door._curator, door._rules, mean_age, None, terms)._asked
+    assert {type(each) for each in asked.mechanisms} == {kind}
+    assert Fraction(1999, 1000) < zcdp_loss(asked.event()).rho <= 2
+
+
+def test_a_centre_with_a_delta_has_lighter_noise():
+    door = gate(delta="1e-3")
+
+    def noise(**more):
+        terms = {"epsilon": 1, "aggregate": "center", **TERMS, **more}
+        return applying(door._curator, door._rules, mean_age, None, terms)._asked.mechanisms[0]
+
+    assert type(noise()) is SmoothStudent
+    assert type(noise(delta="1e-6")) is SmoothLaplace
+    assert noise().high == 2 * STEPS
+    with pytest.raises(SpecError, match="dealt once"):
+        noise(delta="1e-6", resample=2)
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"range": 5}, "range"),
+        ({"range": (3, 2)}, "range"),
+        ({"range": [(0, 1), (2,)]}, "range"),
+        ({"blocks": None}, "blocks"),
+        ({"rows": 100}, "blocks"),
+        ({"aggregate": "sum"}, "aggregate"),
+        ({"epsilon": None}, "price"),
+        ({"within": 1}, "within"),
+        ({"delta": "1e-6"}, "center"),
+        ({"columns": "age"}, "one text"),
+        ({"columns": []}, "column"),
+        ({"columns": ["wage"]}, "wage"),
+        ({"table": "nobody"}, "nobody"),
+        ({"default": 101}, "default"),
+        ({"default": (1, 2)}, "default"),
+        ({"names": ("a", "b")}, "name"),
+        ({"seconds": 0}, "seconds"),
+        ({"workers": 2}, "trusted"),
+        ({"speed": 3}, "speed"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_for_nothing(terms, words):
+    door = gate()
+    with pytest.raises((SpecError, Unsupported), match=words):
+        door.apply(mean_age, **{"epsilon": 1, **TERMS, **terms})
+    assert door.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM data",
+        "SELECT age FROM data LIMIT 5",
+        "SELECT age FROM data) AS a, (SELECT sex FROM data",
+        "SELECT 1",
+        "SELECT age FROM data GROUP BY age",
+    ],
+)
+def test_sql_that_shows_no_rows_is_refused(sql):
+    with pytest.raises(Unsupported):
+        gate().apply(mean_age, sql, range=(0, 100), blocks=4, epsilon=1)
+
+
+def test_a_gate_of_samples_deals_no_blocks():
+    with pytest.raises(SpecError, match="samples"):
+        gate().sample(0.5).apply(mean_age, epsilon=1, **TERMS)
+
+
+# programs
+
+FACTOR, HIDDEN = 3, object()
+
+
+def scaled(values):
+    return math.sqrt(values.sum()) * FACTOR + Kept(2).size
+
+
+class Kept:
+    def __init__(self, size):
+        self.size = size
+
+
+def test_a_function_takes_along_what_it_uses():
+    weight = 2.5
+
+    def inner(rows, more=FACTOR):
+        import statistics
+
+        return scaled(rows["age"]) * weight + more + statistics.mean([1, 3])
+
+    program = program_of(inner, imports=("colorsys",))
+    scope = {}
+    exec(program.text, scope)
+    rows = {"age": np.array([4, 5])}
+    assert scope[program.name](rows) == inner(rows)
+    assert program.imports == ("math", "statistics", "colorsys")
+
+
+def test_the_same_function_in_other_words_is_the_same_program(tmp_path):
+    texts = ("def f(rows):\n    return 1 + 2", "# why\ndef f( rows ):  # x\n\n   return (1+2)\n")
+    found = set()
+    for place, text in enumerate(texts):
+        (tmp_path / f"{place}.py").write_text(text)
+        found.add(program_of(f"{tmp_path}/{place}.py:f"))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda rows: HIDDEN, "'HIDDEN'"),
+        (len, "no function"),
+        (functools.partial(mean_age), "no function"),
+        ("program", "file.py:name"),
+        ("nowhere.py:f", "cannot be read"),
+        ([lambda rows: 1, lambda rows: 2][0], "not clear"),
+        (eval("lambda rows: 1"), "not known"),
+    ],
+)
+def test_what_is_no_program_is_refused(function, words):
+    with pytest.raises(SpecError, match=words):
+        program_of(function)
+
+
+def test_a_file_must_hold_the_function(tmp_path):
+    (tmp_path / "a.py").write_text("def g(rows): return 1")
+    (tmp_path / "b.py").write_text("def g(rows) return 1")
+    with pytest.raises(SpecError, match="Its functions: g"):
+        program_of(f"{tmp_path}/a.py:f")
+    with pytest.raises(SpecError, match="no Python"):
+        program_of(f"{tmp_path}/b.py:g")
