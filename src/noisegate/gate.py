@@ -15,6 +15,7 @@ from noisegate.query.answer import Answer
 from noisegate.query.profiles import Profile
 from noisegate.query.question import Terms
 from noisegate.query.run import Rules, Run
+from noisegate.robust.face import RobustFace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ _SAMPLE_MIN: Final = Fraction(1, 10**6)
 
 
 @final
-class Gate:
+class Gate(RobustFace):
     """Private tables, their budget, and one analyst's way to ask. Made by `noisegate.open`."""
 
     def __init__(self, curator: Curator, rules: Rules) -> None:
@@ -144,25 +145,6 @@ class Gate:
 
         _require_known(terms, ChoiceOrder)
         return Choosing(self._curator, self._rules, ChoiceOrder(sql=sql, **terms))
-
-    def smooth(self, sql: str, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
-        """One quantile with noise by what a row can do to it here, not anywhere.
-
-        ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``. Where many values lie close
-        together around it, the noise is small; how small is a secret. See docs/robust.md.
-
-        Args:
-            sql: One SELECT of one MEDIAN or QUANTILE_CONT, by declared groups if there are any.
-            fresh: Pay for a new draw instead of the released one.
-            terms: ``epsilon``, the price; ``delta``, for lighter tails; ``beta``, how fast far
-                rows matter less; ``method="ptr"`` with a ``bound`` to be tested and a ``delta``:
-                then the answer may be None; ``rows_per_unit``.
-        """
-        from noisegate.robust.paying import Till, order_of  # noqa: PLC0415 - when asked for
-        from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415
-
-        till = Till(self._curator, self._rules)
-        return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
 
     def apply(self, function: "Function", sql: str | None = None, **terms: Any) -> "Applied":  # noqa: ANN401
         """Run any program on private rows: on blocks of them, locked in, each by itself.

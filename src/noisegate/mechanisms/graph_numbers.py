@@ -15,6 +15,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.exact import Number
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
@@ -133,7 +134,7 @@ class GraphNumber(OfGraph):
         exact = _NUMBERS[self.statistic](edges, self)
         return Geometric(scale=self.scale).sample(exact, bits=bits)
 
-    def interval(self, confidence: str | float | Fraction) -> int:
+    def interval(self, confidence: Number) -> int:
         """How far each number may be off."""
         return Geometric(scale=self.scale).interval(confidence)
 

@@ -1,0 +1,50 @@
+"""What a gate can be asked about numbers that single rows rarely move."""
+
+from typing import TYPE_CHECKING, Any
+
+from noisegate.curator.curator import Curator
+from noisegate.query.answer import Answer
+from noisegate.query.run import Rules
+from noisegate.robust.paying import Till, order_of
+
+if TYPE_CHECKING:
+    from noisegate.robust.graphs import Graph
+
+
+class RobustFace:
+    """The part of a gate that asks for quantiles, graphs and distances by what the rows allow."""
+
+    _curator: Curator
+    _rules: Rules
+
+    def smooth(self, sql: str, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
+        """One quantile with noise by what a row can do to it here, not anywhere.
+
+        ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``. Where many values lie close
+        together around it, the noise is small; how small is a secret. See docs/robust.md.
+
+        Args:
+            sql: One SELECT of one MEDIAN or QUANTILE_CONT, by declared groups if there are any.
+            fresh: Pay for a new draw instead of the released one.
+            terms: ``epsilon``, the price; ``delta``, for lighter tails; ``beta``, how fast far
+                rows matter less; ``method="ptr"`` with a ``bound`` to be tested and a ``delta``:
+                then the answer may be None; ``rows_per_unit``.
+        """
+        from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415 - when asked for
+
+        till = Till(self._curator, self._rules)
+        return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
+
+    def graph(self, table: str, **terms: Any) -> "Graph":  # noqa: ANN401 - as for GraphOrder
+        """A graph whose edges are rows: ``gate.graph("friends", source="a", target="b")``.
+
+        Args:
+            table: Where the edges are.
+            terms: ``source`` and ``target``, the columns of both ends; ``nodes``, the public
+                vertices, a range or a list, by default those declared for both columns;
+                ``level="node"`` to protect all edges of a vertex and not each row alone;
+                ``where``, which rows. See docs/robust.md for what can be asked.
+        """
+        from noisegate.robust.graphs import Graph, graph_of  # noqa: PLC0415 - when asked for
+
+        return Graph(Till(self._curator, self._rules), graph_of(table, terms))
