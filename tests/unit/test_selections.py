@@ -1,5 +1,6 @@
 """A choice among sums: what it is charged, and how far a unit moves any one of them."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from door import by, curator, domain, field, table
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import PerUnit, Table
-from noisegate.algebra.tally import Sums, Term, Values
+from noisegate.algebra.tally import Grouping, Marginals, Sums, Term, Values
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.exponential import Exponential
@@ -102,6 +103,35 @@ def test_a_strategy_has_no_rule_for_choices():
         chosen(Query(sums().tally, Strategy(3, (block,))), Exponential(factor=1))
     with pytest.raises(Unsupported, match="no plain sums"):
         _ = Query(sums().tally, Strategy(3, (block,))).single
+
+
+def test_tables_of_one_cell_are_candidates_too():
+    """A key alone: rows without it are in no cell, so each table counts who has all of its keys."""
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    groups = tuple(
+        Grouping(name=name, expression=Field(name), keys=(key,))
+        for name, key in (("ward", "north"), ("ward", "south"), ("id", 1))
+    )
+    sets = ((0,), (1,), (2,), (0, 2), (1, 2))
+    query = Query(Marginals(relation=Table(domain()), by=groups, sets=sets, term=one))
+    assert query.single == 1
+    door = curator(budget="400")
+    ask = chosen(query, TopK.for_epsilon(300, k=5, score_sensitivity=1, monotone=True))
+    assert ask.event() == TopKEvent(k=5, epsilon_each=60)
+    order = [sets[place] for place in door.measure(ask).values[0].tolist()]
+    assert order[:2] == [(0,), (2,)]  # 75 and 50; then 25, 25, 25
+    assert set(order) == set(sets)
+    with pytest.raises(Unsupported, match="too few"):
+        chosen(query, NoisyMax(k=5, factor=1))
+    several = Query(
+        Marginals(relation=ROWS, by=(CODES,), sets=((), (0,)), term=FINE, rows_per_unit=3)
+    )
+    assert several.single == 3 * 1024
+    per_code = Query(
+        Marginals(relation=PER_CODE, by=(CODES,), sets=((), (0,)), term=FINE, rows_per_unit=3)
+    )
+    assert per_code.single == 3 * 1024  # of all codes together a unit has several rows
+    assert Query(replace(per_code.tally, sets=((0,),))).single == 1024
 
 
 # the claim, on rows

@@ -43,7 +43,7 @@ from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, PoissonSampled, Sequential
 from noisegate.sources.source import HeldCells, Source
 from noisegate.transforms.distances import Distances
-from noisegate.transforms.query import Query, shape_of
+from noisegate.transforms.query import Query, shape_of, terms_of
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.strategy import Strategy
 
@@ -77,7 +77,7 @@ class Measurement:
 
     A choice reads the cells of one sum, as they are, and releases what it chose. A choice by score
     releases the place of a table whose guess is nearly the worst, or of a sum that is nearly the
-    largest of all terms and cells.
+    largest of all terms (or tables) and cells.
     """
 
     query: Query
@@ -156,7 +156,7 @@ class Measurement:
     def _require_scores(self) -> None:
         """One choice among sums, or guesses of tables: a unit may bring some of these nearer."""
         query, (first, *others) = self.query, self.mechanisms
-        plain = isinstance(query.tally, Sums) and query.strategy is None
+        plain = isinstance(query.tally, Sums | Marginals) and query.strategy is None
         known = isinstance(first, _SELECTIONS) if plain else type(first) is Exponential
         if others or not known or not (plain or type(query.strategy) is Distances):
             raise Unsupported(
@@ -173,7 +173,8 @@ class Measurement:
     @property
     def _candidates(self) -> int:
         tally = self.query.tally
-        return len(tally.terms) * tally.cells if isinstance(tally, Sums) else 0
+        terms = len(tally.terms) if isinstance(tally, Sums) else 1
+        return terms * tally.cells if isinstance(tally, Sums | Marginals) else 0
 
     def _monotone(self) -> bool:
         """Whether a unit that comes lets no sum fall, or lets none rise.
@@ -181,7 +182,8 @@ class Measurement:
         Why: its rows weigh what they weigh whoever else is there, and all numbers of rows have one
             sign. Adjacency: add/remove.
         """
-        terms = self.query.tally.terms if isinstance(self.query.tally, Sums) else ()
+        tally = self.query.tally
+        terms = terms_of(tally) if isinstance(tally, Sums | Marginals) else ()
         return all(term.low >= 0 for term in terms) or all(term.high <= 0 for term in terms)
 
     def _require_choice(self, tally: Sums) -> None:
@@ -285,6 +287,8 @@ class Measurement:
         asked = self.query.strategy
         if isinstance(tally, Marginals):
             tables = source.marginals(tally)
+            if isinstance(self.mechanisms[0], _SELECTIONS) and asked is None:
+                return [np.concatenate(tables)]
             return [asked.apply(tables)] if type(asked) is Distances else tables
         if type(asked) is not Statistic:
             raise Bug("Rows are asked by a statistic alone.", fix="Please report the question.")

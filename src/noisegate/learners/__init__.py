@@ -10,6 +10,8 @@ ESTIMATORS = {  # of scikit-learn's kind, and the file of each
     "KMeans": "kmeans",
 }
 _HOME = ESTIMATORS | {
+    "AssociationRules": "rules",
+    "FrequentItemsets": "itemsets",
     "StatisticalQueries": "queries",
     "fit_family": "families",
     "scorer": "scoring",

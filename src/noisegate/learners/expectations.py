@@ -263,16 +263,17 @@ def _filled(each: Coordinate) -> Expression:
     return Call("coalesce", (each.expression, Literal(int(nearest) if whole else nearest)))
 
 
-def count_share(width: int, *, gaussian: bool) -> Fraction:
+def count_share(width: int, *, gaussian: bool, weight: float = 0.5) -> Fraction:
     """What to spend on the count of rows, where so many sums are measured with it.
 
     A mean's variance is a² / s + b² / (1 - s) of shares of ρ, or with their squares of ε; a is
-    the noise of a sum, b that of the count where a mean lies half-way to its bounds.
+    the noise of a sum, b that of the count times a ``weight``: how far a mean is from the middle,
+    about, of the way to its bounds.
     """
     if gaussian:
-        ratio = 0.5 / sqrt(width)
+        ratio = weight / sqrt(width)
     else:
-        ratio = (0.5 * sqrt(2) / max(sqrt(2), width / sqrt(3))) ** (2 / 3)
+        ratio = (weight * sqrt(2) / max(sqrt(2), width / sqrt(3))) ** (2 / 3)
     return Fraction(max(1, round(1000 * ratio / (1 + ratio))), 1000)
 
 

@@ -249,10 +249,13 @@ class Query:
             weigh at most one row, or at most all its rows together. Rounding: none.
         """
         tally = self.tally
-        if not isinstance(tally, Sums) or self.strategy is not None:
+        if not isinstance(tally, Sums | Marginals) or self.strategy is not None:
             raise Unsupported("These are no plain sums.", fix="Ask for sums without a strategy.")
-        rows = 1 if self._one_row_per_cell(tally.by) else self.per_unit
-        return Fraction(rows * max(term.reach for term in tally.terms))
+        sets = [tally.by]
+        if isinstance(tally, Marginals):
+            sets = [tuple(tally.by[place] for place in each) for each in tally.sets]
+        rows = 1 if all(map(self._one_row_per_cell, sets)) else self.per_unit
+        return Fraction(rows * max(term.reach for term in terms_of(tally)))
 
     @property
     def l1s(self) -> tuple[L1, ...]:
