@@ -15,7 +15,7 @@ from flint import arb, ctx
 from noisegate.exact import Real, real
 
 _TERMS_MAX: Final = 1 << 12  # sums up to here are added up, longer ones are compared with integrals
-_FLOAT_TERMS_MAX: Final = 1 << 20
+_FLOAT_TERMS_MAX: Final = 1 << 16
 
 
 def box_tail(scale: Fraction, width: int, within: int) -> Real:

@@ -1,0 +1,82 @@
+"""Estimates from noisy sums: the variance of the noise is known, so it says how far to trust them.
+
+All of it is arithmetic on what was released.
+"""
+
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.learners.asking import RowsAsk
+from noisegate.transforms.statistics.numbers import Numbers
+from noisegate.transforms.statistics.weighings import Nearest, Scores
+
+Floats: TypeAlias = NDArray[np.float64]
+_STEPS: Final = 1 << 20
+_USUAL: Final = 0.25  # the squared distance of a mean from the middle, in each column: a guess
+
+
+def divided(share: Fraction, *weights: float) -> list[Fraction]:
+    """A share in parts by weight, which add up to it.
+
+    >>> divided(Fraction(1, 2), 1, 3)
+    [Fraction(1, 8), Fraction(3, 8)]
+    """
+    ends = np.rint(_STEPS * np.cumsum((0.0, *weights)) / sum(weights))
+    return [share * Fraction(int(step), _STEPS) for step in np.diff(ends)]
+
+
+def for_means(ask: RowsAsk, share: Fraction) -> list[Fraction]:
+    """How a share is divided between counts and sums of coordinates, so that means are best.
+
+    A mean is off by (noise of the sums - mean x noise of the count) / rows. With amounts a and b
+    the squares add up to v / a^p + w / b^p, where p is 2, or 1 for Gaussian noise: least where
+    a : b = (v : w)^(1 / (p + 1)).
+    """
+    columns = ask.columns
+    power = 2 if ask.gaussian else 3
+    count = 1 / 2 if ask.gaussian else 2.0
+    sums = columns / 2 if ask.gaussian else min(2.0 * columns**2, (columns + 1) * (columns + 2) / 3)
+    return divided(share, (count * _USUAL) ** (1 / power), sums ** (1 / power))
+
+
+def shrunk(seen: Floats, towards: Floats, noise: Floats | float, *, most: float = 1.0) -> Floats:
+    """Each row drawn to a guess, the more the noise could explain how far it is from it [JS61].
+
+    ``noise`` is the expected squared length of a row's noise; ``most`` is the largest part of a
+    difference that is kept.
+
+    >>> shrunk(np.array([[3.0, 0.0, 4.0]]), np.zeros((1, 3)), 37.5).tolist()
+    [[1.5, 0.0, 2.0]]
+    """
+    away = seen - towards
+    length = np.maximum(np.sum(away**2, axis=1), 1e-300)
+    width = seen.shape[1]
+    kept = np.clip(1 - max(1, width - 2) / width * noise / length, 0.0, most)
+    found: Floats = towards + kept[:, None] * away
+    return found
+
+
+def joined(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """The best estimate from two of one number, each with its variance."""
+    (a, v), (b, w) = first, second
+    return (a * w + b * v) / (v + w), v * w / (v + w)
+
+
+def nearest(centers: Floats, reach: int) -> Nearest:
+    """The cells of the nearest centre; centres from -1 to 1 are rounded to the grid."""
+    held = np.rint(np.clip(centers, -1, 1) * reach)
+    lengths = np.sum(held**2, axis=1, keepdims=True)
+    return Nearest(Scores(Numbers.of(np.hstack([2 * held, -lengths]))))
+
+
+def require_whole(value: object, name: str, least: int, most: int) -> int:
+    """A parameter that is a whole number in a range."""
+    if isinstance(value, np.integer):
+        value = int(value)
+    if type(value) is not int or not least <= value <= most:
+        raise SpecError(f"{name} is not usable.", fix=f"Use a whole number from {least} to {most}.")
+    return value
