@@ -67,7 +67,7 @@ def learn(
 
 
 def _made(model: str, options: dict[str, Any], epsilon: str | None) -> Any:  # noqa: ANN401 - an estimator
-    from noisegate import learners  # noqa: PLC0415 - slow to load
+    import noisegate.learners as learners  # noqa: PLC0415, PLR0402 - slow to load
 
     if model not in learners.ESTIMATORS:
         raise SpecError(
