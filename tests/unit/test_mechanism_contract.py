@@ -33,6 +33,7 @@ from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.small_database import SmallDatabase
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.sparse_priority import SparsePriority
@@ -54,6 +55,7 @@ EXAMPLES = (
     PermuteAndFlip(factor=THIRD),
     TopK(k=3, factor=THIRD),
     NoisyMax(k=2, factor=THIRD, monotone=True),
+    SmallDatabase(factor=THIRD, questions=(1, 0, 1, 1), cells=2, size=3, rows=40),
     AboveThreshold(threshold=-4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Quantile(tau=THIRD, factor=THIRD, low=-6, high=6, step=3),
     Quantiles(taus=(THIRD, 2 * THIRD), epsilon_levels=(THIRD, THIRD), low=0, high=8),
@@ -123,6 +125,7 @@ def test_a_record_that_is_not_fully_understood_is_refused(record):
 
 
 GRID = {"low": 0, "high": 10}
+SMALL = {"questions": (1, 0), "cells": 2, "size": 2, "rows": 9}
 REFUSED = [
     lambda: Laplace(scale=0),
     lambda: Laplace(scale="1e-4"),
@@ -161,6 +164,14 @@ REFUSED = [
     lambda: NoisyMax(k=3, factor=1).sample(np.arange(3)),
     lambda: NoisyMax(k=3, factor=1).shortfall("0.9", candidates=3),
     lambda: NoisyMax(k=1, factor=1).gap_error(1, candidates=3),
+    lambda: SmallDatabase(factor=0, **SMALL),
+    lambda: SmallDatabase(factor=1, **SMALL | {"questions": (1, 2)}),
+    lambda: SmallDatabase(factor=1, **SMALL | {"questions": (1, 0, 1)}),
+    lambda: SmallDatabase(factor=1, **SMALL | {"questions": ()}),
+    lambda: SmallDatabase(factor=1, **SMALL | {"cells": 17}),
+    lambda: SmallDatabase(factor=1, **SMALL | {"size": 7}),
+    lambda: SmallDatabase(factor=1, **SMALL | {"rows": 0}),
+    lambda: SmallDatabase(factor=1, **SMALL).sample(np.arange(3)),
     lambda: AboveThreshold(threshold=0.5, threshold_scale=1, query_scale=1, cutoff=1),
     lambda: AboveThreshold(threshold=1 << 62, threshold_scale=1, query_scale=1, cutoff=1),
     lambda: AboveThreshold(threshold=0, threshold_scale=0, query_scale=1, cutoff=1),

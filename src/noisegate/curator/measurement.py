@@ -31,6 +31,7 @@ from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.small_database import SmallDatabase
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.sparse_priority import SparsePriority
@@ -65,7 +66,7 @@ _LOCAL: Final[set[type]] = {SmoothStudent, SmoothLaplace, SmoothLognormal, Propo
 # What may read a sum's cells and choose by them.
 _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
 # What says of one block of questions only which of them stand out.
-_COMPARISONS: Final[set[type]] = {AboveThreshold, Furthest}
+_COMPARISONS: Final[set[type]] = {AboveThreshold, Furthest, SmallDatabase}
 # What chooses among candidates by their scores.
 _SELECTIONS: Final = (Exponential, PermuteAndFlip, TopK, NoisyMax)
 
@@ -149,6 +150,8 @@ class Measurement:
             )
         if isinstance(first, Furthest) and len(first.guesses) != strategy.blocks[0].size:
             raise Unsupported("There is not one guess for each question.", fix="Give one for each.")
+        if isinstance(first, SmallDatabase) and first.width != strategy.blocks[0].size:
+            raise Unsupported("These are other questions.", fix="Ask those of the databases.")
         rises = strategy.is_positive and tally.terms[0].low >= 0
         if isinstance(first, AboveThreshold) and first.monotone and not rises:
             raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")

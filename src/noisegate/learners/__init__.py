@@ -12,6 +12,7 @@ ESTIMATORS = {  # of scikit-learn's kind, and the file of each
 _HOME = ESTIMATORS | {
     "AssociationRules": "rules",
     "FrequentItemsets": "itemsets",
+    "NetDatabase": "net",
     "StatisticalQueries": "queries",
     "fit_family": "families",
     "scorer": "scoring",

@@ -35,6 +35,7 @@ from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.small_database import SmallDatabase
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.sparse_priority import SparsePriority
@@ -48,7 +49,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
     SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
-    ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph,
+    ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, SmallDatabase,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
