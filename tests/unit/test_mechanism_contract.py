@@ -25,6 +25,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
@@ -76,6 +77,7 @@ EXAMPLES = (
     SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),
     ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
+    LeastSum(scale=THIRD),
     GraphNumber(statistic="capped-edges", vertices=9, scale=THIRD, cap=3),
     LocalGraph(
         statistic="spanning-tree",
@@ -232,6 +234,8 @@ REFUSED = [
     lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=0, **GRID),
     lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=11, **GRID),
     lambda: LocalQuantile(tau="1/2", noise=Geometric(scale=1)),
+    lambda: LeastSum(scale=0),
+    lambda: LeastSum(scale=1).event(Fraction(0)),
     lambda: GraphNumber(statistic="cliques", vertices=9, scale=1),
     lambda: GraphNumber(statistic="edges", vertices=2, scale=1),
     lambda: GraphNumber(statistic="edges", vertices=9, scale=1, cap=2),

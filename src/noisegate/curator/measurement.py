@@ -24,6 +24,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph, OfGraph
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
@@ -67,8 +68,8 @@ _LOCAL: Final[set[type]] = {SmoothStudent, SmoothLaplace, SmoothLognormal, Propo
 _CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
 # What says of one block of questions only which of them stand out.
 _COMPARISONS: Final[set[type]] = {AboveThreshold, Furthest, SmallDatabase}
-# What chooses among candidates by their scores.
-_SELECTIONS: Final = (Exponential, PermuteAndFlip, TopK, NoisyMax)
+# What chooses among candidates by their scores, or says how low the least is.
+_SELECTIONS: Final = (Exponential, PermuteAndFlip, TopK, NoisyMax, LeastSum)
 
 
 @final

@@ -27,6 +27,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
 from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
@@ -49,7 +50,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
     SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
-    ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, SmallDatabase,
+    ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}

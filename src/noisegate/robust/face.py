@@ -35,6 +35,24 @@ class RobustFace:
         till = Till(self._curator, self._rules)
         return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
 
+    def distance(self, asked: str | None = None, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
+        """How many rows must go until a property holds, for one of several public conditions.
+
+        ``gate.distance(columns=["x", "y"], centers=[(0, 0), (5, 5)], radius=2, epsilon=1)`` is how
+        many rows are in none of the balls; with ``label="sick = 1"`` instead, how many are on the
+        wrong side of the best line of a public grid.
+
+        Args:
+            asked: Or SQL of several counts: the least of them is released, and not which.
+            fresh: Pay for a new draw instead of the released one.
+            terms: ``epsilon``, the price; ``table`` and ``where``; ``separators``, lines to try
+                such as ``[([1, -2], 30)]`` for x - 2y >= 30; ``rows_per_unit``.
+        """
+        from noisegate.robust.distances import ask_distance, distance_of  # noqa: PLC0415 - when asked for
+
+        till = Till(self._curator, self._rules)
+        return ask_distance(till, distance_of(asked, terms), fresh=fresh)
+
     def graph(self, table: str, **terms: Any) -> "Graph":  # noqa: ANN401 - as for GraphOrder
         """A graph whose edges are rows: ``gate.graph("friends", source="a", target="b")``.
 

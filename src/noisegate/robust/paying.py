@@ -46,15 +46,15 @@ class Till:
     def __init__(self, curator: Curator, rules: Rules) -> None:
         if rules.sample is not None:
             raise SpecError("Robust numbers are about all rows.", fix="Use the gate itself.")
-        self.curator, self._rules = curator, rules
+        self.curator, self.rules = curator, rules
 
     def price(self, epsilon: Number | None) -> Fraction:
         """What is to be paid: as said, or as the policy has it."""
-        given = self._rules.epsilon if epsilon is None else epsilon
+        given = self.rules.epsilon if epsilon is None else epsilon
         if given is None:
             raise SpecError("Give epsilon.", fix="Say what the answer may cost, such as 0.5.")
         exact = positive(given, name="epsilon")
-        Run(self.curator, self._rules).require_price(exact)
+        Run(self.curator, self.rules).require_price(exact)
         return exact
 
     def noise(
@@ -96,7 +96,7 @@ class Till:
                 "guarantee": guarantee_of(loss, measurement.query.tables, "this answer about"),
                 "request_ids": (found.request_id,),
                 "questions": (found.question,),
-                "practice": self._rules.practice,
+                "practice": self.rules.practice,
                 "log": self.curator.ledger.history,
             },
         )

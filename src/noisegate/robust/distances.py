@@ -1,0 +1,191 @@
+"""How many rows must go until a property holds: ``gate.distance``.
+
+A property that can be lost by one row is a secret; how far the rows are from it is a number that
+one row moves by at most 1. Computable ones are the least of several public counts of exceptions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from itertools import product
+from math import cos, pi, sin
+from typing import TYPE_CHECKING, Any, Final, final
+
+from noisegate.curator.measurement import Measurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.least_sum import LeastSum
+from noisegate.privacy.distance import L1
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.candidates import candidates_of
+from noisegate.query.question import Terms
+from noisegate.query.reading.reader import read
+from noisegate.query.run import Run
+from noisegate.robust.paying import Till
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SIDES: Final = 8  # directions of a grid of separators
+STEPS: Final = 9  # and thresholds along each
+_WAYS: Final = "Give SQL of counts, or columns with centers and a radius, or columns with a label."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceOrder:
+    """What is asked for, as people say it; see `Gate.distance`."""
+
+    epsilon: Number | None = None
+    sql: str | None = None
+    table: str | None = None
+    where: str | None = None
+    columns: Sequence[str] = ()
+    centers: Sequence[Sequence[Number]] = ()
+    radius: Number | None = None
+    label: str | None = None
+    separators: Sequence[tuple[Sequence[Number], Number]] = ()
+    rows_per_unit: int | None = None
+
+
+@final
+class Distance:
+    """The least of several counts, through the door."""
+
+    def __init__(self, till: Till, order: DistanceOrder) -> None:
+        self._till = till
+        self._sql = order.sql if order.sql is not None else _best_line(till, order)
+        question = read(self._sql, till.curator.tables)
+        accountant = till.curator.ledger.balance(till.curator.account).accountant
+        terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
+        self._found = candidates_of(question, terms, accountant=accountant)
+        reach = L1(self._found.query.single)
+        price = till.price(order.epsilon if order.epsilon is not None else question.terms.epsilon)
+        self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
+        self.measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
+
+    def ask(self, *, fresh: bool) -> Answer:
+        """The answer: free if it was released before."""
+        found, grain = self._till.measure(self.measurement, fresh=fresh), self._found.grain
+
+        def widths(confidence: Number) -> HalfWidths:
+            return (_shown(self._noise.interval(confidence) * grain),)
+
+        words = f"The least of {len(self._found.names):,} numbers; which one is not said."
+        table = _table(_shown(found.values[0][0] * grain))
+        return found.answer(self._sql, table, widths, (words, *self._found.caveats))
+
+
+def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Answer:
+    """One count where it is one, else the least of several."""
+    if not order.centers:
+        return Distance(till, order).ask(fresh=fresh)
+    terms = Terms(epsilon=till.price(order.epsilon), rows_per_unit=order.rows_per_unit)
+    return Run(till.curator, till.rules).ask(_outside(till, order), terms, fresh=fresh)
+
+
+def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
+    """An order from what was said: SQL, or terms alone."""
+    known = {each.name for each in fields(DistanceOrder)} - {"sql"}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
+        )
+    order = DistanceOrder(sql=asked, **terms)
+    built = (order.table, order.where, order.radius, order.label)
+    parts = (*order.columns, *order.centers, *order.separators)
+    if asked is not None and (parts or any(each is not None for each in built)):
+        raise SpecError("The SQL says all of it already.", fix="Give epsilon and rows_per_unit.")
+    return order
+
+
+def _table_of(till: Till, order: DistanceOrder) -> str:
+    tables = [name for name, each in till.curator.tables.items() if not each.is_public]
+    table = order.table or (tables[0] if len(tables) == 1 else None)
+    if table is None:
+        raise SpecError("There are several tables.", fix="Say which one: table.")
+    return table
+
+
+def _counting(wrong: Mapping[str, str], table: str, order: DistanceOrder) -> str:
+    """SQL of the rows that are wrong, by name."""
+    counts = ", ".join(f'COUNT(*) FILTER (WHERE {each}) AS "{k}"' for k, each in wrong.items())
+    where = "" if order.where is None else f" WHERE {order.where}"
+    return f"SELECT {counts} FROM {table}{where}"  # noqa: S608 - it is read, not run
+
+
+def _outside(till: Till, order: DistanceOrder) -> str:
+    """SQL of the rows further than the radius from every centre."""
+    if order.radius is None or order.separators or order.label is not None:
+        raise SpecError("A ball has a centre and a radius.", fix="Give centers and radius.")
+    square = _number(positive(order.radius, name="radius") ** 2)
+    balls = []
+    for center in order.centers:
+        _require_length(center, order)
+        parts = (f"({c} - {_number(v)}) * ({c} - {_number(v)})"
+                 for c, v in zip(order.columns, center, strict=True))  # fmt: skip
+        balls.append(f"({' + '.join(parts)}) <= {square}")
+    return _counting({"distance": f"NOT ({' OR '.join(balls)})"}, _table_of(till, order), order)
+
+
+def _best_line(till: Till, order: DistanceOrder) -> str:
+    """SQL of the rows on the wrong side of each candidate; both ways round."""
+    if not order.columns or order.label is None or order.radius is not None:
+        raise SpecError("It is not said how far from what.", fix=_WAYS)
+    table = _table_of(till, order)
+    lines = order.separators or _grid(till, table, order)
+    found = []
+    for weights, threshold in lines:
+        _require_length(weights, order)
+        parts = (f"{_number(w)} * {c}" for c, w in zip(order.columns, weights, strict=True))
+        side = f"({' + '.join(parts)} >= {_number(threshold)})"
+        found += [f"{side} <> ({order.label})", f"{side} = ({order.label})"]
+    return _counting({str(place): each for place, each in enumerate(found)}, table, order)
+
+
+def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[Number], Number]]:
+    """Lines in several directions across the declared box of two columns."""
+    domain = next(d for n, d in till.curator.tables.items() if n.lower() == table.lower())
+    known = {name.lower(): column for name, column in domain.columns.items()}
+    found = [known[name.lower()] for name in order.columns if name.lower() in known]
+    domains = [column.domain for column in found]
+    box = [(d.low, d.high) for d in domains if d.low is not None and d.high is not None]
+    if len(order.columns) != 2 or len(box) != 2 or any(low == high for low, high in box):
+        raise SpecError(
+            "A grid of separators is for two columns with bounds.",
+            fix="Declare their bounds, or give separators: [([1, -2], 30), …].",
+        )
+    (left, right), (bottom, top) = ((float(low), float(high)) for low, high in box)
+    lines: list[tuple[Sequence[Number], Number]] = []
+    for side in range(SIDES):
+        weights = cos(pi * side / SIDES) / (right - left), sin(pi * side / SIDES) / (top - bottom)
+        ends = [weights[0] * x + weights[1] * y for x, y in product((left, right), (bottom, top))]
+        low, high = min(ends), max(ends)
+        steps = (low + (high - low) * (step + 1) / (STEPS + 1) for step in range(STEPS))
+        lines += [(weights, threshold) for threshold in steps]
+    return lines
+
+
+def _require_length(given: Sequence[Number], order: DistanceOrder) -> None:
+    if len(given) != len(order.columns):
+        raise SpecError(
+            f"There are {len(given)} numbers for {len(order.columns)} columns.",
+            fix="Give one each.",
+        )
+
+
+def _number(value: Number) -> str:
+    """As SQL has it, to six digits: candidates need no more, and are public as they are written."""
+    text = f"{float(fraction(value)):.6g}"
+    return f"({text})" if text.startswith("-") else text
+
+
+def _shown(exact: Fraction) -> int | float:
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _table(value: float) -> "pa.Table":
+    import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+    return pa.table({"distance": [value]})
