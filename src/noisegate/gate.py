@@ -397,8 +397,7 @@ class Gate(RobustFace):
         ``print(gate.caps("visits", epsilon=0.05))``; ``.best(epsilon)`` is the cap that errs least
         for a count at that ε. Bought once; asking again is free.
         """
-        exact = fraction(epsilon, name="epsilon")
-        self._run.require_price(exact)
+        exact = self._look_price(epsilon)
         return looks.profile(self._curator, table, exact)
 
     def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
@@ -407,9 +406,15 @@ class Gate(RobustFace):
         Powers of two. Use them in a question, ``SUM(LEAST(GREATEST(x, low), high))``, or declare
         them in the policy.
         """
+        exact = self._look_price(epsilon)
+        return looks.bounds(self._curator, table, column, exact)
+
+    def _look_price(self, epsilon: Number) -> Fraction:
+        if self._rules.sample is not None:
+            raise SpecError("A look is at all rows.", fix="Use the gate itself.")
         exact = fraction(epsilon, name="epsilon")
         self._run.require_price(exact)
-        return looks.bounds(self._curator, table, column, exact)
+        return exact
 
     @property
     def tables(self) -> "Mapping[str, TableDomain]":

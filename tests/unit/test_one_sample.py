@@ -1,5 +1,7 @@
 """One secret sample for a whole recipe: one set of coins, one amplified price, nothing shown."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
 
@@ -297,3 +299,52 @@ def test_an_engine_without_samples_refuses_before_it_reads():
     door = curator(source=Bare(), budget=1)
     with pytest.raises(Unsupported), opened(door, 1):
         pass
+
+
+def test_threads_of_a_recipe_read_one_sample():
+    """Rows are written down once, whoever comes first; 16 readings agree."""
+    source = DuckDBSource({"people": ROWS}, {"people": domain()})
+    tally = Sums(relation=Table(domain()), by=(by("id", *range(PEOPLE)),), terms=(ONE,))
+    with source.sample(P, "0" * 64) as drawn, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: drawn.sums(tally)[0].tobytes(), range(16)))
+        assert len(set(found)) == 1
+
+
+def test_what_one_recipe_kept_is_not_shown_to_another():
+    """Tables stay with the recipe that read them: of a sample, and of all rows."""
+    door, query = large(budget=10**6), wards()
+    tables = Marginals(relation=query.tally.relation, by=query.tally.by, sets=((0,),), term=FINE)
+    asked = Measurement(query=Query(tables), mechanisms=(TIGHT,))
+    whole = door.allowance(DeclaredEvent(epsilon=10**4), question="whole", request_id="whole")
+    with opened(door, 10**4) as first, whole as second, opened(door, 10**4, "two") as third:
+        found = [rows(each.whole.measure(asked).values[0]) for each in (first, second, third)]
+        again = [rows(each.whole.measure(asked).values[0]) for each in (first, second, third)]
+    assert [each.tolist() for each in found] == [each.tolist() for each in again]
+    assert found[1].tolist() == [1000, 1000, 0]
+    assert found[0].sum() < 800
+    assert found[2].sum() < 800
+
+
+def test_a_forked_child_asks_nothing_of_the_sample():
+    """Its draws would be counted by nobody."""
+    door = curator(budget=10)
+    with opened(door, 1) as allowed:
+        if (child := os.fork()) == 0:
+            try:
+                allowed.whole.measure(counting("0.1"))
+            except RequestConflict:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        allowed.whole.measure(counting("0.1"))
+    assert spent(door) == rounded(Fraction(1, 10))
+
+
+@pytest.mark.parametrize("people", [0, 1])
+def test_a_sample_of_hardly_anybody_is_read_like_any_other(people):
+    """No row, or one that is out: neither fails, and what is asked costs the same."""
+    few = ROWS.slice(0, people)
+    door = curator(source=Watched(few, domain()), budget=10)
+    with opened(door, 1) as allowed:
+        allowed.whole.measure(counting(1, by="ward"))
+    assert spent(door) == rounded(Fraction(1))

@@ -235,6 +235,8 @@ def test_less_noise_about_the_sample_is_more_about_all_rows(gate):
         lambda gate: gate.sample(0),
         lambda gate: gate.sample("1/2").sample("1/2"),
         lambda gate: gate.sample("1/10000000"),
+        lambda gate: gate.sample("1/2").bounds("data", "age", epsilon=1),
+        lambda gate: gate.sample("1/2").caps("data", epsilon=1),
         lambda gate: gate.sample("1/2").sql("SELECT COUNT(*) FROM data", within=9),
         lambda gate: gate.sample("1/2").release("sparse", columns={"age": 1}, epsilon=1),
         lambda gate: gate.sample("1/2").release("crowd-histogram", columns={"ward": None}, probability="1/2", crowd=9, epsilon=1),

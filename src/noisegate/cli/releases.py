@@ -13,6 +13,7 @@ from noisegate.cli.app import (
     Confidence,
     Epsilon,
     Json,
+    Sample,
     app,
 )
 from noisegate.cli.opening import Opening, opens
@@ -56,6 +57,7 @@ def release(
         list[str] | None, typer.Option(help="Of synthetic: find bounds or bins, for a fifth of ε.")
     ] = None,
     epsilon: Epsilon = None,
+    sample: Sample = None,
     confidence: Confidence = "0.95",
     fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
     plan: Annotated[
@@ -76,6 +78,8 @@ def release(
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
     gate = opening.gate(to_plan=plan)
+    if sample is not None:
+        gate = gate.sample(sample)
     if save:
         _require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:

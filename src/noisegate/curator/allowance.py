@@ -92,6 +92,7 @@ class Allowance:
         ε' is convex; so it is d²/2-zCDP given the past, the squares of all d add up to at most the
         square of their sum ε', and the filter of zCDP covers ε'²/2 of what was asked [FZ21]. For
         neighbours ε is what the one unit's own cells and parts were asked, at most that of `used`.
+        Other steps in between toss coins of their own, so they change none of these factors.
         Questions that carry a δ are not covered by this and are refused.
     """
 
