@@ -150,6 +150,7 @@ def test_the_python_of_the_page_about_choices_runs(folder):
     assert scope["choice"].winner in ("north", "south", "west")
     assert scope["again"].free
     assert scope["again"].winners == scope["choice"].winners
+    assert scope["learnt"] == ["b0", "NOT b3"]  # another one with e^-20
 
 
 def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):

@@ -145,6 +145,41 @@ def test_the_density_of_a_price_is_e_to_its_revenue():
     assert np.abs(laws[0] - laws[1]).max() > 1.7
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 2])
+@pytest.mark.parametrize("bids", ["uniform", "beta", "lumps"])
+def test_the_auction_earns_what_the_theorem_says(epsilon, bids):
+    """Exactly: the expected revenue of e^(ε q) on a fine grid is at least OPT - 3 ln(…) / ε."""
+    chance = np.random.default_rng(4)
+    for count in (30, 300, 3000):
+        drawn = {
+            "uniform": chance.random(count),
+            "beta": chance.beta(2, 8, count),
+            "lumps": chance.choice([0.1, 0.5, 0.9], count),
+        }[bids]
+        grid = np.arange(1, 2001) / 2000
+        sold = (drawn[None] >= grid[:, None]).sum(axis=1)
+        revenue = grid * sold
+        best = int(np.argmax(revenue))
+        weights = np.exp(epsilon * (revenue - revenue.max()))
+        expected = float(weights @ revenue / weights.sum())
+        bound = 3 * log(np.e + epsilon**2 * revenue[best] * sold[best]) / epsilon
+        assert expected >= revenue[best] - bound
+
+
+def test_no_lie_gains_more_than_the_factor_of_a_change():
+    chance = np.random.default_rng(6)
+    bids, grid = chance.random(12), np.arange(1, 101) / 100
+    value, epsilon = bids[0], 0.3
+    gain = np.maximum(0, value - grid)
+    truth = None
+    for bid in [value, *np.arange(0, 1.05, 0.1)]:
+        said = np.append(bids[1:], bid)
+        weights = np.exp(epsilon * grid * (said[None] >= grid[:, None]).sum(axis=1))
+        found = float((weights / weights.sum()) @ (gain * (grid <= bid)))
+        truth = found if truth is None else truth
+        assert found <= exp(2 * epsilon) * truth + 1e-12
+
+
 def test_people_with_many_rows_move_a_count_by_their_cap():
     capped = gate(unit="who", rows_per_unit=4)
     assert capped.choose_plan(BY_WARD, epsilon=1).selection.factor * 4 == Fraction(1, 1 << 18)
