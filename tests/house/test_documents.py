@@ -27,6 +27,7 @@ PAGES = (
     "docs/reference.md",
 )
 
+    "docs/robust.md",
 
 def page(name):
     return (ROOT / name).read_text()
@@ -156,6 +157,18 @@ def test_the_python_of_the_page_about_choices_runs(folder):
 def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):
     scope = {}
     for block in blocks("docs/synthetic.md", "python"):
+def test_the_python_of_the_page_on_robust_numbers_runs(folder, capsys):
+    scope = {}
+    for block in blocks("docs/robust.md", "python"):
+        exec(block, scope)
+    assert 0 <= scope["median"].rows[0][0] <= 109
+    assert len(scope["by_ward"].rows) == 3
+    assert abs(scope["edges"].rows[0][0] - 307) <= 30  # e^-30
+    assert scope["triangles"].columns == ("triangles",)
+    assert scope["outside"].margins()["distance"][0] >= 1
+    assert "secret" in capsys.readouterr().out
+
+
         exec(block, scope)
     assert scope["again"].to_arrow().num_rows == 1000
     assert (folder / "report.html").read_text().count("<svg") == 2

@@ -13,6 +13,7 @@ from noisegate.cli import (
     many,
     questions,
     releases,
+    robust,
     stewards,
 )
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
@@ -32,5 +33,6 @@ __all__ = [
     "policy_app",
     "questions",
     "releases",
+    "robust",
     "stewards",
 ]
