@@ -33,13 +33,24 @@ from noisegate.algebra.relation import (
     Union,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Marginals, Sums, Term, Values
+from noisegate.algebra.tally import Distinct, Grouping, Keys, Marginals, Rows, Sums, Term, Values
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.distances import Distances
-from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query, shape_of
+from noisegate.transforms.statistics.features import Linear, One, Products, Squares
+from noisegate.transforms.statistics.numbers import Numbers
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import (
+    ByKey,
+    Lookup,
+    Nearest,
+    Plain,
+    Scores,
+    Slopes,
+)
 
 EXAMPLES = 25  # of each of the three tests below
 QUESTIONS = 24  # of each example, 6 neighbours each: 10,800 new cases in every run
@@ -244,15 +255,20 @@ def some_terms(random, schema):
     return tuple(random.sample(terms, random.randint(1, min(3, len(terms)))))
 
 
-def some_tally(random, relation, cap):
+def some_tally(random, relation, cap):  # noqa: PLR0911 - one for each kind
     schema = schema_of(relation)
     by, terms = some_groupings(random, schema), some_terms(random, schema)
-    kind = random.choice(["sums", "sums", "sums", "marginals", "values", "keys", "distinct"])
+    kind = random.choice(
+        ["sums", "sums", "sums", "marginals", "values", "keys", "distinct", "rows"]
+    )
     if kind == "marginals":
         by = tuple(replace(grouping, rest=random.random() < 0.3) for grouping in by)
         sets = [each for n in range(len(by) + 1) for each in combinations(range(len(by)), n)]
         chosen = tuple(random.sample(sets, random.randint(1, len(sets))))
         return Marginals(relation=relation, by=by, sets=chosen, term=terms[0], rows_per_unit=cap)
+    if kind == "rows":
+        even = tuple(replace(term, low=-64, high=64) for term in terms)
+        return Rows(relation=relation, by=by[:1], terms=even, rows_per_unit=cap)
     if kind == "sums":
         return Sums(relation=relation, by=by, terms=terms, rows_per_unit=cap)
     if kind == "values":
@@ -303,12 +319,29 @@ def write_each_question_once():
             "values_query",
             "keys_query",
             "distinct_query",
+            "rows_query",
         ):
             patch.setattr(engine, name, once(getattr(engine, name)))
         yield
 
 
-def collected(source, tally):
+def some_statistic(random, tally):
+    """Cells by a line through the rows, by their key or none; and all about each row."""
+    lines = [[random.randint(-9, 9) for _ in range(len(tally.terms) + 1)] for _ in range(3)]
+    line = Scores(Numbers.of(lines[:1]))
+    table = Lookup(Numbers.of([random.randint(-9, 9) for _ in range(16)]), shift=3, middle=8)
+    signed = bool(tally.by) and random.random() < 0.5
+    weighings = [Plain(), Nearest(Scores(Numbers.of(lines))), Slopes(line, table, signed=signed)]
+    weighings += [ByKey()] if tally.by else []
+    norm = random.choice([None, 70])
+    every = (One(), Linear(), Squares(), Products())
+    return Statistic(random.choice(weighings), every, norm, 1 if norm else 0)
+
+
+def collected(source, query):
+    tally = query.tally
+    if isinstance(tally, Rows):
+        return source.rows(tally, lambda rows: query.strategy.total(rows, shape_of(tally)))
     if isinstance(tally, Sums):
         return source.sums(tally)
     if isinstance(tally, Marginals):
@@ -352,6 +385,13 @@ def require_claim(query, one, other):
             assert moved.sum() <= l1.value
             assert (moved**2).sum() <= l2.squared
         require_near_guesses(guessed(query, one), one, other)
+    elif isinstance(tally, Rows):
+        claims = zip(one, other, query.l1s, query.l2s, query.boxes, strict=True)
+        for before, after, l1, l2, box in claims:
+            moved = np.abs(before - after).astype(object)
+            assert moved.sum() <= l1.value
+            assert (moved**2).sum() <= l2.squared
+            assert moved.max(axis=1).sum() <= box.value
     elif isinstance(tally, Sums | Distinct):
         moved = np.abs(one - other).astype(object)
         for row, l1, l2 in zip(moved, query.l1s, query.l2s, strict=True):
@@ -369,7 +409,9 @@ def some_query(random, relation_of):
     while True:
         relation, cap = relation_of(random)
         try:
-            return Query(some_tally(random, relation, cap))
+            tally = some_tally(random, relation, cap)
+            asked = some_statistic(random, tally) if isinstance(tally, Rows) else None
+            return Query(tally, asked)
         except Unsupported:
             continue
 
@@ -387,14 +429,14 @@ def require_neighbours(random, relation_of):
     data = make_rows(random)
     source = source_of(data, random)
     queries = [some_query(random, relation_of) for _ in range(QUESTIONS)]
-    exact = [collected(source, query.tally) for query in queries]
+    exact = [collected(source, query) for query in queries]
     for query, before in zip(queries, exact, strict=True):
         if isinstance(query.tally, Marginals):
             require_sums(source, query.tally, before)
     for person in range(PERSONS):
         other = source_of(without(data, person), random)
         for query, before in zip(queries, exact, strict=True):
-            require_claim(query, before, collected(other, query.tally))
+            require_claim(query, before, collected(other, query))
 
 
 RANDOMS = st.randoms(use_true_random=False)
