@@ -98,3 +98,11 @@ def test_crowds_are_planned_made_shown_and_saved(folder, name):
     assert "nobody knows who is in the sample" in (folder / "out.md").read_text()
     again = json.loads(run("release", name, *terms, "--json", cwd=folder).stdout)
     assert again["free"]
+
+
+def test_a_release_of_a_sample_is_another_one(folder):
+    made = json.loads(release(folder, "--sample", "1/2", "--json").stdout)
+    assert 0.4999 < made["price"] <= 0.5
+    assert any("secret sample" in words for words in made["caveats"])
+    assert not json.loads(release(folder, "--json").stdout)["free"]
+    assert "This is no sample" in release(folder, "--sample", "1", code=2).stderr

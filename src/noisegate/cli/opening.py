@@ -60,8 +60,8 @@ class Opening:
             return {}
         return {"rows_per_unit": self.rows_per_unit, "groups_per_unit": self.groups_per_unit}
 
-    def gate(self, *, to_plan: bool = False) -> "Gate":
-        """The gate. One that only plans leaves nothing behind."""
+    def gate(self, *, to_plan: bool = False, sample: str | None = None) -> "Gate":
+        """The gate, or the one about a sample. One that only plans leaves nothing behind."""
         from noisegate.connect import ledger_beside  # noqa: PLC0415 - quick help
         from noisegate.connect import open as open_gate  # noqa: PLC0415
 
@@ -78,11 +78,12 @@ class Opening:
         if not self._is_policy:  # a policy has caps of its own
             own = {"columns": columns, "rows_per_unit": self.rows_per_unit,
                    "groups_per_unit": self.groups_per_unit}  # fmt: skip
-        return open_gate(
+        found = open_gate(
             self.file, epsilon=budget, delta=self.delta, accountant=self.accountant,
             analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
             practice=self.practice, **own,
         )  # fmt: skip
+        return found if sample is None else found.sample(sample)
 
     @property
     def _is_policy(self) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,9 +27,6 @@ from noisegate.cli.app import (
 )
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_answer, print_table
-
-if TYPE_CHECKING:
-    from noisegate.gate import Gate
 
 
 @app.command()
@@ -58,7 +55,7 @@ def ask(
 
     for path in save or []:
         require_writable(path)
-    gate = _of(opening.gate(), sample)
+    gate = opening.gate(sample=sample)
     answer = gate.sql(
         sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
         delta=keys_delta, choose=choose, fresh=fresh,
@@ -72,11 +69,6 @@ def ask(
         print_answer(answer, confidence)
     for path in save or []:
         write(answer, path, confidence)
-
-
-def _of(gate: "Gate", sample: str | None) -> "Gate":
-    """The gate itself, or the one that asks about a sample."""
-    return gate if sample is None else gate.sample(sample)
 
 
 @app.command()
@@ -94,7 +86,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show price and error of a question without paying."""
-    gate = _of(opening.gate(to_plan=True), sample)
+    gate = opening.gate(to_plan=True, sample=sample)
     terms = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
         "delta": keys_delta, "choose": choose, **opening.caps,

@@ -77,9 +77,7 @@ def release(
         **opening.caps,
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
-    gate = opening.gate(to_plan=plan)
-    if sample is not None:
-        gate = gate.sample(sample)
+    gate = opening.gate(to_plan=plan, sample=sample)
     if save:
         _require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
