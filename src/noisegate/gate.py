@@ -317,14 +317,18 @@ class Gate(RobustFace):
             target=target, where=where, rows_per_unit=rows_per_unit,
         )  # fmt: skip
 
-    def statistic(
+    def statistic(  # noqa: PLR0913 - each is a choice of the analyst
         self,
         expressions: str | Sequence[str],
         *,
         table: str | None = None,
         where: str | None = None,
+        epsilon: Number | None = None,
+        tolerance: Number | None = None,
+        rows: int | None = None,
+        confidence: Number = 0.95,
         rows_per_unit: int | None = None,
-        **terms: Any,  # noqa: ANN401 - as for expectations
+        fresh: bool = False,
     ) -> "Expectations":
         """The mean of each bounded expression over the rows, all for one price.
 
@@ -335,15 +339,22 @@ class Gate(RobustFace):
             expressions: In SQL, with bounds that follow from what is declared.
             table: The table, where there are several.
             where: Which rows.
+            epsilon: The price.
+            tolerance: Or how far every mean may be off at the ``confidence``: the least price that
+                keeps it is found, for about so many ``rows``.
+            rows: About how many rows there are.
+            confidence: How surely the tolerance holds.
             rows_per_unit: How many rows of one unit count, instead of the policy's cap.
-            terms: ``epsilon``, the price; or ``tolerance`` of every mean at the ``confidence``,
-                with about how many ``rows`` there are; ``fresh``: pay for a new draw.
+            fresh: Pay for new, independent draws instead of the means that were released.
         """
         from noisegate.learners.expectations import expectations  # noqa: PLC0415 - when asked for
 
         listed = [expressions] if isinstance(expressions, str) else list(expressions)
         found = self.matrix(table, listed, where=where, rows_per_unit=rows_per_unit)
-        return expectations(found, **terms)
+        return expectations(
+            found, epsilon=epsilon, tolerance=tolerance, rows=rows, confidence=confidence,
+            fresh=fresh,
+        )  # fmt: skip
 
     def many(
         self,
