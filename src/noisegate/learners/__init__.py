@@ -8,6 +8,11 @@ from typing import Any
 
 ESTIMATORS = {  # of scikit-learn's kind, and the file of each
     "KMeans": "kmeans",
+    "LinearRegression": "linear",
+    "LinearSVC": "svm",
+    "LogisticRegression": "logistic",
+    "Perceptron": "perceptron",
+    "Ridge": "linear",
 }
 _HOME = ESTIMATORS | {
     "AssociationRules": "rules",

@@ -256,7 +256,12 @@ def _target(
             (number,) = rows.coordinates([_Spelt(target, spelt)])
     is_flag = declared is not None and declared.kind is Kind.BOOLEAN
     asked = spelt if declared is None or is_flag else _quoted(target)
-    expression, keys = rows.keys(asked)
+    try:
+        expression, keys = rows.keys(asked)
+    except Unsupported:
+        if number is None:
+            raise
+        return number, None
     keys = (0, 1) if is_flag else keys
     classes = None
     if keys is not None and len(keys) <= _KEYS_MAX:

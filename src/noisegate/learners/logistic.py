@@ -1,0 +1,118 @@
+"""Logistic regression of two or more classes.
+
+    LogisticRegression(epsilon=1).fit(gate.matrix("patients", ["age", "bmi"], target="sick"))
+
+Most of what a price buys is moments of the classes; see `moments.py`. Perturbed objectives
+[CMS11] need the exact minimiser, which no solver gives, and are not offered.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from noisegate.errors import SpecError
+from noisegate.learners.asking import RowsAsk
+from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.linear_classifier import LinearClassifier
+from noisegate.learners.moments import (
+    LOGISTIC,
+    ROUNDS_MAX,
+    descended,
+    measure,
+    refined,
+    require_penalty,
+)
+from noisegate.learners.noisy import Floats, require_whole
+
+
+class LogisticRegression(LinearClassifier):
+    """The probability of each class, by linear scores.
+
+    After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
+    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about.
+
+    Args:
+        epsilon: The price.
+        C: One over the penalty of half the squared weights, of columns scaled to -1 and 1.
+        method: "auto" (moments, and Newton steps where noise allows), "moments" (one round),
+            "newton" (always steps), or "sulq" (descent by noisy slopes from 0) [BDMN05].
+        max_iter: How many steps; by default as many as noise allows.
+        bounds: (low, high) of the columns of an array.
+        classes: The classes of an array's target.
+        memory: The budget for arrays.
+
+    >>> from noisegate.connect import memory
+    >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> purse = memory(epsilon=1)
+    >>> model = LogisticRegression(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)
+    >>> model.fit(rows, told).predict([[2.0, 7.0], [9.0, 1.0]])
+    array([0, 1])
+    >>> print(model.cost_)
+    ε = 1
+    """
+
+    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
+        self,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        C: float = 1.0,  # noqa: N803 - scikit-learn's name
+        method: str = "auto",
+        max_iter: int | None = None,
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        classes: Any = None,  # noqa: ANN401 - a list
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+    ) -> None:
+        self.epsilon = epsilon
+        self.C = C
+        self.method = method
+        self.max_iter = max_iter
+        self.bounds = bounds
+        self.classes = classes
+        self.memory = memory
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401
+        *,
+        progress: Progress | None = None,
+        fresh: bool = False,
+    ) -> "LogisticRegression":
+        """Learn from a matrix with a target, or from arrays within their budget."""
+        if self.method not in ("auto", "moments", "newton", "sulq"):
+            raise SpecError("There is no such method.", fix="Use auto, moments, newton or sulq.")
+        penalty = require_penalty(self.C)
+        rounds = self.max_iter
+        if rounds is not None:
+            rounds = require_whole(rounds, "max_iter", 1, ROUNDS_MAX)
+        options = {"penalty": penalty, "method": self.method, "rounds": rounds}
+        if self.method == "sulq":
+            algorithm = partial(fit_sulq, penalty=penalty, rounds=rounds or 10)
+        else:
+            fixed = {"moments": 0, "newton": rounds or 3}.get(self.method, rounds)
+            algorithm = partial(fit_logistic, penalty=penalty, rounds=fixed)
+        self._fit_lines(X, y, algorithm, options, progress=progress, fresh=fresh)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """The probability of each class."""
+        found: Floats = softmax(self._scores(self._points(X)), axis=1)
+        return found
+
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """Its logarithm."""
+        found: Floats = np.log(self.predict_proba(X))
+        return found
+
+
+def fit_logistic(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = None) -> Fitted:
+    """Lines from moments of the classes, refined by Newton steps where noise allows."""
+    moments, plan = measure(ask, LOGISTIC, rounds=rounds)
+    return refined(ask, LOGISTIC, moments.lines(), moments, plan.rounds, penalty=penalty)
+
+
+def fit_sulq(ask: RowsAsk, *, penalty: float = 1.0, rounds: int = 10) -> Fitted:
+    """Steps down noisy slopes from 0, of a length that never overshoots: see `descended`."""
+    return descended(ask, LOGISTIC, rounds, penalty=penalty)

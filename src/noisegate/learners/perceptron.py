@@ -1,0 +1,148 @@
+"""The perceptron: lines turned by the sum of the rows they get wrong.
+
+    Perceptron(epsilon=1).fit(gate.matrix("patients", ["age", "bmi"], target="sick"))
+
+A row is in one cell, of what is predicted and what it is, so the noise of a round does not grow
+with the number of classes.
+"""
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.learners.asking import RowsAsk
+from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.linear_classifier import LinearClassifier
+from noisegate.learners.lines import scores, shortened
+from noisegate.learners.moments import LOGISTIC, ROUNDS_MAX, measure
+from noisegate.learners.noisy import Floats, divided, for_means, require_whole
+from noisegate.transforms.statistics.features import Linear, One
+from noisegate.transforms.statistics.weighings import Nearest
+
+
+class Perceptron(LinearClassifier):
+    """Classes by linear scores, learnt from mistakes alone.
+
+    After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
+    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about.
+
+    Args:
+        epsilon: The price.
+        method: "auto" (from lines by moments; of all lines that with the fewest mistakes, as far as
+            noise tells), or "sulq" (from 0, the last line counts) [BDMN05].
+        max_iter: How many rounds; "auto" takes as many as noise allows, "sulq" at most 10.
+        bounds: (low, high) of the columns of an array.
+        classes: The classes of an array's target.
+        memory: The budget for arrays.
+
+    >>> from noisegate.connect import memory
+    >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> purse = memory(epsilon=1)
+    >>> model = Perceptron(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)
+    >>> model.fit(rows, told).predict([[2.0, 7.0], [9.0, 1.0]])
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        method: str = "auto",
+        max_iter: int | None = None,
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        classes: Any = None,  # noqa: ANN401 - a list
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+    ) -> None:
+        self.epsilon = epsilon
+        self.method = method
+        self.max_iter = max_iter
+        self.bounds = bounds
+        self.classes = classes
+        self.memory = memory
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401
+        *,
+        progress: Progress | None = None,
+        fresh: bool = False,
+    ) -> "Perceptron":
+        """Learn from a matrix with a target, or from arrays within their budget."""
+        if self.method not in ("auto", "sulq"):
+            raise SpecError("There is no such method.", fix='Use "auto" or "sulq".')
+        rounds = self.max_iter
+        if rounds is not None:
+            rounds = require_whole(rounds, "max_iter", 1, ROUNDS_MAX)
+        options = {"method": self.method, "rounds": rounds}
+        algorithm = partial(fit_perceptron, rounds=rounds)
+        if self.method == "sulq":
+            algorithm = partial(fit_sulq, rounds=rounds or 10)
+        self._fit_lines(X, y, algorithm, options, progress=progress, fresh=fresh)
+        return self
+
+
+def fit_perceptron(ask: RowsAsk, *, rounds: int | None = None) -> Fitted:
+    """Rounds from the lines of the classes' moments, and of all lines the best that was counted."""
+    moments, plan = measure(ask, LOGISTIC, rounds=rounds)
+    lines = moments.lines()
+    best, rows = _fitted(lines, moments.deviations(lines), moments.rows), moments.rows
+    least, noise = float("inf"), moments.deviations(lines)
+    lines = lines if len(lines) > 1 else np.vstack([0 * lines, lines])
+    lines = lines / max(float(np.linalg.norm(lines[:, :-1])), 1e-9)
+    for place, share in enumerate(plan.rounds):
+        ask.keep(best)
+        ask.done(0.2 + 0.8 * place / len(plan.rounds), f"round {place + 1}")
+        turned, mistakes, _, blur = _round(ask, lines, share, moments.norm)
+        if mistakes < least:
+            least, best = mistakes, _fitted(lines, noise, rows)
+        lines, noise = lines + turned / rows, np.full_like(noise, blur / rows)
+    return best
+
+
+def fit_sulq(ask: RowsAsk, *, rounds: int = 10) -> Fitted:
+    """Lines from 0, turned by the mean row that is wrong, until no mistake stands out of noise."""
+    lines = np.zeros((ask.classes, ask.columns + 1))
+    noise = np.zeros((1 if ask.classes == 2 else ask.classes, ask.columns))
+    for place, share in enumerate(divided(Fraction(1), *[1] * rounds)):
+        ask.keep(_fitted(lines, noise, 0.0))
+        ask.done(place / rounds, f"round {place + 1} of {rounds}")
+        turned, mistakes, deviation, blur = _round(ask, lines, share, None)
+        if mistakes <= 2 * deviation:
+            break
+        lines, noise = lines + turned / mistakes, np.sqrt(noise**2 + (blur / mistakes) ** 2)
+    return _fitted(lines, noise, 0.0)
+
+
+def _round(
+    ask: RowsAsk, lines: Floats, share: Fraction, norm: int | None
+) -> tuple[Floats, float, float, float]:
+    """The sum by which wrong rows turn lines; how many are wrong; and the noise of both.
+
+    A row of class k that is predicted as p is added to line k and taken off line p.
+    """
+    classes = ask.classes
+    weighing = Nearest(scores(lines, ask.reach), keyed=True)
+    question = shortened(weighing, (One(), Linear()), norm, ask.columns)
+    counts, sums = ask.totals(question, for_means(ask, share))
+    cells = np.concatenate([sums.values / ask.reach, counts.values], axis=1)
+    cells = cells.reshape(classes, classes, ask.columns + 1)
+    wrong = np.where(np.eye(classes, dtype=bool)[:, :, None], 0.0, cells)
+    many = classes * (classes - 1)
+    blur = (2 * (classes - 1) * sums.variance) ** 0.5 / ask.reach
+    return (
+        wrong.sum(axis=0) - wrong.sum(axis=1),
+        float(wrong[:, :, -1].sum()),
+        float((many * counts.variance) ** 0.5),
+        blur,
+    )
+
+
+def _fitted(lines: Floats, deviations: Floats, rows: float) -> Fitted:
+    """Two classes have one line, the difference of theirs."""
+    if len(lines) == 2:
+        lines = lines[1:] - lines[:1]
+    return {"lines": lines, "deviations": deviations, "rows": np.array(rows)}
