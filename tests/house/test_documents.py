@@ -2,6 +2,7 @@
 
 import io
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -14,6 +15,7 @@ import noisegate
 from noisegate.algebra.functions import FUNCTIONS
 from noisegate.cli import app, ledger_app, main, policy_app
 from noisegate.errors import Unsupported
+from noisegate.isolated.lockdown import can_lock
 
 ROOT = SRC.parents[1]
 PAGES = (
@@ -23,11 +25,12 @@ PAGES = (
     "docs/releases.md",
     "docs/synthetic.md",
     "docs/many.md",
+    "docs/apply.md",
     "docs/choice.md",
+    "docs/robust.md",
     "docs/reference.md",
 )
 
-    "docs/robust.md",
 
 def page(name):
     return (ROOT / name).read_text()
@@ -154,9 +157,6 @@ def test_the_python_of_the_page_about_choices_runs(folder):
     assert scope["learnt"] == ["b0", "NOT b3"]  # another one with e^-20
 
 
-def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):
-    scope = {}
-    for block in blocks("docs/synthetic.md", "python"):
 def test_the_python_of_the_page_on_robust_numbers_runs(folder, capsys):
     scope = {}
     for block in blocks("docs/robust.md", "python"):
@@ -169,11 +169,26 @@ def test_the_python_of_the_page_on_robust_numbers_runs(folder, capsys):
     assert "secret" in capsys.readouterr().out
 
 
+def test_the_python_of_the_page_on_synthetic_rows_runs(folder, capsys):
+    scope = {}
+    for block in blocks("docs/synthetic.md", "python"):
         exec(block, scope)
     assert scope["again"].to_arrow().num_rows == 1000
     assert (folder / "report.html").read_text().count("<svg") == 2
     assert "±" in capsys.readouterr().out
     assert 1.999 < scope["gate"].spent.epsilon <= 2
+
+
+@pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+def test_the_python_of_the_page_on_programs_runs(folder, capsys):
+    """From a file: programs are sent as text, which must be somewhere."""
+    (block,) = blocks("docs/apply.md", "python")
+    (folder / "page.py").write_text(block)
+    scope = runpy.run_path("page.py")
+    assert scope["again"].values == scope["fitted"].values
+    assert len(scope["centres"].values) == 2
+    assert scope["gate"].spent.epsilon == 8
+    assert "±" in capsys.readouterr().out
 
 
 def test_every_function_of_rows_is_on_the_sql_page():

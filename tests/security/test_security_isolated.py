@@ -248,6 +248,22 @@ def test_a_rehearsal_says_what_went_wrong_and_loads_what_is_missing():
         cell.rehearse(block(WITHOUT))
 
 
+def test_scikit_learn_fits_models_locked_in():
+    pytest.importorskip("sklearn")
+    body = """
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+x = rows["id"].reshape(-1, 1)
+centres = KMeans(2, n_init=1).fit(x).cluster_centers_
+slope = LogisticRegression().fit(x, x.ravel() > 5).coef_[0, 0]
+return [*np.sort(centres.ravel()), slope > 0]
+"""
+    modules = ("sklearn.cluster", "sklearn.linear_model")
+    found = said(body, [1, 3, 9, 11], outputs=3, seconds=1, memory=1 << 28, imports=modules)
+    assert found == [(2.0, 10.0, 1.0)]
+
+
 def test_a_module_that_is_not_installed_is_refused():
     with (
         pytest.raises(SpecError, match="no_such_module"),

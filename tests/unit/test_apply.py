@@ -31,6 +31,14 @@ def gate(epsilon=100, **more):
     return noisegate.open(PEOPLE, unit="id", epsilon=epsilon, columns=columns, **more)
 
 
+@pytest.fixture(scope="module")
+def unspent():
+    """A gate that nobody pays at."""
+    door = gate()
+    yield door
+    assert door.spent.epsilon == 0
+
+
 def mean_age(rows):
     return rows["age"].mean()
 
@@ -41,7 +49,7 @@ def made():
     if not can_lock():
         pytest.skip("this machine cannot lock programs in")
     door = gate()
-    return door, door.apply(mean_age, epsilon=50, names=["age"], **TERMS)
+    return door, door.apply(mean_age, epsilon=50, names=["age"], rehearse=False, **TERMS)
 
 
 def test_a_program_is_answered_within_its_margin(made):
@@ -74,7 +82,7 @@ def test_its_card_is_in_the_ledger_and_its_promise_is_plain(made):
 
 def test_it_is_saved_and_read_again(made, tmp_path):
     _, release = made
-    for ending in (".parquet", ".csv", ".json", ".svg", ".md"):
+    for ending in (".parquet", ".csv", ".json", ".md"):
         release.save(tmp_path / f"x{ending}")
     loaded = Applied.load(tmp_path / "x.parquet")
     assert loaded.values == release.values
@@ -96,6 +104,7 @@ def test_other_aggregates_are_near_too(aggregate, epsilon):
         seconds=0.25,
         epsilon=epsilon,
         aggregate=aggregate,
+        rehearse=False,
     )
     assert abs(release.value - 25) < 1
     assert release.margins() is None
@@ -110,6 +119,7 @@ def test_several_numbers_share_the_price_and_a_failing_block_is_the_default(tmp_
         lambda rows: (10, 200 if len(rows["age"]) else 0, -5),
         epsilon=60,
         default=[1, 2, 3],
+        rehearse=False,
         **TERMS | {"range": [(0, 20), (0, 100), (-10, 10)], "blocks": 2},
     )
     assert [round(value) for value in release.values[:2]] == pytest.approx([10, 100], abs=25)
@@ -130,8 +140,8 @@ def test_nothing_is_paid_for_a_program_that_fails_on_made_up_rows():
     door = gate()
     with pytest.raises(SpecError, match="KeyError: 'wage'"):
         door.apply(lambda rows: rows["wage"].mean(), epsilon=1, **TERMS)
-    with pytest.raises(SpecError, match="gives 2 numbers instead of 1"):
-        door.apply(lambda rows: (1, 2), epsilon=1, **TERMS)
+    with pytest.raises(SpecError, match="NaN"):  # of made-up rows some values are missing
+        door.apply(mean_age, epsilon=1, **TERMS)
     assert door.spent.epsilon == 0
     with pytest.raises(OverBudget):
         door.apply(mean_age, epsilon=101, rehearse=False, **TERMS)
@@ -146,6 +156,7 @@ def test_a_trusted_program_is_not_locked_in_and_the_promise_says_so(tmp_path):
         epsilon=40,
         trusted=True,
         workers=2,
+        rehearse=False,
         **TERMS | {"range": (0, 10)},
     )
     assert abs(release.value - 7) < 10 / (4 * 40) * math.log(1e7)
@@ -156,19 +167,18 @@ def test_a_trusted_program_is_not_locked_in_and_the_promise_says_so(tmp_path):
 # plans
 
 
-def test_a_plan_tells_price_time_and_error_and_runs_nothing():
-    door = gate()
+def test_a_plan_tells_price_time_and_error_and_runs_nothing(unspent):
+    door = unspent
     plan = door.apply_plan(lambda rows: 1 / 0, epsilon=2, **TERMS | {"blocks": 50, "seconds": 1})
     facts = dict(plan.facts())
     assert facts["price"] == "ε = 2"
     assert 50 < plan.seconds < 56
     assert plan.widths(0.95)[0] == pytest.approx(100 / (50 * 2) * math.log(20), rel=0.01)
     assert plan.to_dict()["blocks"] == 50
-    assert door.spent.epsilon == 0
 
 
-def test_within_buys_the_cheapest_noise_that_keeps_it():
-    door = gate()
+def test_within_buys_the_cheapest_noise_that_keeps_it(unspent):
+    door = unspent
     plan = door.apply_plan(mean_age, within=3, **TERMS | {"blocks": 50})
     assert plan.widths(0.95)[0] <= 3
     dearer = door.apply_plan(
@@ -177,17 +187,18 @@ def test_within_buys_the_cheapest_noise_that_keeps_it():
     assert dearer.widths(0.95)[0] > 3
 
 
-def test_dealing_more_often_does_not_change_the_noise_of_a_mean():
+def test_dealing_more_often_does_not_change_the_noise_of_a_mean(unspent):
     one, four = (
-        gate().apply_plan(mean_age, epsilon=1, resample=n, **TERMS | {"blocks": 40}) for n in (1, 4)
+        unspent.apply_plan(mean_age, epsilon=1, resample=n, **TERMS | {"blocks": 40})
+        for n in (1, 4)
     )
     assert four.widths(0.95)[0] == pytest.approx(one.widths(0.95)[0], rel=1e-3)
     assert four.seconds == pytest.approx(4 * one.seconds)
 
 
-def test_the_number_of_blocks_follows_from_public_rows():
+def test_the_number_of_blocks_follows_from_public_rows(unspent):
     terms = {name: value for name, value in TERMS.items() if name != "blocks"}
-    assert gate().apply_plan(mean_age, rows=100_000, epsilon=1, **terms).blocks == 100
+    assert unspent.apply_plan(mean_age, rows=100_000, epsilon=1, **terms).blocks == 100
 
 
 @pytest.mark.parametrize(
@@ -240,11 +251,9 @@ def test_a_centre_with_a_delta_has_lighter_noise():
         ({"speed": 3}, "speed"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_for_nothing(terms, words):
-    door = gate()
+def test_what_cannot_be_asked_is_refused_for_nothing(unspent, terms, words):
     with pytest.raises((SpecError, Unsupported), match=words):
-        door.apply(mean_age, **{"epsilon": 1, **TERMS, **terms})
-    assert door.spent.epsilon == 0
+        unspent.apply(mean_age, **{"epsilon": 1, **TERMS, **terms})
 
 
 @pytest.mark.parametrize(
@@ -257,14 +266,14 @@ def test_what_cannot_be_asked_is_refused_for_nothing(terms, words):
         "SELECT age FROM data GROUP BY age",
     ],
 )
-def test_sql_that_shows_no_rows_is_refused(sql):
+def test_sql_that_shows_no_rows_is_refused(unspent, sql):
     with pytest.raises(Unsupported):
-        gate().apply(mean_age, sql, range=(0, 100), blocks=4, epsilon=1)
+        unspent.apply(mean_age, sql, range=(0, 100), blocks=4, epsilon=1)
 
 
-def test_a_gate_of_samples_deals_no_blocks():
+def test_a_gate_of_samples_deals_no_blocks(unspent):
     with pytest.raises(SpecError, match="samples"):
-        gate().sample(0.5).apply(mean_age, epsilon=1, **TERMS)
+        unspent.sample(0.5).apply(mean_age, epsilon=1, **TERMS)
 
 
 # programs

@@ -118,7 +118,7 @@ class Cell:
             if module is None or module in self._imports:
                 break
             self._imports += (module,)
-            self._restart()
+            self._load(module)
         raise SpecError(
             f"On made-up rows the program fails: {words}",
             fix="It sees a dictionary of NumPy arrays, and no file, network, process or thread. "
@@ -166,23 +166,27 @@ class Cell:
             pass_fds=[other.fileno()], env=_ONE_THREAD, cwd="/", start_new_session=True,
         )  # fmt: skip
         other.close()
+        self._load(*self._imports)
+
+    def _load(self, *modules: str) -> None:
+        """Let the clean process load modules; children that are made later have them."""
         try:
-            send(self._channel, self._imports)
+            self._channel.sendall(b"i")
+            send(self._channel, modules)
             missing = receive(self._channel)
+            self._echoed(b"i")
         except OSError:
-            missing = None
-        if missing == []:
-            return
-        self._stop()
-        if missing is None:
+            self._stop()
             raise Unsupported(
                 "The process for programs does not start.",
                 fix="Install noisegate into the environment of this Python.",
+            ) from None
+        if missing:
+            self._stop()
+            raise SpecError(
+                f"The module {missing[0]!r} cannot be loaded.",
+                fix="Programs use what is installed here, and nothing beside their own file.",
             )
-        raise SpecError(
-            f"The module {missing[0]!r} cannot be loaded.",
-            fix="Programs use what is installed here, and nothing beside their own file.",
-        )
 
     def _stop(self) -> None:
         self._channel.close()

@@ -3,7 +3,7 @@
 It is started anew for each question, by ``python -I``, with an empty environment, and holds no
 rows, no program and no secret. What it is told comes over one socket:
 
-    the names of the modules to load, once;
+    b"i" and the names of modules: loads them, and says which it cannot;
     b"f" with two descriptors, what to run and where to answer: starts a child;
     b"k": ends the child.
 
@@ -29,18 +29,20 @@ from noisegate.isolated.lockdown import ANSWER, limit, lock
 from noisegate.isolated.rows import unpacked
 
 _SKLEARN_LOOKS: Final = "_get_threadpool_controller"  # reads which libraries are mapped, once
+_NO_NUMBER: Final = "It gives NaN, as where values are missing: leave out NULL, or mind it."
 _WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
 
 
 def serve() -> None:
-    """Load what is asked for, then start and end children until nobody asks any more."""
+    """Load what is asked for, start and end children, until nobody asks any more."""
     channel = socket.socket(fileno=int(sys.argv[1]))
-    send(channel, [name for name in receive(channel) if not _loads(name)])
-    _settle()
     child = 0
     while True:
         order, given, _, _ = socket.recv_fds(channel, 1, 2)
-        if order == b"f" and len(given) == 2:
+        if order == b"i":
+            send(channel, [name for name in receive(channel) if not _loads(name)])
+            _settle()
+        elif order == b"f" and len(given) == 2:
             child = os.fork()
             if child == 0:
                 _be_a_child(channel, *given)
@@ -100,6 +102,8 @@ def _answered(order: dict[str, Any], rows: dict[str, Any]) -> bytes:
         numbers = np.asarray(scope[order["name"]](rows), np.float64).ravel()
         if numbers.size != order["outputs"]:
             raise ValueError(f"It gives {numbers.size} numbers instead of {order['outputs']}.")  # noqa: TRY301
+        if order["rehearsal"] and not np.isfinite(numbers).all():
+            raise ValueError(_NO_NUMBER)  # noqa: TRY301
     except BaseException as wrong:  # noqa: BLE001 - a program may do anything
         if not order["rehearsal"]:
             return b""
