@@ -7,7 +7,11 @@
 from typing import Any
 
 ESTIMATORS = {  # of scikit-learn's kind, and the file of each
+    "CategoricalNB": "naive_bayes",
+    "DecisionTreeClassifier": "tree",
+    "GaussianNB": "naive_bayes",
     "KMeans": "kmeans",
+    "RandomForestClassifier": "forest",
     "LinearRegression": "linear",
     "LinearSVC": "svm",
     "LogisticRegression": "logistic",

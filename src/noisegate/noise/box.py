@@ -53,7 +53,7 @@ def box_noise(scale: Number, cells: int, width: int, *, bits: Bits = SYSTEM) -> 
 
 def box_fits(scale: Fraction, width: int) -> bool:
     """Whether cells of this width can be drawn: soon enough, and without wrapping."""
-    return SCALE_MIN <= scale <= SCALE_MAX and width <= min(8 * scale + 2, WIDTH_MAX)
+    return SCALE_MIN <= scale <= SCALE_MAX and width <= WIDTH_MAX and width <= 8 * scale + 2
 
 
 def checked_box(scale: Number, width: int) -> Fraction:

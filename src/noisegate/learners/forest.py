@@ -1,0 +1,189 @@
+"""Random forests: a few trees with naive Bayes in their leaves.
+
+    RandomForestClassifier(epsilon=1).fit(gate.matrix("patients", ["age", "bmi"], target="sick"))
+
+A row is in one leaf of each tree, so every tree adds to the noise of all of them: a private forest
+has few trees, and its leaves tell more than one class each [Koh96]. Trees grow on made-up rows,
+each on its own and with half of the columns at each cut; the leaves of all trees are looked at
+together, by one question.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from noisegate.learners.asking import RowsAsk
+from noisegate.learners.base import PrivateClassifier
+from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.growing import Tree, Whole, grown, random_tree
+from noisegate.learners.leaves import Made, measured
+from noisegate.learners.noisy import Floats, divided, require_whole
+from noisegate.learners.normals import Normals, look, shares
+from noisegate.learners.tree import COUNT, DEPTH, LEAST, MADE, Sight, require_depth, visible_levels
+from noisegate.releases.chance import public_coins
+from noisegate.transforms.statistics.features import One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Leaves
+
+# How many trees, by how much the noise lets us see of all rows.
+_TREES: Final[tuple[tuple[float, int], ...]] = ((2e3, 1), (4e3, 2), (4e4, 4), (float("inf"), 8))
+_TREES_MAX: Final = 100
+_ALIKE: Final = 1e6  # a variance that lets all classes look alike
+
+
+class RandomForestClassifier(PrivateClassifier):
+    """Trees whose leaves know how many rows of each class they hold, and where these lie.
+
+    After `fit`, ``estimators_`` are the trees, as tables of nodes on the grid; ``error_["means"]``
+    is the standard deviation of the noise in the means of classes in leaves, about, in the scale
+    where each column's bounds are -1 and 1.
+
+    Args:
+        n_estimators: How many trees; by default as many as the noise allows.
+        epsilon: The price.
+        max_depth: How many questions lead to a leaf at most; noise may allow less (default: 12).
+        bounds: (low, high) of the columns of an array.
+        classes: The classes of an array's target.
+        memory: The budget for arrays.
+        random_state: Of public choices; noise has no seed.
+
+    >>> from noisegate.connect import memory
+    >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
+    >>> purse = memory(epsilon=1)
+    >>> model = RandomForestClassifier(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)
+    >>> model.fit(rows, told).predict([[2.0, 7.0], [9.0, 1.0]])
+    array([0, 1])
+    >>> print(model.cost_)
+    ε = 1
+    """
+
+    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
+        self,
+        n_estimators: int | None = None,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        max_depth: int | None = None,
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        classes: Any = None,  # noqa: ANN401 - a list of keys
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+        random_state: int = 0,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.epsilon = epsilon
+        self.max_depth = max_depth
+        self.bounds = bounds
+        self.classes = classes
+        self.memory = memory
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401
+        *,
+        progress: Progress | None = None,
+        fresh: bool = False,
+    ) -> "RandomForestClassifier":
+        """Learn the classes of a matrix, or of an array within its budget."""
+        depth = require_depth(self.max_depth)
+        seed = require_whole(self.random_state, "random_state", 0, (1 << 32) - 1)
+        trees = self.n_estimators
+        if trees is not None:
+            trees = require_whole(trees, "n_estimators", 1, _TREES_MAX)
+        options = {"trees": trees, "depth": depth, "seed": seed}
+        algorithm = partial(fit_forest, trees=trees, depth=depth, seed=seed)
+        how: dict[str, Any] = {"progress": progress, "fresh": fresh}
+        found = self._learn_classes(X, y, algorithm, options, **how).fitted
+        self.estimators_ = [Tree(nodes) for nodes in _parted(found["nodes"], found["sizes"])]
+        self._leaves = [
+            Normals(*parts)
+            for parts in zip(
+                *(
+                    _parted(found[name], [tree.size for tree in self.estimators_])
+                    for name in ("counts", "means", "variances", "noise")
+                ),
+                strict=True,
+            )
+        ]
+        self._reach = int(found["reach"])
+        noise, weights = found["noise"], np.maximum(found["counts"], 1e-9)
+        self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """The probability of each class: the mean over the trees."""
+        return self._scores(self._points(X))
+
+    def _scores(self, points: Floats) -> Floats:
+        rows = np.rint(points * self._reach)
+        told = [
+            shares(leaves.scores(points, tree.places(rows)))
+            for tree, leaves in zip(self.estimators_, self._leaves, strict=True)
+        ]
+        found: Floats = np.mean(told, axis=0)
+        return found
+
+
+def fit_forest(
+    ask: RowsAsk, *, trees: int | None = None, depth: int | None = None, seed: int = 0
+) -> Fitted:
+    """Trees, one after the other, and what is known about the classes in their leaves."""
+    coins, depth = public_coins(seed), depth or DEPTH
+    ask.done(0.0, "counting rows")
+    sight, share = Sight.of(ask), 1 - COUNT
+    if sight.hidden:
+        levels = min(depth, sight.random_levels(ask, share))
+        grove = [random_tree(ask.columns, ask.reach, levels, coins) for _ in range(trees or 1)]
+        return _fitted(grove, _counted(ask, grove, share), ask.reach)
+    count = trees or next(many for below, many in _TREES if sight.detail < below)
+    levels = min(depth, visible_levels(0.8 * sight.detail / count))
+    first, *parts = divided(share, 1, 4) if levels else [share]
+    ask.done(0.1, "looking at classes")
+    root, known = Tree.root(), look(ask, first, sight.counts)
+    if not levels:
+        return _fitted([root], [known], ask.reach)
+    ask.keep(_fitted([root], [known], ask.reach))
+    ask.done(0.5, f"looking at the leaves of {count} trees")
+    grove, guesses = [], []
+    for _ in range(count):
+        made = Made.of(known, root, MADE, ask.reach, coins)
+        among = None if count == 1 else (ask.columns + 1) // 2
+        grove.append(grown(
+            root, made.rows, made.labels, ask.classes, levels=levels, least=LEAST, among=among,
+            coins=coins,
+        ))  # fmt: skip
+        total = float(known.counts.sum())
+        guesses.append(made.described(grove[-1], ask.classes, ask.reach, total))
+    return _fitted(grove, measured(ask, grove, guesses, parts[0]), ask.reach)
+
+
+def _counted(ask: RowsAsk, grove: Sequence[Tree], share: Fraction) -> list[Normals]:
+    """The leaves of public trees by their counts alone."""
+    question = Statistic(Leaves(tuple(tree.numbers() for tree in grove), keyed=True), (One(),))
+    (seen,) = ask.totals(question, [share])
+    ends = np.cumsum([tree.size for tree in grove])[:-1]
+    found = []
+    for counts in np.split(seen.values.reshape(-1, ask.classes), ends):
+        means = np.zeros((*counts.shape, ask.columns))
+        rows = np.maximum(counts, seen.variance**0.5 / 10)
+        found.append(Normals(rows, means, np.full_like(means, _ALIKE), np.ones_like(rows)))
+    return found
+
+
+def _fitted(grove: Sequence[Tree], leaves: Sequence[Normals], reach: int) -> Fitted:
+    return {
+        "nodes": np.vstack([tree.nodes for tree in grove]),
+        "sizes": np.array([len(tree.nodes) for tree in grove]),
+        "counts": np.vstack([each.counts for each in leaves]),
+        "means": np.vstack([each.means for each in leaves]),
+        "variances": np.vstack([each.variances for each in leaves]),
+        "noise": np.vstack([each.noise for each in leaves]),
+        "reach": np.array(reach),
+    }
+
+
+def _parted(held: Floats | Whole, sizes: Sequence[int] | Whole) -> list[Any]:
+    return np.split(held, np.cumsum(sizes)[:-1])

@@ -1,0 +1,136 @@
+"""What noisy sums say about classes: how many rows each has, and where they lie, column by column.
+
+Every sum has noise of known variance, so it is known how much of a difference noise explains. Class
+counts are drawn to each other by that much, means to the mean of all rows, variances to the usual
+one. Where noise hides everything, what is left is one class like the other.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, final
+
+import numpy as np
+
+from noisegate.learners.asking import Measured, RowsAsk
+from noisegate.learners.growing import Whole
+from noisegate.learners.noisy import Floats, divided
+from noisegate.transforms.statistics.features import Linear, One, Squares
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import ByKey, Plain
+
+_USUAL: Final = 0.2  # the variance of a column, if nothing is known about it
+_UNSURE: Final = 0.04  # the variance of that guess
+_ANYWHERE: Final = 1 / 3  # the mean square of coordinates that lie anywhere
+_VISIBLE: Final = 0.05  # noise of a class's mean squares, up to which they are worth asking for
+LEAST: Final = 1e-4  # of a difference between classes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Normals:
+    """For cells and classes: rows, means and variances of columns from -1 to 1.
+
+    ``noise`` is the variance of the noise that is left in each mean; ``variances`` include it.
+    """
+
+    counts: Floats  # (cells, classes)
+    means: Floats  # (cells, classes, columns)
+    variances: Floats
+    noise: Floats  # (cells, classes)
+
+    @property
+    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """All four, as they are kept."""
+        return self.counts, self.means, self.variances, self.noise
+
+    def scores(self, points: Floats, cells: Whole) -> Floats:
+        """How likely each class is at points in these cells, in logarithms up to a constant."""
+        found = np.log(self.counts[cells])
+        for place in range(self.counts.shape[1]):
+            means, variances = self.means[cells, place], self.variances[cells, place]
+            away = np.log(variances) + (points - means) ** 2 / variances
+            found[:, place] -= np.sum(away, axis=1) / 2
+        return found
+
+
+def shares(scores: Floats) -> Floats:
+    """The probabilities of classes from their logarithms."""
+    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+    found: Floats = raised / raised.sum(axis=1, keepdims=True)
+    return found
+
+
+def look(ask: RowsAsk, share: Fraction, seen: Measured | None = None) -> Normals:
+    """The classes of all rows, as one cell; ``seen``, if they were counted before."""
+    if seen is None:
+        first, share = divided(share, 1, 19)
+        (seen,) = ask.totals(Statistic(ByKey(), (One(),)), [first])
+    counts = even_counts(seen)
+    keyed = divided(share, 3, 2)
+    (noise,) = ask.variance(Statistic(ByKey(), (Squares(),)), keyed[1:])
+    visible = noise**0.5 / ask.reach**2 < _VISIBLE * counts.sum() / len(counts)
+    parts = keyed if visible else divided(share, 19, 1)
+    if visible:
+        sums, squares = ask.totals(Statistic(ByKey(), (Linear(), Squares())), parts)
+    else:
+        (sums,) = ask.totals(Statistic(ByKey(), (Linear(),)), parts[:1])
+        (squares,) = ask.totals(Statistic(Plain(), (Squares(),)), parts[1:])
+    means, left = _means(sums, counts, ask.reach)
+    variances = _variances(squares, counts, means, left, ask.reach)
+    return Normals(counts[None], means[None], (variances + left[:, None])[None], left[None])
+
+
+def even_counts(seen: Measured) -> Floats:
+    """Rows of each class, drawn to equal numbers as far as noise explains their differences."""
+    raw, noise = seen.values[:, 0], seen.variance
+    total = max(raw.sum(), (len(raw) * noise) ** 0.5, len(raw))
+    usual = total / len(raw)
+    real = max(0.0, float(np.sum((raw - usual) ** 2)) / max(1, len(raw) - 1) - noise)
+    found: Floats = np.maximum(usual + (raw - usual) * real / (real + noise), usual / 20 + 1)
+    return found
+
+
+def _means(sums: Measured, counts: Floats, reach: int) -> tuple[Floats, Floats]:
+    """Means of classes, drawn to that of all rows, and the noise variance that is left in them."""
+    raw, noise = sums.values / reach, sums.variance / reach**2
+    each = noise / counts**2
+    total, count = counts.sum(), len(counts)
+    middle = raw.sum(axis=0) / total
+    middle = np.clip(middle * _ANYWHERE / (_ANYWHERE + count * noise / total**2), -1, 1)
+    away = raw / counts[:, None] - middle
+    apart = np.mean(np.sum(away**2, axis=0)) - each.sum() * (1 - 1 / count)
+    real = max(LEAST, float(apart) / max(1, count - 1))
+    kept = real / (real + each)
+    return np.clip(middle + away * kept[:, None], -1, 1), kept * each
+
+
+def _variances(
+    squares: Measured, counts: Floats, means: Floats, left: Floats, reach: int
+) -> Floats:
+    """Of each class and column; drawn to those of all classes, and these to the usual one."""
+    parts = counts / counts.sum()
+    lengths = np.mean(means**2)
+    noise = squares.variance / reach**4
+    if len(squares.values) == 1:  # of all rows together
+        raw = None
+        pooled = squares.values[0] / reach**2 / counts.sum() - parts @ means**2
+        unsure = noise / counts.sum() ** 2 + float(np.sum(4 * parts**2 * lengths * left))
+    else:
+        raw = squares.values / reach**2 / counts[:, None] - means**2
+        each = noise / counts**2 + 4 * lengths * left
+        pooled, unsure = parts @ raw, float(parts**2 @ each)
+    pooled = _drawn_together(pooled, unsure)
+    if raw is None:
+        return np.repeat(pooled[None], len(counts), axis=0)
+    real = max(0.0, float(np.mean((raw - pooled) ** 2) - each.mean()))
+    found = pooled + (raw - pooled) * (real / (real + each + 1e-300))[:, None]
+    return np.clip(found, pooled / 10, 1.0)
+
+
+def _drawn_together(raw: Floats, noise: float) -> Floats:
+    """Variances of columns, drawn to their mean as far as noise explains that they differ."""
+    trust = _UNSURE / (_UNSURE + noise / len(raw))
+    usual = float(np.clip(_USUAL + trust * (raw.mean() - _USUAL), 0.005, 1.0))
+    real = max(0.0, float(raw.var()) - noise)
+    found: Floats = usual + (raw - raw.mean()) * real / (real + noise + 1e-300)
+    return np.clip(found, usual / 10, 1.0)
