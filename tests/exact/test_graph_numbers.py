@@ -159,7 +159,7 @@ def test_sorted_degrees_move_by_two():
     assert max(np.abs(degrees[a] - degrees[b]).sum(axis=1).max() for a, b in by_edge()) == 2
 
 
-@pytest.mark.parametrize("cap", [1, 2, 4])
+@pytest.mark.parametrize("cap", [1, 3])
 def test_capped_edges_move_by_the_cap_whatever_a_vertex_does(cap):
     values = np.array([flow_of(edges_from(listed(g)), N, cap) for g in GRAPHS])
     moved = max(np.abs(values[a] - values[b]).max() for a, b in by_vertex())

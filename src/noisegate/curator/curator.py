@@ -26,6 +26,7 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.blocks import BlockMeasurement, rehearsed
+from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.errors import PolicyError, Unsupported
@@ -42,8 +43,10 @@ from noisegate.transforms.query import Query
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Asked: TypeAlias = Measurement | BlockMeasurement
-_ASKED: Final = {(Measurement, Query), (BlockMeasurement, BlockQuery)}
+Asked: TypeAlias = Measurement | BlockMeasurement | ClaimedMeasurement
+_ASKED: Final = {
+    (Measurement, Query), (BlockMeasurement, BlockQuery), (ClaimedMeasurement, BlockQuery),
+}  # fmt: skip
 _AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
@@ -219,6 +222,10 @@ class Curator:
         """Refuse questions about tables that are not these very ones, as declared."""
         if (type(measurement), type(measurement.query)) not in _ASKED:
             raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
+        if type(measurement) is ClaimedMeasurement and self.account != self.dataset:
+            raise Unsupported(
+                "Only the steward vouches for a program.", fix="Use gate.apply, on blocks of rows."
+            )
         for table in measurement.query.tables:
             if type(table) is not TableDomain or self.tables.get(table.name) != table:
                 raise Unsupported(

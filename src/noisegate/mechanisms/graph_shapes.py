@@ -113,7 +113,7 @@ def without_bipartite(edges: Edges, vertices: int) -> int:
     """How many edges must go until the rest joins two sides only.
 
     Claim: one edge moves it by at most 1. Why: a distance to a set of graphs, counted in edges; or
-        the minimum over all two sides of the edges inside one. All 2**(n - 1) are tried.
+        the minimum over all two sides of the edges inside one. All of them are tried.
     """
     inside = np.zeros(1, np.int64)
     for vertex in range(vertices):

@@ -100,14 +100,6 @@ def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
     return order
 
 
-def _table_of(till: Till, order: DistanceOrder) -> str:
-    tables = [name for name, each in till.curator.tables.items() if not each.is_public]
-    table = order.table or (tables[0] if len(tables) == 1 else None)
-    if table is None:
-        raise SpecError("There are several tables.", fix="Say which one: table.")
-    return table
-
-
 def _counting(wrong: Mapping[str, str], table: str, order: DistanceOrder) -> str:
     """SQL of the rows that are wrong, by name."""
     counts = ", ".join(f'COUNT(*) FILTER (WHERE {each}) AS "{k}"' for k, each in wrong.items())
@@ -126,14 +118,14 @@ def _outside(till: Till, order: DistanceOrder) -> str:
         parts = (f"({c} - {_number(v)}) * ({c} - {_number(v)})"
                  for c, v in zip(order.columns, center, strict=True))  # fmt: skip
         balls.append(f"({' + '.join(parts)}) <= {square}")
-    return _counting({"distance": f"NOT ({' OR '.join(balls)})"}, _table_of(till, order), order)
+    return _counting({"distance": f"NOT ({' OR '.join(balls)})"}, till.table(order.table), order)
 
 
 def _best_line(till: Till, order: DistanceOrder) -> str:
     """SQL of the rows on the wrong side of each candidate; both ways round."""
     if not order.columns or order.label is None or order.radius is not None:
         raise SpecError("It is not said how far from what.", fix=_WAYS)
-    table = _table_of(till, order)
+    table = till.table(order.table)
     lines = order.separators or _grid(till, table, order)
     found = []
     for weights, threshold in lines:

@@ -8,6 +8,7 @@ from noisegate.query.run import Rules
 from noisegate.robust.paying import Till, order_of
 
 if TYPE_CHECKING:
+    from noisegate.releases.programs import Function
     from noisegate.robust.graphs import Graph
 
 
@@ -35,7 +36,13 @@ class RobustFace:
         till = Till(self._curator, self._rules)
         return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
 
-    def distance(self, asked: str | None = None, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
+    def distance(
+        self,
+        asked: "str | Function | None" = None,
+        *,
+        fresh: bool = False,
+        **terms: Any,  # noqa: ANN401 - as for DistanceOrder, or ClaimOrder
+    ) -> Answer:
         """How many rows must go until a property holds, for one of several public conditions.
 
         ``gate.distance(columns=["x", "y"], centers=[(0, 0), (5, 5)], radius=2, epsilon=1)`` is how
@@ -43,7 +50,9 @@ class RobustFace:
         wrong side of the best line of a public grid.
 
         Args:
-            asked: Or SQL of several counts: the least of them is released, and not which.
+            asked: Or SQL of several counts: the least of them is released, and not which. Or, from
+                the steward alone, a program that computes a distance (or "file.py:name"), with
+                ``trusted=True``: one unit moves it by at most 1. The promise says so.
             fresh: Pay for a new draw instead of the released one.
             terms: ``epsilon``, the price; ``table`` and ``where``; ``separators``, lines to try
                 such as ``[([1, -2], 30)]`` for x - 2y >= 30; ``rows_per_unit``.
@@ -51,6 +60,10 @@ class RobustFace:
         from noisegate.robust.distances import ask_distance, distance_of  # noqa: PLC0415 - when asked for
 
         till = Till(self._curator, self._rules)
+        if "trusted" in terms or callable(asked):
+            from noisegate.robust.claimed import ask_claimed  # noqa: PLC0415 - when asked for
+
+            return ask_claimed(till, asked or "", terms, fresh=fresh)
         return ask_distance(till, distance_of(asked, terms), fresh=fresh)
 
     def graph(self, table: str, **terms: Any) -> "Graph":  # noqa: ANN401 - as for GraphOrder

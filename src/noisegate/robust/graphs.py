@@ -251,7 +251,7 @@ class Graph:
         """What the number leaves out, and whom the promise holds for besides."""
         words = [] if more is None else [more]
         if self._order.level == "node":
-            words.append("The same ε holds for all edges of one vertex together.")
+            words.append("The same promise holds for all edges of one vertex together.")
         return tuple(words)
 
     def _sql(self, statistic: str) -> str:

@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.accounting.search import digits_down
-from noisegate.curator.curator import Curator
-from noisegate.curator.measurement import Measurement
+from noisegate.curator.curator import Asked, Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.propose import ProposeTestRelease
@@ -83,17 +82,28 @@ class Till:
             return student
         return min((student, *_lognormal(price, student, span)), key=lambda each: each.spread)
 
-    def measure(self, measurement: Measurement, *, fresh: bool) -> "Found":
-        """The numbers: from the ledger if they were released before, else for their price."""
+    def table(self, name: str | None) -> str:
+        """The table that is meant: the named one, or the only private one."""
+        private = [each for each, domain in self.curator.tables.items() if not domain.is_public]
+        if name is None and len(private) != 1:
+            raise SpecError("There are several tables.", fix=f"Name one of {', '.join(private)}.")
+        return name or private[0]
+
+    def measure(self, measurement: Asked, *, fresh: bool, provided: str | None = None) -> "Found":
+        """The numbers: from the ledger if they were released before, else for their price.
+
+        ``provided`` is what the promise rests on, besides the theorems.
+        """
         request = self.curator.fresh_id() if fresh else None
         found = self.curator.measure(measurement, request_id=request)
         loss = self.curator.loss_of(found.event)
+        what = "this answer" if provided is None else f"this answer (provided that {provided})"
         return Found(
             values=found.values.tolist(),
             standing={
                 "cost": ApproxDP(0) if found.free else loss,
                 "remaining": self.curator.remaining(),
-                "guarantee": guarantee_of(loss, measurement.query.tables, "this answer about"),
+                "guarantee": guarantee_of(loss, measurement.query.tables, f"{what} about"),
                 "request_ids": (found.request_id,),
                 "questions": (found.question,),
                 "practice": self.rules.practice,

@@ -1,0 +1,87 @@
+"""A distance that a program computes, on the steward's word that one unit moves it by 1."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, final
+
+from noisegate.algebra.blocks import STEPS, Blocks
+from noisegate.algebra.schema import schema_of
+from noisegate.curator.claimed import ClaimedMeasurement
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.distance import L1
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.reading.reader import read
+from noisegate.releases.programs import Function, program_of
+from noisegate.robust.paying import Till
+from noisegate.transforms.blocks import BlockQuery
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOrder:
+    """What is asked for, as people say it; ``trusted`` is the steward's word."""
+
+    trusted: bool = False
+    epsilon: Number | None = None
+    table: str | None = None
+    columns: Sequence[str] = ()
+    where: str | None = None
+    seconds: Number = 10
+    memory: int = 256
+    imports: Sequence[str] = ()
+
+
+def ask_claimed(till: Till, function: Function, terms: Mapping[str, Any], *, fresh: bool) -> Answer:
+    """What the program says of all rows, with noise for a number that moves by 1."""
+    import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+    order = _order(terms)
+    noise = Geometric.for_epsilon(till.price(order.epsilon), sensitivity=L1(1))
+    measurement = ClaimedMeasurement(query=_query(till, function, order), noise=noise)
+    found = till.measure(measurement, fresh=fresh, provided=measurement.claim)
+
+    def widths(confidence: Number) -> HalfWidths:
+        return (noise.interval(confidence),)
+
+    table = pa.table({"distance": [found.values[0][0]]})
+    words = f"Provided that {measurement.claim}, as declared."
+    return found.answer(
+        f"the distance {measurement.query.tally.program.name!r}", table, widths, (words,)
+    )
+
+
+def _order(terms: Mapping[str, Any]) -> ClaimOrder:
+    known = {each.name for each in fields(ClaimOrder)}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
+        )
+    order = ClaimOrder(**terms)
+    if order.trusted is not True:
+        raise SpecError(
+            "Nobody vouches that one unit moves what the program says by at most 1.",
+            fix="The steward can, with trusted=True; others use gate.apply, on blocks of rows.",
+        )
+    return order
+
+
+def _query(till: Till, function: Function, order: ClaimOrder) -> BlockQuery:
+    table = till.table(order.table)
+    where = "" if order.where is None else f" WHERE {order.where}"
+    sql = f"SELECT COUNT(*) FROM {table}{where}"  # noqa: S608 - it is read, not run
+    (block,) = read(sql, till.curator.tables).blocks
+    return BlockQuery(
+        Blocks(
+            relation=block.relation,
+            columns=tuple(order.columns) or tuple(schema_of(block.relation)),
+            program=program_of(function, imports=tuple(order.imports)),
+            blocks=1,
+            ranges=((Fraction(0), Fraction(STEPS)),),
+            defaults=(Fraction(0),),
+            seconds=positive(order.seconds, name="seconds"),
+            memory=order.memory,
+        )
+    )

@@ -1,0 +1,73 @@
+"""Distances that a program computes: on the steward's word alone, and never on an analyst's."""
+
+import pyarrow as pa
+import pytest
+
+import noisegate as ng
+from noisegate.curator.claimed import ClaimedMeasurement
+from noisegate.errors import NoisegateError, SpecError, Unsupported
+from noisegate.isolated.lockdown import can_lock
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.robust.claimed import ClaimOrder, _query
+from noisegate.robust.paying import Till
+
+pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+FACTS = {"x": {"type": "integer", "between": [0, 99]}}
+
+
+def repeated(rows):
+    """How many rows must go until no two are alike."""
+    seen = set()
+    for value in rows["x"]:
+        seen.add(int(value))
+    return len(rows["x"]) - len(seen)
+
+
+def gate(epsilon=200, **more):
+    return ng.open(pa.table({"x": [1, 2, 2, 3, 3, 3]}), epsilon=epsilon, columns=FACTS, **more)
+
+
+def test_a_steward_may_vouch_for_a_program_and_the_promise_says_so():
+    door = gate()
+    answer = door.distance(repeated, trusted=True, epsilon=40, seconds="0.5")
+    assert answer.rows == ((3,),)  # e^-40
+    assert "provided that one unit with all its rows moves what 'repeated' says" in answer.promise
+    assert door.distance(repeated, trusted=True, epsilon=40, seconds="0.5").free
+    assert door.spent.epsilon == 40
+    assert "claimed" in answer.questions[0]
+
+
+def test_an_analyst_may_not_vouch():
+    door = gate(analyst="ana", share=100)
+    with pytest.raises(Unsupported, match="Only the steward"):
+        door.distance(repeated, trusted=True, epsilon=1, seconds="0.5")
+    assert door.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "terms", "kind"),
+    [
+        (repeated, {}, SpecError),
+        (repeated, {"trusted": 1}, SpecError),
+        (repeated, {"trusted": True, "centers": [1]}, SpecError),
+        (repeated, {"trusted": True, "columns": ["y"]}, SpecError),
+        ("nowhere.py:f", {"trusted": True}, SpecError),
+        (None, {"trusted": True}, SpecError),
+    ],
+)
+def test_what_nobody_vouches_for_is_refused_before_any_charge(asked, terms, kind):
+    door = gate()
+    with pytest.raises(kind) as refusal:
+        door.distance(asked, epsilon=1, **terms)
+    assert refusal.value.fix
+    assert door.spent.epsilon == 0
+
+
+def test_the_door_takes_one_whole_number_of_all_rows_only():
+    door = gate()
+    query = _query(Till(door._curator, door._rules), repeated, ClaimOrder(trusted=True))
+    fair = ClaimedMeasurement(query=query, noise=Geometric(scale=1))
+    assert fair.event().sensitivity.value == 1
+    with pytest.raises(NoisegateError):
+        ClaimedMeasurement(query=query, noise=DiscreteGaussian(variance=1))
