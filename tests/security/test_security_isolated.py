@@ -4,12 +4,14 @@ import os
 import socket
 import struct
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
 from noisegate.isolated import cell as cells
+from noisegate.isolated import zygote
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed
@@ -270,6 +272,17 @@ def test_a_module_that_is_not_installed_is_refused():
         Cell(task("return 1", imports=("no_such_module",))),
     ):
         pass
+
+
+def test_every_mapped_library_is_read_before_the_first_block():
+    """So that no block can tell which parts of a library another one used."""
+    zygote._read_libraries()
+    mapped = {
+        line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()
+    }
+    libraries = {name for name in mapped if ".so" in name}
+    assert len(libraries) > 10
+    assert libraries <= zygote._READ
 
 
 def test_no_socket_of_ours_is_left_open():
