@@ -13,7 +13,6 @@
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from fractions import Fraction
-from hashlib import sha256
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
@@ -24,8 +23,6 @@ from noisegate.algebra.expression import (
     Literal,
     Schema,
     domain_of,
-    plain_value,
-    to_plain,
 )
 from noisegate.algebra.relation import (
     Filter,
@@ -36,7 +33,6 @@ from noisegate.algebra.relation import (
     Matching,
     PerUnit,
     Project,
-    Relation,
     Sampled,
     Table,
     Union,
@@ -70,6 +66,7 @@ from noisegate.privacy.domain import (
 )
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.distances import Distances
+from noisegate.transforms.records import table_record, tally_record
 from noisegate.transforms.stability import Stability, stability_of
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Block, Statistic
@@ -372,82 +369,6 @@ def require_exact(node: object) -> None:
         raise Unsupported("The question holds something unknown.", fix="Use the algebra's types.")
     for child in children:
         require_exact(child)
-
-
-def tally_record(tally: Tally) -> dict[str, Any]:
-    """A tally as JSON values."""
-    record: dict[str, Any] = {"rows": relation_record(tally.relation)}
-    if isinstance(tally, Keys):
-        keys = [[name, to_plain(e)] for name, e in tally.by]
-        return record | {"keys": keys, "cap": tally.keys_per_unit}
-    if isinstance(tally, Cells):
-        return record | {"cells": list(map(_axis_record, tally.by)), "cap": tally.rows_per_unit}
-    record["by"] = [
-        [to_plain(g.expression), [plain_value(k) for k in g.keys], g.rest] for g in tally.by
-    ]
-    if isinstance(tally, Distinct):
-        return record | {"distinct": to_plain(tally.expression), "cap": tally.keys_per_unit}
-    if isinstance(tally, Values):
-        return record | {"values": _term_record(tally.term), "cap": tally.rows_per_unit}
-    if isinstance(tally, Marginals):
-        sets, term = [list(each) for each in tally.sets], _term_record(tally.term)
-        return record | {"marginals": term, "sets": sets, "cap": tally.rows_per_unit}
-    name = "sums" if isinstance(tally, Sums) else "coordinates"
-    return record | {name: list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
-
-
-def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON
-    """A relation as JSON values; equal exactly for equal relations."""
-    if type(relation) is Table:
-        return {"table": relation.domain.name}
-    if type(relation) is Filter or type(relation) is Sampled:
-        kept = {"where": to_plain(relation.condition)} if type(relation) is Filter else None
-        kept = kept or {"sample": str(relation.probability)}  # type: ignore[union-attr]
-        return kept | {"of": relation_record(relation.of)}
-    if type(relation) is Project:
-        columns = [[name, to_plain(e)] for name, e in relation.columns]
-        return {"select": columns, "of": relation_record(relation.of)}
-    if type(relation) is Join or type(relation) is Matching:
-        one, other = (
-            (relation.left, relation.right)
-            if type(relation) is Join
-            else (relation.of, relation.other)
-        )
-        how = relation.kind.value if type(relation) is Join else f"matching {not relation.negated}"
-        on = [[to_plain(a), to_plain(b)] for a, b in relation.on]
-        return {how: [relation_record(one), relation_record(other)], "on": on}
-    if type(relation) is PerUnit:
-        keys = [[name, to_plain(e)] for name, e in relation.keys]
-        folded = [[f.name, f.fold.value, to_plain(f.expression)] for f in relation.folded]
-        return {"per unit": keys, "folded": folded, "of": relation_record(relation.of)}
-    return {"union": list(map(relation_record, relation.parts))}
-
-
-def _term_record(term: Term) -> list[Any]:
-    return [to_plain(term.expression), str(term.grain), term.low, term.high]
-
-
-def _axis_record(axis: Axis | Grouping) -> list[Any]:
-    if type(axis) is Axis:
-        return [to_plain(axis.expression), axis.low, str(axis.size)]
-    return [to_plain(axis.expression), [plain_value(k) for k in axis.keys]]
-
-
-def table_record(table: TableDomain, names: frozenset[str]) -> dict[str, Any]:
-    """What decides a table's rows and how its columns are read."""
-    columns = {
-        column.name: [column.kind.value, *map(str, column.between or ())]
-        for column in table.columns.values()
-        if column.name in names and not column.hidden
-    }
-    unit = None if table.unit is None else (table.unit.column or "row")
-    path = [[step.column, step.table, step.key] for step in table.path]
-    return {
-        "origin": sha256(table.origin.encode()).hexdigest()[:16] if table.origin else "",
-        "snapshot": table.snapshot,
-        "unit": [unit, *path],
-        "columns": columns,
-    }
 
 
 def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
