@@ -1,0 +1,79 @@
+"""The filter of a locked-in process, run by hand for both kinds of machine."""
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from noisegate.isolated.lockdown import _ARCHITECTURES, _CALLS, ANSWER, _program
+
+ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050001
+HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",
+}
+MACHINES = pytest.mark.parametrize("machine", sorted(_CALLS))
+
+
+def verdict(program, number, arguments=(), architecture=None):
+    """What the kernel's small machine says of a call."""
+    shown = struct.pack("=IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    lines = [struct.unpack("=HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
+    at = held = 0
+    while True:
+        code, if_true, if_false, operand = lines[at]
+        at += 1
+        if code == 0x20:
+            (held,) = struct.unpack_from("=I", shown, operand)
+        elif code == 0x06:
+            return operand
+        else:
+            held_true = {0x15: held == operand, 0x25: held > operand}[code]
+            at += if_true if held_true else if_false
+
+
+@MACHINES
+def test_only_what_is_listed_is_allowed(machine):
+    program, calls = _program(machine), _CALLS[machine]
+    here = {"architecture": _ARCHITECTURES[machine]}
+    special = {calls["write"], calls["madvise"]}
+    for number in (*range(1000), *(1 << 30 | n for n in range(600)), 0xFFFFFFFF):
+        if number not in special:
+            expected = ALLOW if number in calls.values() else REFUSE
+            assert verdict(program, number, **here) == expected, number
+
+
+@MACHINES
+def test_writing_goes_to_the_answer_and_to_nowhere(machine):
+    program, write = _program(machine), _CALLS[machine]["write"]
+    for descriptor in (*range(10), 1 << 31, (1 << 32) + ANSWER, (1 << 64) - 1):
+        found = verdict(program, write, (descriptor,), _ARCHITECTURES[machine])
+        assert found == (ALLOW if descriptor <= ANSWER else REFUSE), descriptor
+
+
+@MACHINES
+def test_memory_may_be_given_back_and_no_other_advice(machine):
+    program, advise = _program(machine), _CALLS[machine]["madvise"]
+    for advice in range(120):
+        found = verdict(program, advise, (0, 0, advice), _ARCHITECTURES[machine])
+        assert found == (ALLOW if advice in (4, 8) else REFUSE), advice
+
+
+@MACHINES
+def test_calls_in_another_machine_s_numbers_end_the_process(machine):
+    for other in (0x40000003, 0x40000028, *_ARCHITECTURES.values()):
+        if other != _ARCHITECTURES[machine]:
+            assert verdict(_program(machine), 1, (), other) == KILL
+
+
+@MACHINES
+def test_the_numbers_are_those_of_the_kernel(machine):
+    if not Path(HEADERS[machine]).exists():
+        pytest.skip("the kernel's headers are not installed")
+    text = Path(HEADERS[machine]).read_text()
+    known = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", text))
+    assert {name: int(known[name]) for name in _CALLS[machine]} == _CALLS[machine]
+    assert not {"open", "openat", "read", "socket", "clone", "clone3", "kill"} & set(
+        _CALLS[machine]
+    )
