@@ -17,12 +17,14 @@ from noisegate.algebra.relation import Join, Project, Table
 from noisegate.algebra.tally import Axis, Cells, Distinct, Keys, Marginals, Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Bug, OverBudget, RequestConflict, SourceError, Unsupported
+from noisegate.curator.surprises import SurpriseSpec, open_surprises
+from noisegate.errors import Bug, OverBudget, RequestConflict, SourceError, SpecError, Unsupported
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection
-from noisegate.privacy.domain import Kind
+from noisegate.mechanisms.outside_band import OutsideBand
+from noisegate.privacy.domain import Kind, Step
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, NothingEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.duckdb import DuckDBSource
@@ -255,6 +257,22 @@ def test_a_unit_is_in_the_sample_with_all_its_rows_in_all_tables():
     assert 400 < found[0] < 800
 
 
+def test_rows_that_name_their_unit_through_other_tables_go_with_it():
+    """Tests belong to visits, visits to people: all are there, or none."""
+    visits = pa.table({"visit": range(2 * PEOPLE), "id": [n // 2 for n in range(2 * PEOPLE)]})
+    tests = pa.table({"of": [n // 2 for n in range(4 * PEOPLE)], "n": range(4 * PEOPLE)})
+    far = table("tests", "id", ("of", Kind.INTEGER), ("n", Kind.INTEGER),
+                path=(Step(column="of", table="visits", key="visit"),))  # fmt: skip
+    data = {"people": ROWS, "visits": visits, "tests": tests}
+    source = DuckDBSource(data, {"people": domain("id"), "visits": VISITS, "tests": far})
+    whose = Sums(relation=Table(domain("id")), by=(by("id", *range(PEOPLE)),), terms=(FINE,), rows_per_unit=1)  # fmt: skip
+    theirs = Sums(relation=Table(far), by=(by("n", *range(4 * PEOPLE)),), terms=(FINE,), rows_per_unit=4)  # fmt: skip
+    with source.sample(P, "0" * 64) as drawn:
+        people, held = drawn.sums(whose)[0] > 0, drawn.sums(theirs)[0] > 0
+    assert 400 < people.sum() < 800
+    assert (held.reshape(PEOPLE, 4) == people[:, None]).all()
+
+
 def test_rows_of_two_tables_have_coins_of_their_own():
     """Agreeing in all of 2000 by chance: never. Without own coins they would."""
     others = table("others", None, ("id", Kind.INTEGER))
@@ -338,6 +356,22 @@ def test_a_forked_child_asks_nothing_of_the_sample():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         allowed.whole.measure(counting("0.1"))
     assert spent(door) == rounded(Fraction(1, 10))
+
+
+@pytest.mark.parametrize("chance", [Fraction(0), Fraction(1), Fraction(-1, 2)])
+def test_a_session_about_everybody_or_nobody_is_about_no_sample(chance):
+    door = curator(budget=100)
+    spec = SurpriseSpec(
+        cells=count_query(by="ward"), reach=1, most=1, restarts=True,
+        band=OutsideBand.for_epsilon(1, threshold=10, sensitivity=1, cutoff=1),
+        number=Geometric(scale=1),
+    )  # fmt: skip
+    with (
+        pytest.raises((Unsupported, SpecError)),
+        open_surprises(door, spec, name="n", request_id="r", sample=chance) as session,
+    ):
+        session.ask(Groups(np.zeros(3, np.int32), 1), np.array([0], np.int64))
+    assert spent(door).epsilon == 0
 
 
 @pytest.mark.parametrize("people", [0, 1])

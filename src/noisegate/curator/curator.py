@@ -126,6 +126,8 @@ class Curator:
         """All rows, or those of a sample with coins that were never used and are kept nowhere."""
         if sample is None:
             return nullcontext(self._source)
+        if not 0 < sample < 1:
+            raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
         return self._source.sample(sample, fresh_coins(self._bits))
 
     def _require_one_sample(self, event: PoissonSampled) -> None:

@@ -21,11 +21,14 @@ _NUMBERS: Final = count()
 class Drawn:
     """A sample: its coins, and the tables of rows that they were tossed for.
 
-    Claim: all that is read is about one Poisson sample of units. Why: where units have names, a
-        unit's coin is the hash of the key and its name, the same in every table and every reading.
-        Rows that are units have neither names nor an order, and the next reading might number
-        them otherwise: those with heads are written down with the first reading, and read from
-        there. An engine that stumbles has forgotten them, and reads no others.
+    Claim: all that is read is about one Poisson sample of units. Adjacency: add/remove one unit,
+        whose coin tells nothing of others'.
+    Why: where units have names, a unit's coin is the hash of the key and its name, the same in
+        every table and every reading. Rows that are units have neither names nor an order, and
+        the next reading might number them otherwise: those with heads are written down with the
+        first reading, and read from there. Whichever rows come before it, a row's number has a
+        coin of its own, so coins are independent. An engine that stumbles has forgotten them, and
+        reads no others. Rounding: of chances down, to a multiple of 2**-256.
     """
 
     def __init__(
