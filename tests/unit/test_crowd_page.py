@@ -12,7 +12,9 @@ def test_the_examples_about_crowds_and_samples_run(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     scope = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs/crowd.md").read_text(), re.DOTALL):
+    for block in re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/crowd.md").read_text(), re.DOTALL
+    ):
         exec(block, scope)
     assert "a crowd of" in capsys.readouterr().out
     assert 2.5 < scope["gate"].spent.epsilon <= 3  # a crowd, its points, and 0.1 + 0.2 + 0.2 + 0.5
