@@ -41,6 +41,7 @@ from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.loss import ApproxDP
 
@@ -78,6 +79,7 @@ EXAMPLES = (
     ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
     LeastSum(scale=THIRD),
+    Winsorised(factor=THIRD, scale=THIRD, high=2048, spread=3),
     GraphNumber(statistic="capped-edges", vertices=9, scale=THIRD, cap=3),
     LocalGraph(
         statistic="spanning-tree",

@@ -28,6 +28,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.domain import TableDomain
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SMOOTH: Final = (SmoothStudent, SmoothLaplace, SmoothLognormal)
-_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, Quantile, *_SMOOTH}
+_CHANGED: Final = (Quantile, Winsorised)
+_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, *_CHANGED, *_SMOOTH}
 _MEGABYTE: Final = 1 << 20
 _MADE_UP: Final = 200  # rows of a rehearsal
 
@@ -76,9 +78,9 @@ class BlockMeasurement:
         query = self.query
         events: list[Event] = []
         for mechanism, l1, l2 in zip(self.mechanisms, query.l1s, query.l2s, strict=True):
-            if type(mechanism) is Quantile:
+            if isinstance(mechanism, Quantile):
                 events.append(mechanism.changed(query.changed))
-            elif isinstance(mechanism, _SMOOTH):
+            elif isinstance(mechanism, (Winsorised, *_SMOOTH)):
                 events.append(mechanism.event(query.changed))
             else:
                 events.append(mechanism.event(l2 if type(mechanism) is DiscreteGaussian else l1))
@@ -93,7 +95,7 @@ class BlockMeasurement:
     def draw(
         self, source: Source, bits: Bits, _kept: Kept | None = None
     ) -> tuple[Int64Array, None]:
-        """A noisy number for each output, of shape (outputs, 1). Reads rows; call it once paid."""
+        """What is released of each output, a row of numbers. Reads rows; call it once paid."""
         said = said_of_blocks(self.query.tally, source, bits)
         pairs = zip(self.mechanisms, said, strict=True)
         return np.stack([m.sample(_exact(m, numbers), bits=bits) for m, numbers in pairs]), None
@@ -103,7 +105,7 @@ def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
     """What a mechanism reads of the numbers of one output."""
     if isinstance(mechanism, _SMOOTH):
         return attention(numbers, range_end=STEPS)
-    return numbers if type(mechanism) is Quantile else numbers.sum(keepdims=True)
+    return numbers if isinstance(mechanism, _CHANGED) else numbers.sum(keepdims=True)
 
 
 def said_of_blocks(tally: Blocks, source: Source, bits: Bits) -> Int64Array:

@@ -43,6 +43,7 @@ from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.winsorised import Winsorised
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,
@@ -51,6 +52,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
     ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,
+    Winsorised,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}
