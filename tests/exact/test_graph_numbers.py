@@ -236,6 +236,18 @@ def _lightest(weights):
     return max(min(w for (a, b), w in weight.items() if side[a] != side[b]) for side in sides)
 
 
+def test_reaches_that_no_bound_would_see_may_be_left_out():
+    rng = np.random.default_rng(6)  # of the test, not of noise
+    for beta in ("1/2", "1/20"):
+        noise = SmoothStudent(scale=1, beta=beta, low=0, high=10**4)
+        for share in (0.3, 0.9):
+            pairs = [pair for pair in combinations(range(12), 2) if rng.random() < share]
+            edges = edges_from(pairs, rng.integers(0, 100, len(pairs)))
+            full = tree_reaches(edges, 12, 100, noise.depth)
+            short = tree_reaches(edges, 12, 100, noise.depth, noise.decays)
+            assert noise.bound(full[1]) == noise.bound(short[1])
+
+
 # rows to edges
 
 
@@ -282,10 +294,11 @@ def test_numbers_come_out_with_their_own_noise():
     assert stars.top == 40 * 39 * 38 // 2
 
 
-def test_large_graphs_are_counted_in_bounded_time():
+@pytest.mark.parametrize("rows", [300, 6000])
+def test_sparse_and_dense_graphs_are_counted_alike(rows):
     rng = np.random.default_rng(4)  # of the test, not of noise
     n = 200
-    pairs = np.unique(np.sort(rng.integers(0, n, (3000, 2)), axis=1), axis=0)
+    pairs = np.unique(np.sort(rng.integers(0, n, (rows, 2)), axis=1), axis=0)
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
     edges = Edges(pairs[:, 0], pairs[:, 1], np.zeros(len(pairs), np.int64))
     dense = edges.matrix(n).toarray().astype(np.int64)

@@ -37,7 +37,7 @@ from noisegate.mechanisms.graph_shapes import (
     truncated_triangle_reaches,
     without_bipartite,
 )
-from noisegate.mechanisms.smooth import LocalNoise, require_local
+from noisegate.mechanisms.smooth import LocalNoise, decays_of, require_local
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
@@ -50,12 +50,12 @@ VERTICES_MAX: Final[Mapping[str, int]] = MappingProxyType(
     {
         "edges": 1 << 20,
         "degrees": 1 << 20,
-        "capped-edges": 1 << 12,
+        "capped-edges": 1 << 11,
         "min-cut": 1 << 10,
         "bipartite-distance": 22,
-        "triangles": 1 << 13,
+        "triangles": 1 << 12,
         "two-stars": 1 << 13,
-        "truncated-triangles": 1 << 13,
+        "truncated-triangles": 1 << 12,
         "spanning-tree": 1 << 8,
     }
 )
@@ -208,7 +208,7 @@ _LOCAL: Final[Mapping[str, Callable[[Edges, LocalGraph], Reaches]]] = MappingPro
         "triangles": lambda edges, of: triangle_reaches(edges, of.vertices, of.noise.depth),
         "two-stars": lambda edges, of: star_reaches(edges, of.vertices, of.noise.depth),
         "spanning-tree": lambda edges, of: tree_reaches(
-            edges, of.vertices, of.levels - 1, of.noise.depth
+            edges, of.vertices, of.levels - 1, of.noise.depth, decays_of(of.noise)
         ),
         "truncated-triangles": lambda edges, of: truncated_triangle_reaches(
             edges, of.vertices, of.cap, of.noise.depth

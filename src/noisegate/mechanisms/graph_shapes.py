@@ -9,6 +9,7 @@ at most: from no edge to an edge, or its weight.
 ((0, [2, 2, 2]), 2, 0)
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from noisegate.noise.chunks import Int64Array
 
 BLOCK: Final = 1 << 22  # pairs of vertices at once
+_DENSE: Final = 64  # graphs with more than n² / 64 edges are dense
 _FAR: Final = -(1 << 62)
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -159,13 +161,9 @@ def triangle_reaches(edges: Edges, vertices: int, depth: int) -> Reaches:
         or (a, b ± 1). With k + 1 for k, k + min(k, b) grows by 2 if b grew, which makes up for
         an a that fell; and does not fall if b fell [NRS07].
     """
-    found, most = 0, np.full(vertices, -1, np.int64)
-    matrix, degrees = edges.matrix(vertices), edges.degrees(vertices)
-    for start in range(0, vertices, max(1, BLOCK // vertices)):
-        rows = np.arange(start, min(vertices, start + max(1, BLOCK // vertices)))
-        linked = matrix[rows].toarray()
-        common = (matrix[rows] @ matrix).toarray()
-        found += int((common * linked).sum(dtype=np.int64))
+    found, most, degrees = 0, np.full(vertices, -1, np.int64), edges.degrees(vertices)
+    for rows, linked, common in _neighbours(edges, vertices):
+        found += int((common * linked).sum())
         alone = degrees[rows, None] + degrees - 2 * (common + linked)
         alone[np.arange(len(rows)), rows] = -1  # a vertex is no pair
         np.maximum.at(most, common.ravel(), alone.ravel())
@@ -175,6 +173,22 @@ def triangle_reaches(edges: Edges, vertices: int, depth: int) -> Reaches:
         for k in range(min(depth, 2 * vertices))
     ]
     return found // 6, _continued(reaches, depth)
+
+
+def _neighbours(edges: Edges, vertices: int) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+    """Some vertices at a time: which are linked to each other one, and how many both are linked to.
+
+    Many edges are multiplied as floats, whose sums of up to 2**24 ones are exact.
+    """
+    matrix, at_once = edges.matrix(vertices), max(1, BLOCK // vertices)
+    is_dense = _DENSE * len(edges) > vertices * vertices
+    other = matrix.toarray().astype(np.float32) if is_dense else matrix
+    for start in range(0, vertices, at_once):
+        rows = np.arange(start, min(vertices, start + at_once))
+        linked = matrix[rows].toarray().astype(np.int64)
+        common = other[rows] @ other
+        whole = common if is_dense else common.toarray()
+        yield rows, linked, whole.astype(np.int64)
 
 
 def star_reaches(edges: Edges, vertices: int, depth: int) -> Reaches:
@@ -207,9 +221,8 @@ def truncated_triangle_reaches(edges: Edges, vertices: int, cap: int, depth: int
         of N_k at most, and moves the others by 1 [KNRS13].
     """
     degrees = edges.degrees(vertices)
-    rest = edges.among(degrees <= cap)
-    matrix = rest.matrix(vertices)
-    found = int((matrix @ matrix).multiply(matrix).sum(dtype=np.int64)) // 6
+    left = _neighbours(edges.among(degrees <= cap), vertices)
+    found = sum(int((common * linked).sum()) for _, linked, common in left) // 6
     # the least k at which a vertex is counted: cap - k ≤ degree ≤ cap + 1 + k
     near = np.maximum(np.maximum(cap - degrees, degrees - cap - 1), 0)
     counts = np.cumsum(np.bincount(near, minlength=1))
@@ -220,7 +233,9 @@ def truncated_triangle_reaches(edges: Edges, vertices: int, cap: int, depth: int
     return found, _continued(reaches, depth)
 
 
-def tree_reaches(edges: Edges, vertices: int, top: int, depth: int) -> Reaches:
+def tree_reaches(
+    edges: Edges, vertices: int, top: int, depth: int, decays: Sequence[int] = ()
+) -> Reaches:
     """The weight of the lightest tree that joins all, where a missing edge weighs ``top``.
 
     Claim: A_k = max over cuts of the weight of its edge number k + 2, the lightest first. A step,
@@ -230,7 +245,8 @@ def tree_reaches(edges: Edges, vertices: int, top: int, depth: int) -> Reaches:
         between the two ends can be otherwise: of the cuts between them, the largest of their
         lightest other edges, hence of some cut the first or second. A step moves the order of a
         cut's edges by at most one place [NRS07]. The edge number j of some cut weighs θ or more
-        if and only if some cut has fewer than j edges below θ.
+        if and only if some cut has fewer than j edges below θ. With ``decays``, reaches are
+        found until no later one could matter for max d_k A_k; those count as ``top``.
     """
     marks = np.append(np.unique(edges.weight), top)
     cuts: dict[int, int] = {}
@@ -240,17 +256,20 @@ def tree_reaches(edges: Edges, vertices: int, top: int, depth: int) -> Reaches:
             cuts[mark] = min_cut(edges.lighter(int(marks[mark])), vertices)
         return cuts[mark]
 
-    reaches, mark = [], 0
+    reaches, mark, best = list[int](), 0, 0
     for k in range(depth):
+        if decays and decays[k] * top <= best:
+            break
         low, high = mark, len(marks)  # the cut at ``low`` is within k + 1, the one at ``high`` not
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if cut(middle) <= k + 1 else (low, middle)
         mark = low
         reaches.append(int(marks[mark]))
+        best = max(best, reaches[k] * (decays[k] if decays else 1))
         if mark == len(marks) - 1:
             break
-    return _tree(edges, vertices, top), _continued(reaches, depth)
+    return _tree(edges, vertices, top), reaches + [top] * (depth - len(reaches))
 
 
 def _tree(edges: Edges, vertices: int, top: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from noisegate.mechanisms.base import Mechanism, clamped, store
 from noisegate.mechanisms.quantile import checked_tau
-from noisegate.mechanisms.smooth import LocalNoise, SmoothNoise, require_local
+from noisegate.mechanisms.smooth import LocalNoise, decays_of, require_local
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event
@@ -69,13 +69,12 @@ def quantile_reaches(values: Int64Array, tau: Fraction, noise: LocalNoise) -> tu
     near = _around(np.clip(values, noise.low, noise.high), tau, noise, depth)
     value = int(near[depth])
     left, right = value - near[depth::-1], near[depth:] - value
-    weights = np.ones(depth)
-    if isinstance(noise, SmoothNoise):
-        weights = np.array(noise.decays[:depth], np.float64)
+    decays = decays_of(noise)
+    weights = np.array(decays[:depth], np.float64) if decays else np.ones(depth)
     most, best = (left + right)[1:] * weights, 0.0
     reaches = np.zeros(depth, np.int64)
     for k in np.argsort(-most, kind="stable").tolist():
-        if isinstance(noise, SmoothNoise) and most[k] * (1 + 1e-9) < best:
+        if decays and most[k] * (1 + 1e-9) < best:
             break
         reaches[k] = (left[: k + 2] + right[k + 1 :: -1]).max()
         best = max(best, float(reaches[k] * weights[k]))

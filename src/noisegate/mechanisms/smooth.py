@@ -315,6 +315,11 @@ def _decays(beta: Fraction) -> tuple[int, ...]:
     return tuple(found)
 
 
+def decays_of(noise: LocalNoise) -> Sequence[int]:
+    """The decays of a smooth bound; of other noise none, so that all reaches count."""
+    return noise.decays if isinstance(noise, SmoothNoise) else ()
+
+
 def require_local(noise: object) -> None:
     """Refuse anything else as the noise of a statistic."""
     if not isinstance(noise, LocalNoise):
