@@ -164,6 +164,28 @@ def test_a_trusted_program_is_not_locked_in_and_the_promise_says_so(tmp_path):
     assert any("trusted" in words for words in release.answer().caveats)
 
 
+@runs
+def test_a_narrowed_mean_tells_its_own_margin_and_its_progress(tmp_path):
+    """All blocks say 25: quartiles are off by less than a rank, and the range is 5 grid points."""
+    door, seen = gate(epsilon=100), []
+    release = door.apply(
+        lambda rows: 25,
+        epsilon=100,
+        narrow=True,
+        rehearse=False,
+        progress=lambda part, words: seen.append(part),
+        **TERMS | {"blocks": 8},
+    )
+    (width,) = release.margins("0.999999")
+    assert width < 0.1 < 100 / (8 * 100) * math.log(1e6)  # of the same mean, not narrowed
+    assert abs(release.value - 25) < width + 0.5
+    assert door.spent.epsilon == 100
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+    release.save(tmp_path / "x.parquet")
+    assert Applied.load(tmp_path / "x.parquet").margins() == release.margins()
+
+
 # plans
 
 
@@ -239,6 +261,8 @@ def test_a_centre_with_a_delta_has_lighter_noise():
         ({"epsilon": None}, "price"),
         ({"within": 1}, "within"),
         ({"delta": "1e-6"}, "center"),
+        ({"narrow": True}, "quartiles would be off"),
+        ({"narrow": True, "aggregate": "median"}, "narrowed"),
         ({"columns": "age"}, "one text"),
         ({"columns": []}, "column"),
         ({"columns": ["wage"]}, "wage"),

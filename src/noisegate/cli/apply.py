@@ -9,6 +9,7 @@ import typer
 from noisegate.cli.app import Confidence, Epsilon, Json, app
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table
+from noisegate.cli.releases import bar
 from noisegate.errors import SpecError
 
 
@@ -34,6 +35,9 @@ def apply(
     rows: Annotated[int | None, typer.Option(help="Or: a public number of rows.")] = None,
     resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1,
     aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean",
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Of a mean: find a narrower range first.")
+    ] = False,
     epsilon: Epsilon = None,
     within: Annotated[
         str | None, typer.Option(help="Or: how far the noise may move a mean.")
@@ -65,7 +69,8 @@ def apply(
     terms: dict[str, Any] = {
         "range": [_ends(text) for text in ends], "columns": _listed(columns), "table": table,
         "where": where, "names": _listed(names), "blocks": blocks, "rows": rows,
-        "resample": resample, "aggregate": aggregate, "epsilon": epsilon, "within": within,
+        "resample": resample, "aggregate": aggregate, "narrow": narrow,
+        "epsilon": epsilon, "within": within,
         "seconds": seconds, "memory": memory, "imports": imports or (), "trusted": trusted,
         "workers": workers, "rehearse": rehearse, "confidence": confidence, "fresh": fresh,
     }  # fmt: skip
@@ -81,7 +86,8 @@ def apply(
         return
     if found.price.epsilon:
         typer.echo(f"This takes {found.seconds:,.3g} seconds.", err=True)
-    made = gate.apply(program, sql, **terms)
+    with bar() as progress:
+        made = gate.apply(program, sql, progress=progress, **terms)
     if as_json:
         typer.echo(made.to_json(confidence=confidence))
     else:

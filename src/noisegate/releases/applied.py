@@ -13,6 +13,7 @@ from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
@@ -42,7 +43,7 @@ class Applied(Held):
     answers: int
     aggregate: str
     noise: tuple[Mechanism[Any], ...]
-    released: tuple[int, ...]
+    released: tuple[tuple[int, ...], ...]
     program: str
     trusted: bool
     cost: ApproxDP
@@ -57,11 +58,15 @@ class Applied(Held):
     @property
     def values(self) -> tuple[float, ...]:
         """The numbers, each inside its range."""
-        scale = STEPS * {"mean": self.answers, "center": 2}.get(self.aggregate, 1)
-        return tuple(
-            float(low + (high - low) * Fraction(max(0, min(number, scale)), scale))
-            for number, (low, high) in zip(self.released, self.ranges, strict=True)
-        )
+        pairs = zip(self.released, self.ranges, strict=True)
+        return tuple(float(low + (high - low) * self._part(row)) for row, (low, high) in pairs)
+
+    def _part(self, row: tuple[int, ...]) -> Fraction:
+        """Where in its range a released number lies, from 0 to 1."""
+        start, end = row[1:] or (0, STEPS)  # of a mean that was narrowed
+        count = {"mean": self.answers, "center": 2}.get(self.aggregate, 1)
+        steps = start + Fraction(row[0], count)
+        return max(Fraction(start), min(steps, Fraction(end))) / STEPS
 
     @property
     def value(self) -> float:
@@ -75,7 +80,7 @@ class Applied(Held):
 
     def margins(self, confidence: Numeric = 0.95) -> HalfWidths:
         """How far the noise moved each average at most, so confidently; of medians, None."""
-        return widths_of(self.noise, self.ranges, self.answers, confidence)
+        return widths_of(self.noise, self.released, self.ranges, self.answers, confidence)
 
     @property
     def headline(self) -> str:
@@ -122,7 +127,7 @@ class Applied(Held):
             "answers": self.answers,
             "aggregate": self.aggregate,
             "noise": [to_record(each) for each in self.noise],
-            "released": list(map(str, self.released)),
+            "released": [list(map(str, row)) for row in self.released],
             "program": self.program,
             "trusted": self.trusted,
         }
@@ -137,7 +142,7 @@ class Applied(Held):
             answers=record["answers"],
             aggregate=record["aggregate"],
             noise=tuple(map(from_record, record["noise"])),
-            released=tuple(map(int, record["released"])),
+            released=tuple(tuple(map(int, row)) for row in record["released"]),
             program=record["program"],
             trusted=record["trusted"],
             **record["standing"],
@@ -146,17 +151,23 @@ class Applied(Held):
 
 def widths_of(
     noise: Sequence[Mechanism[Any]],
+    released: Sequence[tuple[int, ...]] | None,
     ranges: Sequence[tuple[Fraction, Fraction]],
     answers: int,
     confidence: Numeric,
 ) -> HalfWidths:
-    """How far the noise moves each average. What was chosen, not moved, has no such width."""
-    if not all(isinstance(each, NoiseMechanism) for each in noise):
-        return None
+    """How far the noise moves each average; of what is chosen, or not narrowed yet, None."""
+    laws: list[NoiseMechanism[Any]] = []
+    for each, row in zip(noise, released or [()] * len(noise), strict=True):
+        if isinstance(each, Winsorised) and row:
+            laws.append(each.noise(row[2] - row[1]))
+        elif isinstance(each, NoiseMechanism):
+            laws.append(each)
+        else:
+            return None
     return tuple(
-        float((high - low) * each.interval(confidence) / (STEPS * answers))
-        for each, (low, high) in zip(noise, ranges, strict=True)
-        if isinstance(each, NoiseMechanism)
+        float((high - low) * law.interval(confidence) / (STEPS * answers))
+        for law, (low, high) in zip(laws, ranges, strict=True)
     )
 
 
@@ -167,6 +178,8 @@ def words_of(noise: Sequence[Mechanism[Any]], answers: int, *, trusted: bool) ->
         rank = first.rank_error("0.95")
         near = f"At most {rank:,} of {answers:,} blocks lie between this and their median"
         words.append(f"{near}, with 95 %.")
+    elif isinstance(first, Winsorised):
+        words.append("Blocks far from most others were moved nearer. The ± is of the noise alone.")
     elif isinstance(first, NoiseMechanism):
         words.append("The ± is of the noise alone.")
     else:

@@ -5,10 +5,12 @@ average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one
 has to be known about the program but the range of its numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from threading import Event, Thread
+from time import monotonic
 from typing import Any, Final, final
 
 from sqlglot import exp
@@ -30,6 +32,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import HalfWidths
 from noisegate.query.display import percent
@@ -44,6 +47,7 @@ from noisegate.transforms.blocks import BlockQuery
 
 AGGREGATES: Final = ("mean", "median", "center")
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
+_TICK: Final = 0.25  # seconds
 _PRICED: Final = "Give one of epsilon and within."
 
 
@@ -64,6 +68,8 @@ class ApplyOrder:
         rows: Or about how many rows there are, if that is public; then rows to the 0.4.
         resample: How often units are dealt to blocks. More often does not change the noise of a
             mean; it makes less of what depends on the deal.
+        narrow: Of a mean: find first where most blocks lie, for half of ε, and average there. For
+            hundreds of blocks and a range that is too wide for comfort.
         aggregate: "mean"; "median", for programs that are far off now and then; "center", of most
             blocks, for those whose answers lie close together in a wide range.
         epsilon: The price of all numbers together; by default what the policy says. In an account
@@ -79,6 +85,7 @@ class ApplyOrder:
         workers: How many blocks of a trusted program run at once.
         rehearse: Try it on made-up rows before anything is paid.
         fresh: Pay for new, independent draws instead of the release that exists.
+        progress: Called with a part from 0 to 1 and words, now and then.
     """
 
     range: Any
@@ -90,6 +97,7 @@ class ApplyOrder:
     blocks: int | None = None
     rows: int | None = None
     resample: int = 1
+    narrow: bool = False
     aggregate: str = "mean"
     epsilon: Numeric | None = None
     delta: Numeric | None = None
@@ -103,6 +111,7 @@ class ApplyOrder:
     workers: int = 1
     rehearse: bool = True
     fresh: bool = False
+    progress: Callable[[float, str], None] | None = None
 
 
 @final
@@ -219,7 +228,9 @@ class Applying:
             price=price,
             fits=fits,
             names=self._names,
-            widths=lambda confidence: widths_of(noise, tally.ranges, tally.answers, confidence),
+            widths=lambda confidence: widths_of(
+                noise, None, tally.ranges, tally.answers, confidence
+            ),
             words=words_of(noise, tally.answers, trusted=tally.trusted),
         )
 
@@ -229,7 +240,8 @@ class Applying:
         known = not fresh and curator.find(asked) is not None
         if not known and self._order.rehearse:
             asked = curator.rehearse(asked)
-        found = curator.measure(asked, request_id=curator.fresh_id() if fresh else None)
+        with _ticking(self._order.progress, turns_of(tally)):
+            found = curator.measure(asked, request_id=curator.fresh_id() if fresh else None)
         stated = standing(curator, self._rules, asked.query.tables, found)
         if tally.trusted:
             held = stated["guarantee"]
@@ -242,7 +254,7 @@ class Applying:
             answers=tally.answers,
             aggregate=self._order.aggregate,
             noise=asked.mechanisms,
-            released=tuple(found.values.ravel().tolist()),
+            released=tuple(map(tuple, found.values.tolist())),
             program=tally.program.name,
             trusted=tally.trusted,
             question=found.question,
@@ -252,8 +264,8 @@ class Applying:
     def _noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
         order, run = self._order, Run(self._curator, self._rules)
         if order.within is not None:
-            if order.epsilon is not None or order.aggregate != "mean":
-                raise SpecError("within is said of averages, instead of epsilon.", fix=_PRICED)
+            if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
+                raise SpecError("within is said of plain averages, for no ε.", fix=_PRICED)
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
             run.require_price(self._curator.loss_of(event).epsilon)
@@ -265,11 +277,28 @@ class Applying:
         run.require_price(epsilon)
         price, count = Price.of(epsilon, accountant=self._accountant), len(query.tally.ranges)
         share = replace(price, amount=price.amount / count)
+        if order.narrow:
+            return (self._narrow(share, query),) * count
         if order.aggregate == "center":
             return (_smooth_noise(share, query.changed, self._delta(count)),) * count
         if order.delta is not None:
             raise SpecError("Only a center has a δ.", fix="Leave out delta.")
         return (_noise(order.aggregate, share, query),) * count
+
+    def _narrow(self, price: Price, query: BlockQuery) -> Winsorised:
+        """The noise of a mean whose range is found first; refuses what would find none."""
+        if self._order.aggregate != "mean" or price.gaussian or self._order.delta is not None:
+            raise SpecError(
+                "Only a mean is narrowed, in an account that adds up ε.", fix="Leave out narrow."
+            )
+        noise = Winsorised.for_epsilon(price.amount, high=STEPS, changed=query.changed)
+        off, answers = noise.rank_error("0.95"), query.tally.answers
+        if 8 * off > answers:
+            raise SpecError(
+                f"With {answers:,} blocks the quartiles would be off by up to {off:,} of them.",
+                fix=f"Use {8 * off:,} blocks or a larger epsilon, or leave out narrow.",
+            )
+        return noise
 
     def _delta(self, count: int) -> Fraction | None:
         """The δ of each output, if there is one."""
@@ -300,6 +329,28 @@ class Applying:
     @property
     def _accountant(self) -> str:
         return self._curator.ledger.balance(self._curator.account).accountant
+
+
+@contextmanager
+def _ticking(progress: Callable[[float, str], None] | None, seconds: float) -> Iterator[None]:
+    """Say how far the clock has come: how long blocks take is known beforehand."""
+    if progress is None:
+        yield
+        return
+    ended, begin = Event(), monotonic()
+
+    def tick() -> None:
+        while not ended.wait(_TICK):
+            progress(min(1.0, (monotonic() - begin) / seconds), "running blocks")
+
+    thread = Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    progress(1.0, "done")
 
 
 def _noise(aggregate: str, price: Price, query: BlockQuery) -> Mechanism[Any]:
