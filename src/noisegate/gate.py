@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import Number, fraction
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query import looks
 from noisegate.query.answer import Answer
+from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.profiles import Profile
 from noisegate.query.question import Terms
 from noisegate.query.run import Rules, Run
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from noisegate.synthetic.online import Many, ManySession
 
 __all__ = ["Gate", "Rules"]
-
-_SAMPLE_MIN: Final = Fraction(1, 10**6)
 
 
 @final
@@ -274,15 +273,7 @@ class Gate(RobustFace):
         up to all rows, and that noise with them. The ± of counts holds what sampling adds. It is
         for those who must not use all rows: with all of them, the same price errs less.
         """
-        chance = positive(probability, name="probability")
-        if chance >= 1:
-            raise SpecError("This is no sample.", fix="Use a probability below 1.")
-        if chance < _SAMPLE_MIN:
-            raise SpecError(
-                "In a sample of less than one unit in a million there is hardly anybody: its "
-                "numbers, scaled up, would tell nothing.",
-                fix="Use a larger probability, such as 0.01.",
-            )
+        chance = chance_of(probability)
         if self._rules.sample is not None:
             raise SpecError("This gate samples already.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))

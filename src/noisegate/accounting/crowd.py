@@ -241,10 +241,17 @@ def least_loss(
     """The smallest ε, to a millionth, at which the crowd keeps δ. Rounding: up."""
     if not 0 < delta < 1:
         raise SpecError("δ is not between 0 and 1.", fix="Use a δ such as 1e-6.")
+    _checked(probability, crowd, Fraction(1), within or Fraction(0))
     least = Fraction(0) if within is None else least_epsilon(probability, within)
 
     def keeps(epsilon: Fraction) -> bool:
-        return _keeps(probability, within, ApproxDP(epsilon, delta), crowd)
+        try:
+            return _keeps(probability, within, ApproxDP(epsilon, delta), crowd)
+        except SpecError:  # too many people would have to be tried
+            raise SpecError(
+                "The ε of so small a sample, or so large a crowd, is too small to be found.",
+                fix="Say ε yourself, such as 0.01, instead of the δ or the crowd.",
+            ) from None
 
     high = max(least, log_up(1 / (1 - probability)))
     while not keeps(high):

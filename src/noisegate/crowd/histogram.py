@@ -30,6 +30,7 @@ from noisegate.privacy.release import Release
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.estimates.counted import between, most
+from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
@@ -383,9 +384,7 @@ def _stored(curator: Curator, job: _Job) -> Release | None:
 def _job(curator: Curator, rules: Rules, order: CrowdOrder) -> _Job:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
     grid = _grid(curator, order)
-    probability = positive(order.probability, name="probability")
-    if probability >= 1:
-        raise SpecError("This is no sample.", fix="Use a probability below 1.")
+    probability = chance_of(order.probability)
     crowd, loss = solved(
         probability,
         crowd=order.crowd,

@@ -9,13 +9,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import log
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
 from noisegate.query.estimates.counted import least, most
 from noisegate.query.estimates.laws import Floats
+
+CHANCE_MIN: Final = Fraction(1, 10**6)
+
+
+def chance_of(probability: Number) -> Fraction:
+    """The chance of each unit to be in a sample, if it can be that of one."""
+    chance = positive(probability, name="probability")
+    if chance >= 1:
+        raise SpecError("This is no sample.", fix="Use a probability below 1.")
+    if chance < CHANCE_MIN:
+        raise SpecError(
+            "In a sample of less than one unit in a million there is hardly anybody: its numbers, "
+            "scaled up, would tell nothing.",
+            fix="Use a larger probability, such as 0.01.",
+        )
+    return chance
 
 
 @final
