@@ -72,6 +72,15 @@ def test_a_unit_with_three_rows_has_three_times_the_noise():
     assert 2.5 * row < person < 3.7 * row
 
 
+def test_plans_are_free():
+    door = gate()
+    lines = {"columns": ["x", "y"], "label": "sick = 1", "separators": [([1, 1], 10)]}
+    assert door.distance_plan(**lines, epsilon=1).margin("0.95") == 3
+    balls = {"columns": ["x", "y"], "centers": [(0, 0)], "radius": 3}
+    assert door.distance_plan(**balls, epsilon=1).price.epsilon == 1
+    assert door.spent.epsilon == 0
+
+
 def exact_distance(table):
     """The least sum without noise, as the door computes it."""
     door = gate(table=table)

@@ -112,6 +112,24 @@ def test_a_bound_that_does_not_stand_the_test_gives_nothing_and_costs_its_price(
     assert door.spent.epsilon == 2
 
 
+def test_a_plan_is_free_and_says_what_is_known_of_the_error():
+    door = gate(delta="1e-5")
+    plan = door.smooth_plan(MEDIAN, epsilon=1)
+    assert float(plan.price.epsilon) == pytest.approx(1, rel=1e-9)
+    assert plan.margin() is None
+    assert "1.49558 smooth bounds" in str(plan)
+    tested = door.smooth_plan(MEDIAN, epsilon=4, delta="1e-6", method="ptr", bound=2)
+    assert "steps away" in str(tested)
+    paid = door.smooth(MEDIAN, epsilon=4, delta="1e-6", method="ptr", bound=2)
+    assert tested.margin() == paid.margins()["middle"][0]
+    assert (
+        door.smooth_plan(MEDIAN, epsilon=4, delta="1e-6", method="ptr", bound=2).price.epsilon == 0
+    )
+    assert door.spent.epsilon == 4
+    assert not gate(epsilon=1).smooth_plan(MEDIAN, epsilon=2).fits
+    assert plan.to_dict()["margin"] is None
+
+
 @pytest.mark.parametrize(
     ("sql", "terms"),
     [

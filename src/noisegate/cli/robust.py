@@ -1,18 +1,20 @@
 """The commands for numbers that single rows rarely move: quantiles, graphs, distances."""
 
+import json
 from typing import Annotated, Any
 
 import typer
 
 from noisegate.cli.app import Confidence, Epsilon, Json, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_answer
+from noisegate.cli.printing import print_answer, print_table
 from noisegate.errors import SpecError
 
 Beta = Annotated[str | None, typer.Option(help="How fast far rows matter less.")]
 Bound = Annotated[str | None, typer.Option(help="With --method ptr: the bound to be tested.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
 Method = Annotated[str, typer.Option(help="smooth, or ptr: propose a bound, test, release.")]
+Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
 OwnDelta = Annotated[str | None, typer.Option("--answer-delta", help="The δ of this answer.")]
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
           "spanning-tree-cost")  # fmt: skip
@@ -31,11 +33,13 @@ def smooth(
     beta: Beta = None,
     confidence: Confidence = "0.95",
     fresh: Fresh = False,
+    plan: Planned = False,
     as_json: Json = False,
 ) -> None:
     """One quantile with noise by what a row can do to it here, not anywhere."""
     rows = opening.caps.get("rows_per_unit")
-    answer = opening.gate().smooth(
+    gate = opening.gate(to_plan=plan)
+    answer = (gate.smooth_plan if plan else gate.smooth)(
         sql, epsilon=epsilon, delta=answer_delta, method=method, bound=bound, beta=beta,
         rows_per_unit=rows, fresh=fresh,
     )  # fmt: skip
@@ -64,14 +68,15 @@ def graph(
     beta: Beta = None,
     confidence: Confidence = "0.95",
     fresh: Fresh = False,
+    plan: Planned = False,
     as_json: Json = False,
 ) -> None:
     """A number of the graph whose edges are the rows."""
     if asked not in _ASKED:
         raise SpecError(f"There is no {asked!r}.", fix=f"Use {', '.join(_ASKED)}.")
-    gate = opening.gate()
+    gate = opening.gate(to_plan=plan)
     tables = [name for name, each in gate.tables.items() if not each.is_public]
-    found = gate.graph(
+    found = (gate.graph_plan if plan else gate.graph)(
         table or tables[0], source=source, target=target, nodes=_nodes(nodes), level=level,
         where=where,
     )  # fmt: skip
@@ -95,11 +100,15 @@ def distance(
     epsilon: Epsilon = None,
     confidence: Confidence = "0.95",
     fresh: Fresh = False,
+    plan: Planned = False,
     as_json: Json = False,
 ) -> None:
     """How many rows must go until one of several public conditions holds."""
     rows = opening.caps.get("rows_per_unit")
-    answer = opening.gate().distance(sql, epsilon=epsilon, rows_per_unit=rows, fresh=fresh)
+    gate = opening.gate(to_plan=plan)
+    answer = (gate.distance_plan if plan else gate.distance)(
+        sql, epsilon=epsilon, rows_per_unit=rows, fresh=fresh
+    )
     _show(answer, confidence, as_json=as_json)
 
 
@@ -116,8 +125,11 @@ def _nodes(text: str | None) -> range | list[str] | list[int] | None:
     return [int(each) for each in listed] if all(map(str.isdecimal, listed)) else listed
 
 
-def _show(answer: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - quick help
+def _show(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - quick help
+    """An answer, or a plan, which has facts."""
     if as_json:
-        typer.echo(answer.to_json(confidence=confidence))
+        typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False, allow_nan=False))
+    elif hasattr(found, "facts"):
+        print_table(None, ("", ""), found.facts(confidence))
     else:
-        print_answer(answer, confidence)
+        print_answer(found, confidence)

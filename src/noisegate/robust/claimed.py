@@ -12,10 +12,10 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
-from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.answer import Answer
 from noisegate.query.reading.reader import read
 from noisegate.releases.programs import Function, program_of
-from noisegate.robust.paying import Till
+from noisegate.robust.paying import Found, Outcome, Till
 from noisegate.transforms.blocks import BlockQuery
 
 
@@ -34,23 +34,23 @@ class ClaimOrder:
     imports: Sequence[str] = ()
 
 
-def ask_claimed(till: Till, function: Function, terms: Mapping[str, Any], *, fresh: bool) -> Answer:
+def ask_claimed(
+    till: Till, function: Function, terms: Mapping[str, Any], *, fresh: bool
+) -> Outcome:
     """What the program says of all rows, with noise for a number that moves by 1."""
     import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
     order = _order(terms)
     noise = Geometric.for_epsilon(till.price(order.epsilon), sensitivity=L1(1))
     measurement = ClaimedMeasurement(query=_query(till, function, order), noise=noise)
-    found = till.measure(measurement, fresh=fresh, provided=measurement.claim)
+    asked = f"the distance {measurement.query.tally.program.name!r}"
 
-    def widths(confidence: Number) -> HalfWidths:
-        return (noise.interval(confidence),)
+    def finish(found: Found) -> Answer:
+        table = pa.table({"distance": [found.values[0][0]]})
+        words = f"Provided that {measurement.claim}, as declared."
+        return found.answer(asked, table, lambda sure: (noise.interval(sure),), (words,))
 
-    table = pa.table({"distance": [found.values[0][0]]})
-    words = f"Provided that {measurement.claim}, as declared."
-    return found.answer(
-        f"the distance {measurement.query.tally.program.name!r}", table, widths, (words,)
-    )
+    return till.settle(measurement, finish, asked=asked, fresh=fresh, provided=measurement.claim)
 
 
 def _order(terms: Mapping[str, Any]) -> ClaimOrder:

@@ -22,7 +22,7 @@ from noisegate.query.candidates import candidates_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Run
-from noisegate.robust.paying import Till
+from noisegate.robust.paying import Found, Outcome, Till
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,9 +65,15 @@ class Distance:
         self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
         self.measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
 
-    def ask(self, *, fresh: bool) -> Answer:
-        """The answer: free if it was released before."""
-        found, grain = self._till.measure(self.measurement, fresh=fresh), self._found.grain
+    def ask(self, *, fresh: bool) -> Outcome:
+        """The answer, free if it was released before; or its plan."""
+        asked = f"the least of {len(self._found.names):,} numbers"
+        return self._till.settle(
+            self.measurement, self._answer, asked=asked, fresh=fresh, unit=self._found.grain
+        )
+
+    def _answer(self, found: Found) -> Answer:
+        grain = self._found.grain
 
         def widths(confidence: Number) -> HalfWidths:
             return (_shown(self._noise.interval(confidence) * grain),)
@@ -77,12 +83,13 @@ class Distance:
         return found.answer(self._sql, table, widths, (words, *self._found.caveats))
 
 
-def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Answer:
+def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
     """One count where it is one, else the least of several."""
     if not order.centers:
         return Distance(till, order).ask(fresh=fresh)
     terms = Terms(epsilon=till.price(order.epsilon), rows_per_unit=order.rows_per_unit)
-    return Run(till.curator, till.rules).ask(_outside(till, order), terms, fresh=fresh)
+    run, sql = Run(till.curator, till.rules), _outside(till, order)
+    return (run.plan if till.to_plan else run.ask)(sql, terms, fresh=fresh)
 
 
 def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 from noisegate.curator.curator import Curator
 from noisegate.query.answer import Answer
 from noisegate.query.run import Rules
-from noisegate.robust.paying import Till, order_of
+from noisegate.robust.paying import Outcome, Till, order_of
 
 if TYPE_CHECKING:
     from noisegate.releases.programs import Function
     from noisegate.robust.graphs import Graph
+    from noisegate.robust.plans import RobustPlan
 
 
 class RobustFace:
@@ -31,9 +32,18 @@ class RobustFace:
                 rows matter less; ``method="ptr"`` with a ``bound`` to be tested and a ``delta``:
                 then the answer may be None; ``rows_per_unit``.
         """
+        return self._smooth(sql, terms, fresh=fresh)  # type: ignore[no-any-return]
+
+    def smooth_plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "RobustPlan":  # noqa: ANN401
+        """Price and noise of `smooth`. Free: spends nothing, reads no row."""
+        return self._smooth(sql, terms, fresh=fresh, to_plan=True)  # type: ignore[no-any-return]
+
+    def _smooth(
+        self, sql: str, terms: dict[str, Any], *, fresh: bool, to_plan: bool = False
+    ) -> Outcome:
         from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415 - when asked for
 
-        till = Till(self._curator, self._rules)
+        till = Till(self._curator, self._rules, to_plan=to_plan)
         return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
 
     def distance(
@@ -57,9 +67,29 @@ class RobustFace:
             terms: ``epsilon``, the price; ``table`` and ``where``; ``separators``, lines to try
                 such as ``[([1, -2], 30)]`` for x - 2y >= 30; ``rows_per_unit``.
         """
-        from noisegate.robust.distances import ask_distance, distance_of  # noqa: PLC0415 - when asked for
+        return self._distance(asked, terms, fresh=fresh)  # type: ignore[no-any-return]
 
-        till = Till(self._curator, self._rules)
+    def distance_plan(
+        self,
+        asked: "str | Function | None" = None,
+        *,
+        fresh: bool = False,
+        **terms: Any,  # noqa: ANN401 - as for distance
+    ) -> Any:  # noqa: ANN401 - a RobustPlan; of one count, a Plan
+        """Price and error of `distance`. Free: spends nothing, reads no row, runs nothing."""
+        return self._distance(asked, terms, fresh=fresh, to_plan=True)
+
+    def _distance(
+        self,
+        asked: "str | Function | None",
+        terms: dict[str, Any],
+        *,
+        fresh: bool,
+        to_plan: bool = False,
+    ) -> Outcome:
+        from noisegate.robust.distances import ask_distance, distance_of  # noqa: PLC0415
+
+        till = Till(self._curator, self._rules, to_plan=to_plan)
         if "trusted" in terms or callable(asked):
             from noisegate.robust.claimed import ask_claimed  # noqa: PLC0415 - when asked for
 
@@ -76,6 +106,14 @@ class RobustFace:
                 ``level="node"`` to protect all edges of a vertex and not each row alone;
                 ``where``, which rows. See docs/robust.md for what can be asked.
         """
+        return self._graph(table, terms)
+
+    def graph_plan(self, table: str, **terms: Any) -> "Graph":  # noqa: ANN401 - as for graph
+        """The same graph, of which every number is planned only. Free: reads no row."""
+        return self._graph(table, terms, to_plan=True)
+
+    def _graph(self, table: str, terms: dict[str, Any], *, to_plan: bool = False) -> "Graph":
         from noisegate.robust.graphs import Graph, graph_of  # noqa: PLC0415 - when asked for
 
-        return Graph(Till(self._curator, self._rules), graph_of(table, terms))
+        till = Till(self._curator, self._rules, to_plan=to_plan)
+        return Graph(till, graph_of(table, terms))

@@ -35,7 +35,16 @@ from noisegate.query.looks import caps_of
 from noisegate.query.question import Block, Terms
 from noisegate.query.reading.reader import read
 from noisegate.releases.sparse_axes import SparseAxis, axes_of
-from noisegate.robust.paying import REFUSED, UNKNOWN, Order, Till, Widths, order_of
+from noisegate.robust.paying import (
+    REFUSED,
+    UNKNOWN,
+    Found,
+    Order,
+    Outcome,
+    Till,
+    Widths,
+    order_of,
+)
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -85,28 +94,34 @@ class Graph:
 
     def edges(
         self, *, epsilon: Number | None = None, degree: int | None = None, fresh: bool = False
-    ) -> Answer:
+    ) -> Outcome:
         """How many edges there are; for ``level="node"`` at most ``degree`` of each vertex."""
         if self._is_by_node(degree):
             return self._number("capped-edges", epsilon, fresh=fresh, cap=degree or 0)
         return self._number("edges", epsilon, fresh=fresh)
 
-    def degrees(self, *, epsilon: Number | None = None, fresh: bool = False) -> Answer:
+    def degrees(self, *, epsilon: Number | None = None, fresh: bool = False) -> Outcome:
         """The degrees of all vertices in their order of size, without saying whose they are."""
         self._require_edges("degrees")
         return self._number("degrees", epsilon, fresh=fresh)
 
-    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> Answer:
+    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> Outcome:
         """How many edges must go until the graph falls apart."""
         self._require_edges("min_cut")
         return self._number("min-cut", epsilon, fresh=fresh)
 
-    def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> Answer:
+    def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> Outcome:
         """How many edges must go until the rest joins two sides only; for few vertices."""
         self._require_edges("bipartite_distance")
         return self._number("bipartite-distance", epsilon, fresh=fresh)
 
-    def triangles(self, *, degree: int | None = None, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
+    def triangles(
+        self,
+        *,
+        degree: int | None = None,
+        fresh: bool = False,
+        **terms: Any,  # noqa: ANN401
+    ) -> Outcome:
         """How many triangles there are; terms as for `Gate.smooth`.
 
         For ``level="node"`` those among vertices of at most ``degree`` edges.
@@ -115,7 +130,7 @@ class Graph:
             return self._local("truncated-triangles", terms, fresh=fresh, cap=degree or 0)
         return self._local("triangles", terms, fresh=fresh)
 
-    def two_stars(self, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
+    def two_stars(self, *, fresh: bool = False, **terms: Any) -> Outcome:  # noqa: ANN401
         """How many pairs of edges share a vertex; terms as for `Gate.smooth`."""
         self._require_edges("two_stars")
         return self._local("two-stars", terms, fresh=fresh)
@@ -127,7 +142,7 @@ class Graph:
         step: Number | None = None,
         fresh: bool = False,
         **terms: Any,  # noqa: ANN401
-    ) -> Answer:
+    ) -> Outcome:
         """The weight of the lightest tree that joins all vertices.
 
         ``weight`` is a column with declared bounds, rounded down to whole ``step``s (by default 1
@@ -145,25 +160,33 @@ class Graph:
 
     def _number(
         self, statistic: str, epsilon: Number | None, *, fresh: bool, cap: int = 0
-    ) -> Answer:
+    ) -> Outcome:
         self._require_size(statistic)
         query = self._query()
         whole = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, scale=Fraction(1))
         reach = L1(whole.reach * query.per_unit)
         scale = Geometric.for_epsilon(self._till.price(epsilon), sensitivity=reach).scale
         noise = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, scale=scale)
-        found = self._till.measure(Measurement(query=query, mechanisms=(noise,)), fresh=fresh)
-        unit = Fraction(1, 2) if cap else Fraction(1)
-        values = [_shown(each * unit) for each in found.values[0]]
-        words = self._words(f"No more than {cap} edges of each vertex count." if cap else None)
-        if statistic == "degrees":
-            values, words = _rising(values), (*words, RISING)
+        unit, few = Fraction(1), None
+        if cap:
+            unit, few = Fraction(1, 2), f"No more than {cap} edges of each vertex count."
 
-        def widths(confidence: Number) -> HalfWidths:
-            off = geometric_error(noise.scale, confidence=confidence, cells=len(values))
-            return (_shown(off * unit),) * len(values)
+        def finish(found: Found) -> Answer:
+            values = [_shown(each * unit) for each in found.values[0]]
+            words = self._words(few)
+            if statistic == "degrees":
+                values, words = _rising(values), (*words, RISING)
 
-        return found.answer(self._sql(statistic), _table(statistic, values), widths, words)
+            def widths(confidence: Number) -> HalfWidths:
+                off = geometric_error(noise.scale, confidence=confidence, cells=len(values))
+                return (_shown(off * unit),) * len(values)
+
+            return found.answer(self._sql(statistic), _table(statistic, values), widths, words)
+
+        measurement = Measurement(query=query, mechanisms=(noise,))
+        return self._till.settle(
+            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=unit
+        )
 
     def _local(  # noqa: PLR0913 - each is a part of the number
         self,
@@ -175,7 +198,7 @@ class Graph:
         weight: Axis | None = None,
         step: Fraction = Fraction(1),
         offset: Fraction = Fraction(0),
-    ) -> Answer:
+    ) -> Outcome:
         self._require_size(statistic)
         order = order_of(terms)
         query = self._query(order, weight)
@@ -189,14 +212,19 @@ class Graph:
         top = with_noise(_ROUGH).top
         noise = self._till.noise(order, low=0, high=top, grain=step, steps=query.per_unit)
         measurement = Measurement(query=query, mechanisms=(with_noise(noise),))
-        found = self._till.measure(measurement, fresh=fresh)
-        (*passed, value) = found.values[0]
-        is_shown = all(passed)
-        shown = _shown(offset + value * step) if is_shown else None
-        words = [UNKNOWN] if not passed else [] if is_shown else [REFUSED]
-        few = f"Among vertices of at most {cap} edges." if cap else None
-        table, widths = _table(statistic, [shown]), _widths(noise, step, is_shown=is_shown)
-        return found.answer(self._sql(statistic), table, widths, (*words, *self._words(few)))
+
+        def finish(found: Found) -> Answer:
+            (*passed, value) = found.values[0]
+            is_shown = all(passed)
+            shown = _shown(offset + value * step) if is_shown else None
+            words = [UNKNOWN] if not passed else [] if is_shown else [REFUSED]
+            few = f"Among vertices of at most {cap} edges." if cap else None
+            table, widths = _table(statistic, [shown]), _widths(noise, step, is_shown=is_shown)
+            return found.answer(self._sql(statistic), table, widths, (*words, *self._words(few)))
+
+        return self._till.settle(
+            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=step
+        )
 
     def _query(self, order: Order | None = None, weight: Axis | None = None) -> Query:
         said = None if order is None else order.rows_per_unit

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Asked, Curator
+from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.propose import ProposeTestRelease
@@ -15,11 +16,13 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.run import Rules, Run
 from noisegate.releases.held import guarantee_of
+from noisegate.robust.plans import RobustPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
+Outcome: TypeAlias = Any  # an Answer; of a till that plans, a RobustPlan
 METHODS: Final = ("smooth", "ptr")
 UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
 REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
@@ -40,12 +43,12 @@ class Order:
 
 @final
 class Till:
-    """Buys noise and answers through a curator, by the rules of a policy."""
+    """Buys noise and answers through a curator, by the rules of a policy; or plans only."""
 
-    def __init__(self, curator: Curator, rules: Rules) -> None:
+    def __init__(self, curator: Curator, rules: Rules, *, to_plan: bool = False) -> None:
         if rules.sample is not None:
             raise SpecError("Robust numbers are about all rows.", fix="Use the gate itself.")
-        self.curator, self.rules = curator, rules
+        self.curator, self.rules, self.to_plan = curator, rules, to_plan
 
     def price(self, epsilon: Number | None) -> Fraction:
         """What is to be paid: as said, or as the policy has it."""
@@ -89,11 +92,34 @@ class Till:
             raise SpecError("There are several tables.", fix=f"Name one of {', '.join(private)}.")
         return name or private[0]
 
-    def measure(self, measurement: Asked, *, fresh: bool, provided: str | None = None) -> "Found":
-        """The numbers: from the ledger if they were released before, else for their price.
+    def settle(
+        self,
+        measurement: Asked,
+        finish: "Callable[[Found], Answer]",
+        *,
+        asked: str,
+        fresh: bool,
+        unit: Fraction = Fraction(1),
+        provided: str | None = None,
+    ) -> Outcome:
+        """The answer, or its plan. A step of the noise is ``unit`` of what is shown.
 
         ``provided`` is what the promise rests on, besides the theorems.
         """
+        if not self.to_plan:
+            return finish(self._measure(measurement, fresh=fresh, provided=provided))
+        price, fits = ApproxDP(0), True
+        if fresh or self.curator.find(measurement) is None:
+            price, fits = self.curator.price(measurement.event())
+        path: tuple[str, ...] = ()
+        noise: Any = getattr(measurement, "noise", None)
+        if isinstance(measurement, Measurement):
+            path, noise = measurement.query.path, measurement.mechanisms[0]
+        noise = getattr(noise, "noise", noise)  # of a statistic, its own
+        return RobustPlan(asked=asked, noise=noise, unit=unit, path=path, price=price, fits=fits)
+
+    def _measure(self, measurement: Asked, *, fresh: bool, provided: str | None) -> "Found":
+        """The numbers: from the ledger if they were released before, else for their price."""
         request = self.curator.fresh_id() if fresh else None
         found = self.curator.measure(measurement, request_id=request)
         loss = self.curator.loss_of(found.event)

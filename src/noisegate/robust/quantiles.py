@@ -14,7 +14,7 @@ from noisegate.query.estimates.draft import Draft, draft
 from noisegate.query.looks import caps_of
 from noisegate.query.question import Function, Question, Terms
 from noisegate.query.reading.reader import read
-from noisegate.robust.paying import REFUSED, UNKNOWN, Found, Order, Till, Widths
+from noisegate.robust.paying import REFUSED, UNKNOWN, Found, Order, Outcome, Till, Widths
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,9 +41,14 @@ class SmoothQuantile:
         mechanism = LocalQuantile(tau=aggregate.level, noise=self._noise)
         self.measurement = Measurement(query=part.query, mechanisms=(mechanism,))
 
-    def ask(self, *, fresh: bool) -> Answer:
-        """The answer: free if it was released before."""
-        found = self._till.measure(self.measurement, fresh=fresh)
+    def ask(self, *, fresh: bool) -> Outcome:
+        """The answer, free if it was released before; or its plan."""
+        return self._till.settle(
+            self.measurement, self._answer, asked=self._sql, fresh=fresh,
+            unit=self._tally.term.grain,
+        )  # fmt: skip
+
+    def _answer(self, found: Found) -> Answer:
         return found.answer(self._sql, self._table(found), self._widths(found), self._words(found))
 
     def _table(self, found: Found) -> "pa.Table":

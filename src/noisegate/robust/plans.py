@@ -1,0 +1,70 @@
+"""What a robust number costs and how it would be drawn, before anything is paid."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, final
+
+from noisegate.exact import Number, fraction
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.graph_numbers import GraphNumber
+from noisegate.mechanisms.least_sum import LeastSum
+from noisegate.mechanisms.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth import SmoothNoise
+from noisegate.privacy.loss import ApproxDP
+from noisegate.query.display import bare, percent
+
+USUAL: Final = Fraction(95, 100)
+_LAWS: Final = {
+    "smooth-student/1": "Student's t",
+    "smooth-laplace/1": "Laplace",
+    "smooth-lognormal/1": "Laplace times lognormal",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobustPlan:
+    """Price and noise of a robust number: free, and depends on no row. ``unit`` is one step."""
+
+    asked: str
+    noise: SmoothNoise | ProposeTestRelease | GraphNumber | LeastSum | Geometric
+    unit: Fraction
+    path: tuple[str, ...]
+    price: ApproxDP
+    fits: bool
+
+    def margin(self, confidence: Number = USUAL) -> float | None:
+        """How far the answer may be off, if there is one; None where that stays a secret."""
+        if isinstance(self.noise, SmoothNoise):
+            return None
+        return float(self.noise.interval(confidence) * self.unit)
+
+    def facts(self, confidence: Number = USUAL) -> list[tuple[str, str]]:
+        """The plan in two columns."""
+        noise, fits = self.noise, "" if self.fits else " (more than is left)"
+        lines = [("asked", self.asked), ("because", "; ".join(self.path))]
+        if isinstance(noise, SmoothNoise):
+            law, wide = _LAWS[noise.name], bare(float(noise.scale))
+            words = f"{law}, {wide} smooth bounds wide for β = {bare(float(noise.beta))}"
+            lines += [("noise", words), ("error", "a secret of the rows")]
+        else:
+            if isinstance(noise, ProposeTestRelease):
+                far = f"seem at least {noise.threshold} steps away"
+                lines.append(("test", f"released if rows where the bound fails {far}"))
+            off = bare(self.margin(confidence))
+            lines.append(("error", f"± {off} at {percent(confidence)} confidence"))
+        return [*lines, ("price", f"{self.price}{fits}")]
+
+    def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
+        """Plain values, for --json."""
+        return {
+            "asked": self.asked,
+            "margin": self.margin(confidence),
+            "confidence": float(fraction(confidence)),
+            "price": float(self.price.epsilon),
+            "price_delta": float(self.price.delta),
+            "fits": self.fits,
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:12}{words}" for name, words in self.facts())
