@@ -186,6 +186,10 @@ def test_people_with_many_rows_move_a_count_by_their_cap():
     people = "SELECT ward, COUNT(DISTINCT who) AS n FROM data GROUP BY ward"
     plan = capped.choose_plan(people, epsilon=1)
     assert plan.selection.factor == plan.grain  # one person moves each by one, in all groups
+    assert dict(plan.facts())["because"].endswith("one person moves each score by at most 1")
+    assert plan.caveats == ()
+    rows_count = dict(capped.choose_plan(BY_WARD, epsilon=1).facts())["because"]
+    assert rows_count.endswith("by at most 4")
     assert capped.choose(people, epsilon=30).winner == "north"
 
 

@@ -21,6 +21,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Key, Kind
+from noisegate.query.display import bare
 from noisegate.query.estimates.draft import Caps, draft
 from noisegate.query.estimates.terms import masked, present, require_bounds, sum_term
 from noisegate.query.estimates.words import caveats
@@ -52,6 +53,14 @@ class Candidates:
     grain: Fraction
     monotone: bool
     caveats: tuple[str, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """In words, how far one unit moves a score."""
+        facts = self.query.stability
+        noun = next(table.unit.noun for table in facts.tables if table.unit is not None)
+        moved = bare(float(self.query.single * self.grain))
+        return (*facts.path, f"one {noun} moves each score by at most {moved}")
 
 
 def candidates_of(
@@ -104,14 +113,15 @@ def _by_keys(question: Question, block: Block, terms: Terms, accountant: str) ->
         listed = tuple(each for each in key.domain.keys if each is not None)
         found.append(replace(key, domain=replace(key.domain, keys=listed, nullable=False)))
     asked = replace(block, by=tuple(found))
-    drafted = draft(asked, _caps(asked, terms), accountant=accountant, derive=False)
+    caps = _caps(asked, terms)
+    drafted = draft(asked, caps, accountant=accountant, derive=False)
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
         raise Unsupported("This is not one sum.", fix=_FORM)
     plain = replace(tally, by=tuple(replace(each, rest=False) for each in tally.by))
     rows = tuple(product(*(grouping.keys for grouping in plain.by)))
     names = tuple(row[0] if len(row) == 1 else row for row in rows)
-    return names, plain, drafted.caveats
+    return names, plain, () if caps.groups_per_unit == CAP_MAX else drafted.caveats
 
 
 def _caps(block: Block, terms: Terms) -> Caps:

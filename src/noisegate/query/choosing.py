@@ -239,7 +239,7 @@ class Choosing:
             epsilon=self._epsilon,
             price=price,
             fits=fits,
-            path=found.query.path,
+            path=found.path,
             caveats=found.caveats,
         )
 
