@@ -233,6 +233,7 @@ REFUSED = [
     lambda: SmoothLognormal.for_rho("1/2", beta=2, **GRID),
     lambda: SmoothLognormal(scale=1, beta=1, sigma=3, **GRID),
     lambda: ProposeTestRelease.for_budget(1, 1, bound=3, **GRID),
+    lambda: ProposeTestRelease.for_budget("1e-4", "1e-6", bound=3, **GRID),
     lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=0, **GRID),
     lambda: ProposeTestRelease.for_budget(1, "1e-6", bound=11, **GRID),
     lambda: LocalQuantile(tau="1/2", noise=Geometric(scale=1)),

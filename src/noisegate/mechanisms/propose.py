@@ -24,7 +24,7 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.privacy.event import Event, Group, ProposeTestReleaseEvent
 
-THRESHOLD_MAX: Final = 1 << 20
+THRESHOLD_MAX: Final = 1 << 12
 
 
 @final
@@ -58,6 +58,8 @@ class ProposeTestRelease(LocalNoise):
             raise SpecError(f"delta is {shown(chance)}.", fix="Use a δ below 1, such as 1e-6.")
         whole = whole_count(bound, name="bound")
         log = upper(lambda: -(real(chance) * (1 + (-real(half)).exp())).log() / real(half))
+        if log > THRESHOLD_MAX:
+            raise SpecError("The price is too low for a test.", fix="Use a larger ε or δ.")
         return cls(
             bound=whole, test_scale=1 / half, threshold=max(1, -(-log // 1)), scale=whole / half,
             low=low, high=high,

@@ -51,7 +51,7 @@ UNIT: Final = 1 << 48  # decays and bounds are whole numbers of 1/UNIT
 SCALE_MAX: Final = Fraction(1 << 50)
 BETA_MIN: Final = Fraction(1, 10_000)
 BETA_MAX: Final = Fraction(1 << 10)
-SCALE_MIN: Final = Fraction(1, 1 << 10)
+SCALE_MIN: Final = Fraction(1, 1 << 40)
 SIGMAS: Final = tuple(Fraction(hundredths, 100) for hundredths in range(1, 201))
 
 
