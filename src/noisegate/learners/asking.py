@@ -79,11 +79,11 @@ def noises(
 def _noise(block: Block, amount: Fraction, weight: int, *, gaussian: bool) -> NoiseMechanism[Any]:
     if gaussian:
         return DiscreteGaussian(variance=weight**2 * block.l2_squared / (2 * amount))
-    each = Geometric(scale=weight * block.l1 / amount)
-    scale = weight * block.largest / amount
-    if block.width == 1 or not BoxNoise.fits(scale, block.width):
-        return each
-    return min(each, BoxNoise(scale=scale, width=block.width), key=noise_variance)
+    each, whole = weight * block.l1 / amount, weight * block.largest / amount
+    wide = block.width > 1 and BoxNoise.fits(whole, block.width)
+    if wide and box_variance(whole, block.width) < 2 * each**2:
+        return BoxNoise(scale=whole, width=block.width)
+    return Geometric(scale=each)
 
 
 def noise_variance(noise: NoiseMechanism[Any]) -> float:

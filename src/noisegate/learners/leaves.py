@@ -15,7 +15,7 @@ import numpy as np
 from noisegate.learners.asking import RowsAsk
 from noisegate.learners.growing import Tree, Whole
 from noisegate.learners.noisy import Floats, for_means
-from noisegate.learners.normals import LEAST, Normals
+from noisegate.learners.normals import LEAST, Normals, noise_of_means
 from noisegate.releases.chance import Coins
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
@@ -40,7 +40,8 @@ class Made:
         weights = (normals.counts / normals.counts.sum()).reshape(-1)
         cells = np.repeat(np.arange(len(weights)), coins.multinomial(size, weights))
         leaves, labels = np.divmod(cells, normals.counts.shape[1])
-        spread = np.sqrt(normals.variances[leaves, labels])
+        certain = normals.variances - normals.noise[:, :, None]
+        spread = np.sqrt(np.maximum(certain, LEAST))[leaves, labels]
         rows = normals.means[leaves, labels] + coins.normal(size=spread.shape) * spread
         low, high = tree.boxes(spread.shape[1], reach)
         whole = np.rint(rows * reach).astype(np.int64)
@@ -104,7 +105,7 @@ def measured(
     for tree, guess, (count, total) in zip(trees, guesses, told, strict=True):
         rows = _corrected_counts(guess.counts, count, counts.variance)
         low, high = (each[:, None] / ask.reach for each in tree.boxes(ask.columns, ask.reach))
-        noise = sums.variance / ask.reach**2 / rows**2
+        noise = noise_of_means(sums.variance / ask.reach**2, counts.variance, guess.means, rows)
         means, left = _corrected_means(guess.means, total / rows[:, :, None], noise)
         variances = guess.variances + left[:, :, None]
         found.append(Normals(rows, np.clip(means, low, high), variances, left))

@@ -196,10 +196,10 @@ class CategoricalNB(_NaiveBayes):
         self._edges = tuple(_edges(len(each.keys) or bins, keyed=bool(each.keys)) for each in held)
         algorithm = partial(fit_categorical_nb, edges=self._edges)
         options = {"edges": [list(each) for each in self._edges]}
-        if not isinstance(X, Matrix):
-            self.classes_ = np.array(self.classes)
         how: dict[str, Any] = {"progress": progress, "fresh": fresh}
         found = self._learn_classes(matrix, None, algorithm, options, **how).fitted
+        if not isinstance(X, Matrix):
+            self.classes_ = np.array(self.classes)
         ends = np.cumsum([len(each) + 1 for each in self._edges])[:-1]
         self.feature_probabilities_ = np.split(found["shares"], ends, axis=1)
         self.class_count_ = found["counts"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisegate.learners.asking import Measured, RowsAsk
 from noisegate.learners.growing import Whole
-from noisegate.learners.noisy import Floats, divided
+from noisegate.learners.noisy import Floats, divided, for_means
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain
@@ -22,6 +22,7 @@ _USUAL: Final = 0.2  # the variance of a column, if nothing is known about it
 _UNSURE: Final = 0.04  # the variance of that guess
 _ANYWHERE: Final = 1 / 3  # the mean square of coordinates that lie anywhere
 _VISIBLE: Final = 0.05  # noise of a class's mean squares, up to which they are worth asking for
+_UNKNOWN: Final = 0.25  # of their noise: classes may differ by as much without being seen to
 LEAST: Final = 1e-4  # of a difference between classes
 
 
@@ -63,21 +64,35 @@ def shares(scores: Floats) -> Floats:
 def look(ask: RowsAsk, share: Fraction, seen: Measured | None = None) -> Normals:
     """The classes of all rows, as one cell; ``seen``, if they were counted before."""
     if seen is None:
-        first, share = divided(share, 1, 19)
+        first, share = divided(share, 1, 24)
         (seen,) = ask.totals(Statistic(ByKey(), (One(),)), [first])
-    counts = even_counts(seen)
-    keyed = divided(share, 3, 2)
-    (noise,) = ask.variance(Statistic(ByKey(), (Squares(),)), keyed[1:])
-    visible = noise**0.5 / ask.reach**2 < _VISIBLE * counts.sum() / len(counts)
-    parts = keyed if visible else divided(share, 19, 1)
+    keyed, most = divided(share, 2, 3)
+    (noise,) = ask.variance(Statistic(ByKey(), (Squares(),)), [keyed])
+    visible = noise**0.5 / ask.reach**2 < _VISIBLE * even_counts(seen).mean()
     if visible:
-        sums, squares = ask.totals(Statistic(ByKey(), (Linear(), Squares())), parts)
+        question = Statistic(ByKey(), (One(), Linear(), Squares()))
+        again, sums, squares = ask.totals(question, [*for_means(ask, most), keyed])
     else:
-        (sums,) = ask.totals(Statistic(ByKey(), (Linear(),)), parts[:1])
-        (squares,) = ask.totals(Statistic(Plain(), (Squares(),)), parts[1:])
-    means, left = _means(sums, counts, ask.reach)
+        few, most = divided(share, 1, 19)
+        again, sums = ask.totals(Statistic(ByKey(), (One(), Linear())), for_means(ask, most))
+        (squares,) = ask.totals(Statistic(Plain(), (Squares(),)), [few])
+    counted = _pooled(seen, again)
+    counts = even_counts(counted)
+    means, left = _means(sums, counts, counted.variance, ask.reach)
     variances = _variances(squares, counts, means, left, ask.reach)
     return Normals(counts[None], means[None], (variances + left[:, None])[None], left[None])
+
+
+def _pooled(first: Measured, second: Measured) -> Measured:
+    """The best estimate from two of the same numbers."""
+    v, w = first.variance, second.variance
+    return Measured((first.values * w + second.values * v) / (v + w), v * w / (v + w))
+
+
+def noise_of_means(sums: float, count: float, means: Floats, rows: Floats) -> Floats:
+    """The noise variance of means of rows: that of sums, and that of the count they are over."""
+    found: Floats = (sums + count * np.mean(means**2, axis=-1)) / rows**2
+    return found
 
 
 def even_counts(seen: Measured) -> Floats:
@@ -90,16 +105,16 @@ def even_counts(seen: Measured) -> Floats:
     return found
 
 
-def _means(sums: Measured, counts: Floats, reach: int) -> tuple[Floats, Floats]:
+def _means(sums: Measured, counts: Floats, unsure: float, reach: int) -> tuple[Floats, Floats]:
     """Means of classes, drawn to that of all rows, and the noise variance that is left in them."""
     raw, noise = sums.values / reach, sums.variance / reach**2
-    each = noise / counts**2
     total, count = counts.sum(), len(counts)
+    each = noise_of_means(noise, unsure, np.clip(raw / counts[:, None], -1, 1), counts)
     middle = raw.sum(axis=0) / total
     middle = np.clip(middle * _ANYWHERE / (_ANYWHERE + count * noise / total**2), -1, 1)
     away = raw / counts[:, None] - middle
     apart = np.mean(np.sum(away**2, axis=0)) - each.sum() * (1 - 1 / count)
-    real = max(LEAST, float(apart) / max(1, count - 1))
+    real = max(LEAST, _UNKNOWN * each.mean(), float(apart) / max(1, count - 1))
     kept = real / (real + each)
     return np.clip(middle + away * kept[:, None], -1, 1), kept * each
 
