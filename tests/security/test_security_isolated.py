@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def schedule(monkeypatch, clearing):
 
     takes = iter(clearing)
     monkeypatch.setattr(Cell, "_answer", answer)
-    Cell(task("return 1")).answers([b""] * len(clearing))
+    Cell(task("return 1"))._in_turn([b""] * len(clearing))
     return [*seen, clock.now]
 
 
@@ -155,6 +156,24 @@ def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch)
     stalled = schedule(monkeypatch, [0.001, 0.3, 0.001])  # a machine that stands still for a while
     assert stalled[:2] == quick[:2]
     assert stalled[-1] == pytest.approx(quick[-1] + turn)
+
+
+def test_programs_of_two_questions_do_not_run_at_once():
+    """Each takes two turns; together they take four, one after the other."""
+    ended = []
+
+    def ask():
+        with Cell(task("return 1")) as cell:
+            cell.answers([block(WITHOUT)] * 2)
+            ended.append(time.monotonic())
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second = sorted(ended)
+    assert second - first >= 2 * task("return 1").turn - 0.05
 
 
 LATE = f"import time\ntime.sleep(9 if {TARGET} in rows['id'] else 0)\nreturn 1"

@@ -88,6 +88,7 @@ def test_it_is_saved_and_read_again(made, tmp_path):
     assert loaded.values == release.values
     assert loaded.margins() == release.margins()
     assert loaded.promise == release.promise
+    assert loaded.source == release.source == "def mean_age(rows):\n    return rows['age'].mean()"
     assert loaded.card().to_dict() == release.card().to_dict()
 
 

@@ -19,9 +19,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from select import select
 from tempfile import TemporaryFile
+from threading import Lock
 from time import monotonic, sleep
 from typing import Final, Self, final
 
@@ -31,6 +33,7 @@ from noisegate.isolated.lockdown import can_lock
 
 _PAUSE: Final = 0.05  # between blocks, and more for the memory that has to be cleared away
 _PAUSE_PER_BYTE: Final = 0.25 / (1 << 30)
+_ALONE: Final = Lock()
 _LOADED_MAX: Final = 64  # modules that a rehearsal may find missing
 _WORDS: Final = 4096
 _ONE_THREAD: Final = dict.fromkeys(
@@ -93,7 +96,14 @@ class Cell:
         self._stop()
 
     def answers(self, blocks: Sequence[bytes]) -> list[bytes]:
-        """What the program says about each block: raw bytes, none where it said nothing in time."""
+        """What the program says about each block: raw bytes, none where it said nothing in time.
+
+        Locked-in programs run one at a time, those of other questions too.
+        """
+        with _ALONE if self._task.locked else nullcontext():
+            return self._in_turn(blocks)
+
+    def _in_turn(self, blocks: Sequence[bytes]) -> list[bytes]:
         task, begin, found = self._task, monotonic(), []
         for place, block in enumerate(blocks):
             while monotonic() > begin + place * task.turn + task.pause / 2:

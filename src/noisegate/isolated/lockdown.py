@@ -12,7 +12,6 @@ Claim: after `lock` a process cannot open, read or change a file, make a process
 import ctypes
 import os
 import platform
-import resource
 import struct
 import sys
 from contextlib import suppress
@@ -58,6 +57,8 @@ def can_lock() -> bool:
 
 def limit(*, seconds: float, memory: int) -> None:
     """Bound memory (bytes more than now), time of the processor, and files: none, of no size."""
+    import resource  # noqa: PLC0415 - not on every machine
+
     size = int(_status("VmSize")) * 1024 if sys.platform == "linux" else 0
     bounds = {
         resource.RLIMIT_CPU: int(seconds) + 2,

@@ -45,6 +45,7 @@ class Applied(Held):
     noise: tuple[Mechanism[Any], ...]
     released: tuple[tuple[int, ...], ...]
     program: str
+    source: str  # the program's text
     trusted: bool
     cost: ApproxDP
     remaining: ApproxDP | None
@@ -129,6 +130,7 @@ class Applied(Held):
             "noise": [to_record(each) for each in self.noise],
             "released": [list(map(str, row)) for row in self.released],
             "program": self.program,
+            "source": self.source,
             "trusted": self.trusted,
         }
 
@@ -144,6 +146,7 @@ class Applied(Held):
             noise=tuple(map(from_record, record["noise"])),
             released=tuple(tuple(map(int, row)) for row in record["released"]),
             program=record["program"],
+            source=record["source"],
             trusted=record["trusted"],
             **record["standing"],
         )

@@ -256,6 +256,7 @@ class Applying:
             noise=asked.mechanisms,
             released=tuple(map(tuple, found.values.tolist())),
             program=tally.program.name,
+            source=tally.program.text,
             trusted=tally.trusted,
             question=found.question,
             **stated,
