@@ -17,6 +17,8 @@ from noisegate.errors import Unsupported
 Floats: TypeAlias = NDArray[np.float64]  # whole numbers, as doubles
 Whole: TypeAlias = NDArray[np.int64]
 EXACT_MAX: Final = 1 << 53  # whole numbers up to here are doubles
+_PRODUCTS_AT_ONCE: Final = 1 << 18
+_PIECE_MIN: Final = 16
 
 
 @final
@@ -115,3 +117,31 @@ def clip(rows: Floats, norm: int, clipped: int) -> Floats:
     found = rows.copy()
     found[far, :clipped] = np.trunc(part[far] * scale[:, None])
     return found
+
+
+def times(rows: Floats, weights: Floats) -> Floats:
+    """Rows times a matrix, in pieces that a BLAS does not spread over threads.
+
+    For thin matrices threads cost more than they give, ten times as much where processors are busy.
+    """
+    found = np.empty((len(rows), weights.shape[1]))
+    step = _piece(rows.shape[1] * weights.shape[1])
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        np.matmul(rows[part], weights, out=found[part])
+    return found
+
+
+def across(left: Floats, right: Floats) -> Floats:
+    """The sum over rows of left ⊗ right, in pieces as in `times`."""
+    found = np.zeros((left.shape[1], right.shape[1]))
+    step = _piece(left.shape[1] * right.shape[1])
+    for start in range(0, len(left), step):
+        part = slice(start, start + step)
+        found += left[part].T @ right[part]
+    return found
+
+
+def _piece(work: int) -> int:
+    """How many rows, if each takes so many products."""
+    return max(_PIECE_MIN, _PRODUCTS_AT_ONCE // work)

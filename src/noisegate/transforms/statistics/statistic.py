@@ -20,7 +20,14 @@ from noisegate.algebra.tally import Rows
 from noisegate.errors import Unsupported
 from noisegate.sources.source import Batch
 from noisegate.transforms.statistics.features import FEATURES, Feature, One, Products
-from noisegate.transforms.statistics.numbers import EXACT_MAX, Floats, Shape, Whole, clip
+from noisegate.transforms.statistics.numbers import (
+    EXACT_MAX,
+    Floats,
+    Shape,
+    Whole,
+    across,
+    clip,
+)
 from noisegate.transforms.statistics.weighings import (
     CELLS_MAX,
     WEIGHINGS,
@@ -28,6 +35,8 @@ from noisegate.transforms.statistics.weighings import (
     Leaves,
     Nearest,
     Plain,
+    Slopes,
+    Soft,
     Weighing,
 )
 
@@ -35,8 +44,10 @@ __all__ = ["Batch", "Block", "Statistic"]
 
 _ROWS_MIN: Final = 1 << 6
 _ROWS_MAX: Final = 1 << 15
+_ROWS_NEAR: Final = 1 << 12
+_NEAR: Final = 1 << 16  # numbers that stay near the processor
 _SIZE_MAX: Final = 1 << 22
-_FEW: Final = 48  # cells up to which a matrix of weights is quicker than sorting
+_FEW: Final = 12  # cells up to which a matrix of weights is quicker than counting
 _REACH_MAX: Final = 1 << 20
 _NORM_MAX: Final = 1 << 26
 SUM_MAX: Final = 1 << 60
@@ -129,28 +140,29 @@ class Statistic:
             rows = batch.coordinates.astype(np.float64)
             if self.norm is not None:
                 rows = clip(rows, self.norm, self.clipped)
-            for place, part in enumerate(self._added(batch, rows, seen)):
+            for place, part in enumerate(self._added(batch, rows, seen, blocks[0].cells)):
                 whole = part.astype(np.int64)
                 low[place] += whole & ((1 << _BITS) - 1)
                 high[place] += whole >> _BITS
         return [_joined(a, b) for a, b in zip(low, high, strict=True)]
 
     def rows_at_once(self, shape: Shape) -> int:
-        """How many rows doubles add exactly; public."""
+        """How many rows doubles add exactly, and that stay near the processor; public."""
         seen = self.shape_of(shape)
         weight = self.weighing.norms(seen)[0]
         longest = max(feature.norms(seen)[0] for feature in self.features)
         rows = EXACT_MAX // (weight * longest * Rows.WHOLE)
         if rows < _ROWS_MIN:
             raise Unsupported("The numbers are too fine to be added.", fix="Use fewer steps.")
-        return int(min(rows, _ROWS_MAX))
+        scored = isinstance(self.weighing, Nearest | Soft | Slopes)
+        wide = self.weighing.cells(seen) if scored else 1
+        return int(min(rows, _ROWS_MAX, max(_NEAR // wide, _ROWS_NEAR)))
 
-    def _added(self, batch: Batch, rows: Floats, shape: Shape) -> list[Floats]:
+    def _added(self, batch: Batch, rows: Floats, shape: Shape, cells: int) -> list[Floats]:
         """What some rows add to each block."""
         weighing, weights = self.weighing, batch.weights
         if isinstance(weighing, Plain):
             return [_together(rows, weights, feature) for feature in self.features]
-        cells = weighing.cells(shape)
         if isinstance(weighing, ByKey | Nearest | Leaves):
             parts = self._placed(batch, rows, shape)
             return [_gathered(rows, weights, parts, cells, each) for each in self.features]
@@ -193,7 +205,7 @@ def _together(rows: Floats, weights: Any, feature: Feature) -> Floats:  # noqa: 
     """The sum of a feature over all rows."""
     weighed = rows if weights is None else rows * weights[:, None]
     if isinstance(feature, Products):
-        return _triangle(weighed.T @ rows, feature)[None]
+        return _triangle(across(weighed, rows), feature)[None]
     values = feature.of(rows)
     if weights is not None:
         values = values * weights[:, None]
@@ -231,26 +243,20 @@ def _gathered(
 def _by_cell(values: Floats, places: Whole, cells: int) -> Floats:
     """Sums of rows by cell."""
     if cells <= _FEW:
-        marks = (places[None, :] == np.arange(cells)[:, None]).astype(np.float64)
-        gathered: Floats = marks @ values
-        return gathered
-    found = np.zeros((cells, values.shape[1]))
-    if len(places):
-        order = np.argsort(places, kind="stable")
-        sorted_places = places[order]
-        starts = np.flatnonzero(np.diff(sorted_places, prepend=-1))
-        found[sorted_places[starts]] = np.add.reduceat(values[order], starts, axis=0)
-    return found
+        return across((places[:, None] == np.arange(cells)).astype(np.float64), values)
+    width = values.shape[1]
+    at = places[:, None] * width + np.arange(width)
+    found = np.bincount(at.ravel(), values.ravel(), cells * width)
+    return found.astype(np.float64).reshape(cells, width)
 
 
 def _spread(rows: Floats, held: Floats, feature: Feature) -> Floats:
     """The sums of a feature, each row counting in every cell by its weight there."""
     if isinstance(feature, Products):
         return np.vstack([
-            _triangle((rows * own[:, None]).T @ rows, feature)[None] for own in held.T
+            _triangle(across(rows * own[:, None], rows), feature)[None] for own in held.T
         ])  # fmt: skip
-    found: Floats = held.T @ feature.of(rows)
-    return found
+    return across(held, feature.of(rows))
 
 
 def _triangle(square: Floats, feature: Products) -> Floats:

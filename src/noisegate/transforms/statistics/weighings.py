@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import Unsupported
-from noisegate.transforms.statistics.numbers import EXACT_MAX, Floats, Numbers, Shape, Whole
+from noisegate.transforms.statistics.numbers import (
+    EXACT_MAX,
+    Floats,
+    Numbers,
+    Shape,
+    Whole,
+    times,
+)
 
 Norms: TypeAlias = tuple[int, int, int]  # largest weight, sum of sizes, squared length
 CELLS_MAX: Final = 1 << 20
@@ -65,14 +72,17 @@ class Scores:
     def of(self, rows: Floats) -> Floats:
         """The scores, of shape (rows, cells): exact, because no partial sum passes 2**53."""
         weights = self.weights.array
-        linear = rows @ weights[:, : rows.shape[1]].T + weights[:, -1]
+        found = times(rows, weights[:, : rows.shape[1]].T)
+        found += weights[:, -1]
         if self.order == "linear":
-            return linear
+            return found
         others = weights[:, rows.shape[1] : -1].T
         if self.order == "squares":
-            return linear + (rows * rows) @ others
-        first, second = np.triu_indices(rows.shape[1])
-        return linear + (rows[:, first] * rows[:, second]) @ others
+            found += times(rows * rows, others)
+        else:
+            first, second = np.triu_indices(rows.shape[1])
+            found += times(rows[:, first] * rows[:, second], others)
+        return found
 
     def _terms(self, columns: int) -> int:
         if self.order == "linear":
