@@ -1,6 +1,7 @@
 """Programs on blocks of rows: who is in which block, and how far one of them moves the answer."""
 
 from dataclasses import replace
+from datetime import date, datetime
 from fractions import Fraction
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from noisegate.algebra.relation import Filter, Join, Sampled, Table
 from noisegate.curator.blocks import BlockMeasurement, said_of_blocks, turns_of
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.isolated.lockdown import can_lock
+from noisegate.isolated.rows import packed, unpacked
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection
@@ -141,6 +143,29 @@ def test_only_rows_that_were_asked_for_and_units_are_dealt():
     kept = Filter(Table(OWNED), Call("lt", (Field("n"), Literal(10))))
     found = source_of(listed).blocks(asked(relation=kept, columns=("n",), blocks=1), "k")
     assert [{name: column.tolist() for name, column in b.items()} for b in found] == [{"n": [5]}]
+
+
+def test_every_kind_of_column_arrives_as_it_is():
+    columns = {
+        "day": pa.array([date(2024, 5, 1), None]),
+        "at": pa.array([datetime(2024, 5, 1, 12, 30), None]),  # noqa: DTZ001 - times have no zone
+        "sick": pa.array([True, None]),
+        "t": pa.array(["é", None]),
+        "n": pa.array([7, None]),
+    }
+    kinds = (Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN, Kind.TEXT, Kind.INTEGER)
+    made = table("people", None, *zip(columns, kinds, strict=True))
+    source = DuckDBSource({"people": pa.table(columns)}, {"people": made})
+    (block,) = source.blocks(asked(made, columns=tuple(columns), blocks=1), "key")
+    there = unpacked(packed(block))
+    order = np.argsort(np.isnan(there["n"]))
+    found = {name: column[order] for name, column in there.items()}
+    assert found["day"][0] == np.datetime64("2024-05-01")
+    assert found["at"][0] == np.datetime64("2024-05-01T12:30")
+    assert np.isnat(found["day"][1])
+    assert np.isnat(found["at"][1])
+    assert [found[name].tolist() for name in ("sick", "t")] == [[True, None], ["é", None]]
+    assert found["n"][0] == 7
 
 
 # sensitivity and event
