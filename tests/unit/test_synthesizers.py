@@ -206,11 +206,26 @@ def test_the_heaviest_tree():
 
 
 def test_shares_add_up_exactly():
-    shares = exact_shares({(0,): 0.1, (1,): 0.7, (2,): 0.72, (3,): 0.0}, Fraction(1, 3))
+    wanted = {(0,): 0.1, (1,): 0.7, (2,): 0.7, (3,): 0.0}
+    shares = exact_shares(wanted, Fraction(1, 3))
     assert sum(shares.values()) == Fraction(1, 3)
     assert shares[1,] == shares[2,]  # one noise for both
-    assert shares[1,] / shares[0,] == pytest.approx(8)
+    assert list(shares) == [(0,), (1,), (2,)]
     assert exact_shares({}, Fraction(1)) == {}
+
+
+def test_shares_of_different_budgets_need_few_amounts_of_noise():
+    chance = np.random.default_rng(1)
+    amounts = set()
+    for budget in (Fraction(1, 7), Fraction(2, 5), Fraction(3, 20)):
+        wanted = {(a,): float(w) for a, w in enumerate(chance.uniform(1, 16, 40))}
+        shares = exact_shares(wanted, budget)
+        assert sum(shares.values()) == budget
+        whole = sum(wanted.values())
+        for axes, share in shares.items():
+            assert 2**-0.5 <= float(share / budget) / (wanted[axes] / whole) <= 2**0.5
+        amounts |= set(shares.values())
+    assert len(amounts) <= 16
 
 
 @pytest.mark.parametrize("gaussian", [True, False])

@@ -26,7 +26,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log, prod, sqrt
+from math import inf, log, prod, sqrt
 from typing import Final, Self, final
 
 import numpy as np
@@ -47,6 +47,7 @@ _CLOSE: Final = 0.02  # standard deviations below 0 that count as 0
 _VARIANCE_MIN: Final = 1e-12
 _LOOSE: Final = 300.0  # a potential per standard deviation of noise that a sum stays off
 _TINY: Final = 1e-300
+_SLOW: Final = 0.01  # a round that moves tables by hardly less than the one before is the last
 _NOTHING: Final = 1e-9  # of the distribution, where doubles see no difference
 
 
@@ -342,16 +343,22 @@ def _solved(
         weight = weights[number]
         level = np.log(now / weight) + measured[number] / weight - thetas[number]
         new = np.maximum(weight * wrightomega(level), _TINY)
+        moved.append(float(np.abs(new - now).sum()))
         step, outside = np.log(new / now), 0.0
         if min(1 - new.sum(), rest := table.sum() - now.sum()) > _NOTHING:
             outside = log((1 - new.sum()) / rest)
         thetas[number] = thetas[number] + step - outside
         return np.exp(potentials[number].table(step, net.sizes, outside))
 
+    before = inf
     for number in range(rounds):
+        moved = list[float]()
         net.settle(tables, shared, block)
         tables[0] /= tables[0].sum()
         if done is not None:
             done((number + 1) / rounds)
+        if sum(moved) > (1 - _SLOW) * before:
+            break
+        before = sum(moved)
     pairs = zip(potentials, thetas, strict=True)
     return tuple(Potential(p.axes, theta, p.labels) for p, theta in pairs)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import log2, pi, sqrt
+from math import ceil, log2, pi, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -90,15 +90,32 @@ def allotted(
 def exact_shares(shares: Mapping[Axes, float], budget: Fraction) -> dict[Axes, Fraction]:
     """Nearly the same in proportion, as fractions that add up to the budget.
 
-    They are rounded to powers of √2: each amount of noise is prepared for anew, which takes time.
+    Each amount of noise is prepared for anew, which takes time. So shares are rounded down to
+    powers of √½, then up where there is room; what is left goes to those of the commonest power.
     """
-    if not shares:
+    scale = float(budget) / max(sum(shares.values()), 1e-300)
+    alike: dict[float, list[Axes]] = {}
+    for axes, share in shares.items():
+        if share > 0:
+            alike.setdefault(round(-2 * log2(scale * share), 6), []).append(axes)
+    if not alike:
         return {}
-    most = max(shares.values())
-    levels = {axes: round(2 * log2(most / share)) for axes, share in shares.items() if share > 0}
-    parts = {axes: round(_GRAIN * 2 ** (-level / 2)) for axes, level in levels.items()}
-    whole = sum(parts.values())
-    return {axes: budget * Fraction(part, whole) for axes, part in parts.items() if part}
+    groups: dict[int, list[Axes]] = {}
+    left = budget - sum(len(sets) * _power(ceil(level)) for level, sets in alike.items())
+    for level in sorted(alike, key=lambda level: level - ceil(level)):
+        more = len(alike[level]) * (_power(ceil(level) - 1) - _power(ceil(level)))
+        raised = more <= left
+        left -= raised * more
+        groups.setdefault(ceil(level) - raised, []).extend(alike[level])
+    common = max(groups, key=lambda level: len(groups[level]) * _power(level))
+    found = {axes: _power(level) for level, sets in groups.items() for axes in sets}
+    found |= {axes: found[axes] + left / len(groups[common]) for axes in groups[common]}
+    return {axes: found[axes] for axes in shares if axes in found}
+
+
+def _power(level: int) -> Fraction:
+    """√½ to some power, rounded down."""
+    return Fraction(int(_GRAIN * 2 ** (-level / 2)), _GRAIN)
 
 
 def _hull(steps: Floats, off: Floats) -> Sequence[tuple[int, int]]:
