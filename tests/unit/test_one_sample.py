@@ -4,6 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -298,6 +299,19 @@ def test_an_engine_that_stumbles_reads_no_other_sample():
         with pytest.raises(SourceError):
             drawn.sums(tally)
     assert source.sums(tally)[0, 0] == PEOPLE
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_nothing_of_a_sample_is_left_when_it_is_over(unit):
+    source = DuckDBSource({"people": ROWS}, {"people": domain(unit)})
+    tables = source._connection.sql("SHOW ALL TABLES").fetchall()
+    with source.sample(P, "0" * 64) as drawn:
+        drawn.sums(wards(unit).tally)
+        seen = ref(drawn)
+        del drawn
+    names = {row[2] for row in source._connection.sql("SHOW ALL TABLES").fetchall()}
+    assert names - {row[2] for row in tables} <= {"keys0"}
+    assert seen() is None  # at once, without a search for cycles
 
 
 def test_statements_about_all_rows_are_not_used_for_the_sample():

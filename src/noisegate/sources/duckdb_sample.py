@@ -64,4 +64,6 @@ class Drawn:
         self._gone = True
         text = "; ".join(f"DROP TABLE IF EXISTS {name}" for name in self._made)
         with suppress(SourceError):
-            self._run(lambda connection: connection.execute(text), ())
+            if text:
+                self._run(lambda connection: connection.execute(text), ())
+        del self._run  # it holds the engine, which holds this
