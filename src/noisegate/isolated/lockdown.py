@@ -10,6 +10,7 @@ Claim: after `lock` a process cannot open, read or change a file, make a process
 """
 
 import ctypes
+import mmap
 import os
 import platform
 import struct
@@ -22,6 +23,7 @@ _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _DIE_WITH_PARENT = 38, 22, 4, 1
 _FILTER_MODE: Final = 2
 _KILL: Final = 9
 _NOBODY: Final = 65534
+_PAGE: Final = mmap.PAGESIZE
 
 # Memory, signals and locks of the process itself, clocks, system entropy, and its end. No call that
 # reads a descriptor is here: the rows are in memory by then.
@@ -59,7 +61,7 @@ def limit(*, seconds: float, memory: int) -> None:
     """Bound memory (bytes more than now), time of the processor, and files: none, of no size."""
     import resource  # noqa: PLC0415 - not on every machine
 
-    size = int(_status("VmSize")) * 1024 if sys.platform == "linux" else 0
+    size = _size() if sys.platform == "linux" else 0
     bounds = {
         resource.RLIMIT_CPU: int(seconds) + 2,
         resource.RLIMIT_CORE: 0,
@@ -127,7 +129,7 @@ def _line(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes
     return struct.pack("=HBBI", code, if_true, if_false, operand)
 
 
-def _status(name: str) -> str:
-    with open("/proc/self/status", encoding="ascii") as lines:  # noqa: PTH123 - quick, and alone
-        found = next(line for line in lines if line.startswith(f"{name}:"))
-    return found.split()[1]
+def _size() -> int:
+    """How many bytes of addresses the process has now."""
+    with open("/proc/self/statm", "rb", buffering=0) as pages:  # noqa: PTH123 - nothing else to load
+        return int(pages.read(64).split()[0]) * _PAGE

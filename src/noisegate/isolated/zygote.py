@@ -16,6 +16,7 @@ import importlib
 import io
 import json
 import os
+import resource  # noqa: F401 - `limit` needs it in every child
 import signal
 import socket
 import sys
