@@ -178,8 +178,8 @@ def _widened(event: Event, size: int) -> Event | None:
         case GeometricEvent() | LaplaceEvent():
             return type(event)(scale=event.scale, sensitivity=L1(size * event.sensitivity.value))
         case BoxNoiseEvent():
-            wide = LInf1(size * event.sensitivity.value)
-            return BoxNoiseEvent(scale=event.scale, sensitivity=wide)
+            cells = LInf1(size * event.sensitivity.value)
+            return BoxNoiseEvent(scale=event.scale, sensitivity=cells)
         case GaussianEvent() | DiscreteGaussianEvent():
             wide = L2(squared=size * size * event.sensitivity.squared)
             return type(event)(variance=event.variance, sensitivity=wide)
