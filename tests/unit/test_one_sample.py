@@ -20,6 +20,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.errors import Bug, OverBudget, RequestConflict, SourceError, SpecError, Unsupported
+from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -143,6 +144,19 @@ def test_the_whole_recipe_is_amplified_once_and_what_was_not_asked_is_given_back
     assert spent(door).epsilon == rounded(3 * epsilon / 4).epsilon + rounded(epsilon).epsilon
 
 
+def test_questions_about_different_cells_of_the_sample_are_amplified_as_one():
+    """A person is in one cell: two questions of ε about others cost what one costs, amplified."""
+    door, cells = curator(budget=10), count_query(by="ward").tally
+    with opened(door, 1) as allowed:
+        for label in range(3):
+            one = Groups(np.where(np.arange(3) == label, 0, -1).astype(np.int32), 1)
+            query = Query(cells, Strategy(3, (one,)))
+            allowed.whole.measure(Measurement(query=query, mechanisms=(Geometric(scale=1),)))
+        with pytest.raises(OverBudget):
+            allowed.whole.measure(Measurement(query=query, mechanisms=(Geometric(scale=100),)))
+    assert spent(door) == rounded(Fraction(1))
+
+
 def rounded(epsilon):
     """The amplified price, up to a grain."""
     grain = 720720 * 10**24
@@ -222,6 +236,22 @@ def test_coins_are_fresh_for_every_recipe_and_shown_nowhere():
         with pytest.raises(RequestConflict):
             again.whole.measure(counting(1))
     assert source.reads == 3
+
+
+def test_plans_toss_no_coin_and_read_no_row():
+    source = Heard()
+    door = curator(source=source, budget=100)
+    gate = Gate(door, Rules(sample=P, epsilon=Fraction(1)))
+    gate.plan("SELECT ward, COUNT(*) FROM people GROUP BY ward")
+    gate.release_plan("histogram", columns={"ward": None})
+    gate.release_plan("cube", columns={"ward": None}, sets=1)
+    gate.release_plan("synthetic", columns=["ward"])
+    gate.many_plan({"ward": None}, start=1)
+    assert gate.release_endings("histogram", columns={"ward": None})
+    assert (source.reads, source.keys) == (0, [])
+    assert spent(door).epsilon == 0
+    gate.release("histogram", columns={"ward": None})
+    assert len(source.keys) == 1
 
 
 def test_a_recipe_that_crashed_stays_spent_and_cannot_go_on_with_other_coins(tmp_path):
