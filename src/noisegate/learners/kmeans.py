@@ -22,13 +22,13 @@ from noisegate.learners import pictures
 from noisegate.learners.asking import Measured, RowsAsk
 from noisegate.learners.base import PrivateEstimator
 from noisegate.learners.fitting import Fitted, Progress
-from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy import (
     Floats,
     divided,
     for_means,
     joined,
     nearest,
+    require_rows,
     require_whole,
     shrunk,
 )
@@ -134,7 +134,7 @@ class KMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[
 
     def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.intp]:  # noqa: ANN401, ARG002, N803
         """Fit an array and number its rows. The numbers are as private as the rows are."""
-        _require_rows(X)
+        require_rows(X)
         return self.fit(X).predict(X)
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
@@ -144,7 +144,7 @@ class KMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[
 
     def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
         """Fit an array and give its distances, which are as private as the rows are."""
-        _require_rows(X)
+        require_rows(X)
         return self.fit(X, **how).transform(X)
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ANN401, ARG002, N803
@@ -372,10 +372,3 @@ def _round(ask: RowsAsk, centers: Floats, towards: Floats | None, shares: list[F
         means = shrunk(means, towards, ask.columns * variances)
     means = np.where(real[:, None], means, centers)
     return _Cells(means, np.where(real, rows, 0.0), np.where(real, variances, np.inf))
-
-
-def _require_rows(X: Any) -> None:  # noqa: ANN401, N803
-    if isinstance(X, Matrix):
-        raise SpecError(
-            "A matrix has no rows to tell about.", fix="Fit it, then use arrays of new points."
-        )

@@ -4,13 +4,14 @@ All of it is arithmetic on what was released.
 """
 
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.learners.asking import RowsAsk
+from noisegate.learners.matrix import Matrix
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.weighings import Nearest, Scores
 
@@ -80,3 +81,11 @@ def require_whole(value: object, name: str, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise SpecError(f"{name} is not usable.", fix=f"Use a whole number from {least} to {most}.")
     return value
+
+
+def require_rows(X: Any) -> None:  # noqa: ANN401, N803 - scikit-learn's name
+    """Refuse a handle where rows are needed."""
+    if isinstance(X, Matrix):
+        raise SpecError(
+            "A matrix has no rows to tell about.", fix="Fit it, then use arrays of new points."
+        )

@@ -1,0 +1,140 @@
+"""Components and covariances: exact without noise, and off by what is said with it."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from noisegate.connect import memory
+from noisegate.errors import SpecError
+from noisegate.learners.asking import TrialRows
+from noisegate.learners.pca import PCA, EmpiricalCovariance, fit_covariance, fit_pca, fit_sulq
+from noisegate.noise.bits import SYSTEM
+
+REACH = 1024
+
+
+def cloud(count, columns, seed=0):
+    """Rows that differ along two directions most of all."""
+    coins = np.random.default_rng(seed)
+    ways = np.linalg.qr(coins.normal(size=(columns, 2)))[0].T
+    along = coins.normal(size=(count, 2)) * np.array([0.5, 0.3])
+    rows = 0.1 + along @ ways + coins.normal(0, 0.05, (count, columns))
+    return np.rint(np.clip(rows, -1, 1) * REACH) / REACH, ways
+
+
+def trial(rows, amount, *, noise=True, gaussian=False):
+    bits = SYSTEM if noise else None
+    return TrialRows(rows * REACH, Fraction(amount), reach=REACH, gaussian=gaussian, bits=bits)
+
+
+def captured(rows, components):
+    away = rows - rows.mean(axis=0)
+    return float(np.sum((away @ components.T) ** 2) / np.sum(away**2))
+
+
+def exact(rows, count):
+    values, vectors = np.linalg.eigh(np.cov(rows.T, bias=True))
+    return values[::-1][:count], vectors[:, ::-1][:, :count].T
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_sulq_without_noise_is_the_textbook(gaussian):
+    rows, _ = cloud(3000, 6)
+    found = fit_sulq(trial(rows, 900, noise=False, gaussian=gaussian), 2)
+    values, vectors = exact(rows, 2)
+    assert found["variances"] == pytest.approx(values, rel=1e-4)  # the mean is drawn in a little
+    assert np.abs(np.sum(found["components"] * vectors, axis=1)) == pytest.approx([1, 1], abs=1e-6)
+    assert found["mean"] == pytest.approx(rows.mean(axis=0), rel=1e-3)
+
+
+def test_auto_without_noise_captures_as_much():
+    rows, _ = cloud(3000, 6)
+    found = fit_pca(trial(rows, 400, noise=False), 2)
+    assert captured(rows, found["components"]) == pytest.approx(
+        captured(rows, exact(rows, 2)[1]), abs=1e-4
+    )
+
+
+def test_directions_without_noise_are_steps_of_the_power_iteration():
+    rows, _ = cloud(3000, 30)
+    ask = trial(rows, "1/2", noise=False)  # so little that products would drown
+    found = fit_pca(ask, 2)
+    assert ask.spent <= 1
+    assert captured(rows, found["components"]) > 0.97 * captured(rows, exact(rows, 2)[1])
+    along = np.var(rows @ found["components"].T, axis=0)
+    assert found["variances"] == pytest.approx(along, rel=0.15)
+    assert found["noise"] > 0
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_with_noise_many_rows_lose_little(gaussian):
+    rows, _ = cloud(20_000, 6)
+    found = fit_pca(trial(rows, 1, gaussian=gaussian), 2)
+    assert captured(rows, found["components"]) > 0.98 * captured(rows, exact(rows, 2)[1])
+
+
+def test_shortening_rows_keeps_most_of_the_noise_away():
+    """Rows near the middle of wide bounds: one outlier's length is not what noise must hide."""
+    rows, _ = cloud(20_000, 12)
+    rows = np.rint(rows * 0.2 * REACH) / REACH
+    near, plain = (
+        np.mean([captured(rows, fit(trial(rows, 1), 2)["components"]) for _ in range(4)])
+        for fit in (fit_pca, fit_sulq)
+    )
+    best = captured(rows, exact(rows, 2)[1])
+    assert near > 0.9 * best
+    assert plain < 0.85 * best
+
+
+def test_covariances_are_off_by_what_is_said():
+    rows, _ = cloud(4000, 5)
+    true = np.cov(rows.T, bias=True)
+    away = []
+    for _ in range(20):
+        found = fit_covariance(trial(rows, 4))
+        away.append(np.sqrt(np.mean((found["covariance"] - true) ** 2)) / found["noise"])
+        assert np.linalg.eigvalsh(found["covariance"]).min() > -1e-9
+    # noise below 0 in the three narrow directions is cut off, so rather less than 1
+    assert 0.3 < np.mean(away) < 2
+
+
+def test_through_the_door():
+    rows, _ = cloud(5000, 4)
+    model = PCA(2, epsilon=2, bounds=(-10, 10), memory=memory(epsilon=3)).fit(rows * 10)
+    assert model.cost_.epsilon <= 2
+    assert captured(rows, model.components_) > 0.9 * captured(rows, exact(rows, 2)[1])
+    assert model.mean_ == pytest.approx(rows.mean(axis=0) * 10, abs=1)
+    places = model.transform(rows * 10)
+    assert places == pytest.approx((rows - model.mean_ / 10) @ model.components_.T)
+    back = model.inverse_transform(places)
+    assert np.mean((back - rows * 10) ** 2) < 0.2 * np.mean(np.var(rows * 10, axis=0)) * 4
+    assert 0 < model.explained_variance_ratio_.sum() <= 1 + 1e-9
+
+
+def test_loadings_are_drawn():
+    alt = pytest.importorskip("altair")
+    rows, _ = cloud(500, 3)
+    model = PCA(2, epsilon=2, bounds=(-1, 1), memory=memory(epsilon=2)).fit(rows)
+    shown = model.plot()
+    assert isinstance(shown, alt.Chart)
+    assert len(shown.data.values) == 6
+
+
+def test_a_covariance_is_in_the_units_of_the_columns():
+    rows, _ = cloud(5000, 3)
+    wide = rows * np.array([10.0, 100.0, 1.0])
+    bounds = ([-10, -100, -1], [10, 100, 1])
+    model = EmpiricalCovariance(epsilon=50, bounds=bounds, memory=memory(epsilon=50)).fit(wide)
+    assert model.covariance_ == pytest.approx(np.cov(wide.T), rel=0.1, abs=0.1)
+    assert model.error_["covariance"].shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    "given", [{"n_components": 0}, {"n_components": 9}, {"method": "magic"}, {"random_state": 0.5}]
+)
+def test_bad_parameters_are_refused_before_any_charge(given):
+    budget = memory(epsilon=1)
+    with pytest.raises(SpecError):
+        PCA(**given, bounds=(0, 1), memory=budget).fit(np.zeros((5, 2)))
+    assert budget.spent.epsilon == 0
