@@ -141,8 +141,8 @@ def test_laplace_noise_keeps_its_delta():
     assert max(losses) <= 1e-3
 
 
-def geometric(scale, start, size=400):
-    """Chances of start - size, …, start + size."""
+def geometric(scale, size=400):
+    """Chances of -size, …, size."""
     alpha = np.exp(-1 / float(scale))
     return alpha ** np.abs(np.arange(-size, size + 1)) * (1 - alpha) / (1 + alpha)
 
@@ -150,9 +150,9 @@ def geometric(scale, start, size=400):
 def ptr_law(noise, tau, table, distance_of):
     """Chances of nothing, then of low, …, high."""
     z = np.arange(-400, 401)
-    passed = geometric(noise.test_scale, 0)[z + distance_of(table) >= noise.threshold].sum()
+    passed = geometric(noise.test_scale)[z + distance_of(table) >= noise.threshold].sum()
     answers = np.clip(found(tau, table)[0] + z, noise.low, noise.high)
-    values = np.bincount(answers, geometric(noise.scale, 0), noise.high + 1)
+    values = np.bincount(answers, geometric(noise.scale), noise.high + 1)
     return np.array([1 - passed, *(passed * values)])
 
 
@@ -167,8 +167,24 @@ def ptr_delta(distance_of):
     )
 
 
-def distance(table, bound=1):
-    return next((k for k in range(99) if reach(Fraction(1, 2), table, k) > bound), 99)
+def distance(table):
+    noise = ProposeTestRelease.for_budget(2, "1e-2", bound=1, low=0, high=TOP)
+    return noise.distance(np.array(found(Fraction(1, 2), table)[1], np.int64))
+
+
+def test_the_distance_is_the_least_k_with_a_reach_above_the_bound_and_moves_by_one():
+    for table in TABLES:
+        ends = [k for k in range(20) if reach(Fraction(1, 2), table, k) > 1]
+        assert distance(table) == ends[0]
+    assert max(abs(distance(one) - distance(other)) for one, other in PAIRS) == 1
+    far = ProposeTestRelease.for_budget(2, "1e-2", bound=TOP, low=0, high=TOP)
+    assert far.distance(np.array([TOP, TOP])) == far.depth  # no reach is above the range
+
+
+def test_delta_is_how_likely_the_test_passes_at_distance_zero():
+    noise = ProposeTestRelease.for_budget(2, "1e-2", bound=1, low=0, high=TOP)
+    passed = geometric(noise.test_scale)[400 + noise.threshold :].sum()
+    assert float(noise.event(1).delta) == pytest.approx(passed, rel=1e-12)
 
 
 def test_propose_test_release_keeps_its_delta():

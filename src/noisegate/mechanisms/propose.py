@@ -95,17 +95,24 @@ class ProposeTestRelease(LocalNoise):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
         row = clamped(exact).ravel()
-        reaches = row[1 : 1 + self.depth]
-        over = np.flatnonzero(reaches > self.bound)
-        distance = int(over[0]) if over.size else len(reaches)
-        if not over.size and self.bound >= self.high - self.low:
-            distance = self.depth  # the whole range is no more than the bound
-        tested = Geometric(scale=self.test_scale).sample(np.array([distance]), bits=bits)
+        distance = np.array([self.distance(row[1:])])
+        tested = Geometric(scale=self.test_scale).sample(distance, bits=bits)
         if tested[0] < self.threshold:
             return np.array([0, self.low])
         held = np.clip(row[:1], self.low, self.high)
         released = Geometric(scale=self.scale).sample(held, bits=bits)
         return np.array([1, int(np.clip(released[0], self.low, self.high))])
+
+    def distance(self, reaches: Int64Array) -> int:
+        """The least k with A_k above the bound, at most ``depth``; a list that ends has the range.
+
+        Exact: never leaves the door without noise.
+        """
+        seen = reaches[: self.depth]
+        over = np.flatnonzero(seen > self.bound)
+        if over.size:
+            return int(over[0])
+        return len(seen) if self.bound < self.high - self.low else self.depth
 
     def interval(self, confidence: Number) -> int:
         """How far a number that is released may be off, at this confidence."""
