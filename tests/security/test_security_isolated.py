@@ -29,7 +29,7 @@ def block(values):
 
 def task(body, **more):
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    terms = {"outputs": 1, "seconds": 0.3, "memory": 1 << 26, "name": "f"} | more
+    terms = {"outputs": 1, "seconds": 0.2, "memory": 1 << 26, "name": "f"} | more
     return Task(text=f"def f(rows):\n{lines}", **terms)
 
 
@@ -152,7 +152,7 @@ def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch)
     turn = task("return 1").turn
     assert quick == slow
     assert quick[-1] == pytest.approx(100 + 3 * turn)
-    assert all(end - begin == pytest.approx(0.3) for begin, end in quick[:-1])
+    assert all(end - begin == pytest.approx(0.2) for begin, end in quick[:-1])
     stalled = schedule(monkeypatch, [0.001, 0.3, 0.001])  # a machine that stands still for a while
     assert stalled[:2] == quick[:2]
     assert stalled[-1] == pytest.approx(quick[-1] + turn)

@@ -23,7 +23,7 @@ from noisegate.releases.programs import program_of
 
 runs = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
 PEOPLE = pa.table({"id": np.arange(400) // 2, "age": np.arange(400) % 80, "sex": ["f", "m"] * 200})
-TERMS = {"columns": ["age"], "range": (0, 100), "blocks": 4, "seconds": 0.25, "memory": 64}
+TERMS = {"columns": ["age"], "range": (0, 100), "blocks": 4, "seconds": 0.2, "memory": 64}
 
 
 def gate(epsilon=100, **more):
@@ -102,7 +102,8 @@ def test_other_aggregates_are_near_too(aggregate, epsilon):
         "SELECT sex FROM data WHERE age > 5",
         range=(0, 100),
         blocks=8,
-        seconds=0.25,
+        seconds=0.2,
+        memory=64,
         epsilon=epsilon,
         aggregate=aggregate,
         rehearse=False,

@@ -239,7 +239,7 @@ class Dealt(Watched):
 @pytest.mark.parametrize("resample", [1, 3])
 def test_a_program_that_looks_for_one_person_moves_the_sum_by_its_whole_sensitivity(resample):
     """The loss between these neighbours is ε to the last digit, so no smaller noise would do."""
-    tally = asked(resample=resample, blocks=2, seconds=Fraction(1, 4))
+    tally = asked(resample=resample, blocks=2, seconds=Fraction(1, 5))
     listed = [(person, 0.0, person, "") for person in (*range(8), 77)]
     keys = ["one", "two", "three"][:resample]
     with_one, without = (
@@ -263,7 +263,7 @@ def test_numbers_are_clamped_and_what_is_none_is_the_default():
     )
     ranges = ((Fraction(0), Fraction(10)), (Fraction(-10), Fraction(10)))
     defaults = (Fraction(5), Fraction(-5))
-    tally = asked(text=text, ranges=ranges, defaults=defaults, blocks=6, seconds=Fraction(1, 4))
+    tally = asked(text=text, ranges=ranges, defaults=defaults, blocks=6, seconds=Fraction(1, 5))
     rows = [(person, 0.0, person, "") for person in range(4)]
     source = source_of(rows)
     for key in map(str, range(1000)):  # one that deals each to a block of its own
