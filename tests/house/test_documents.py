@@ -27,6 +27,7 @@ PAGES = (
     "docs/many.md",
     "docs/apply.md",
     "docs/choice.md",
+    "docs/learners.md",
     "docs/robust.md",
     "docs/reference.md",
 )
@@ -155,6 +156,17 @@ def test_the_python_of_the_page_about_choices_runs(folder):
     assert scope["again"].free
     assert scope["again"].winners == scope["choice"].winners
     assert scope["learnt"] == ["b0", "NOT b3"]  # another one with e^-20
+
+
+def test_the_python_of_the_page_on_learners_runs(folder, capsys):
+    scope = {}
+    for block in blocks("docs/learners.md", "python"):
+        exec(block, scope)
+    assert scope["groups"].cluster_centers_.shape == (2, 1)
+    assert scope["gate"].spent.epsilon == 3.5
+    assert scope["budget"].spent.epsilon <= 40
+    assert scope["search"].best_params_["epsilon"] in (0.5, 2)
+    assert "one row" in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_on_robust_numbers_runs(folder, capsys):

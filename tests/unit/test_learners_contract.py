@@ -32,6 +32,7 @@ CLASSES = TOLD | {
     "check_classifiers_one_label": "one class of those declared is no class to refuse",
     "check_classifiers_one_label_sample_weights": "the same",
     "check_classifiers_classes": "its classes are not those that are declared here",
+    "check_decision_proba_consistency": "its classes are not those that are declared here",
     "check_classifiers_train": "its classes are not those that are declared here",
     "check_classifiers_regression_target": "what is none of the declared classes takes no part",
     "check_classifier_data_not_an_array": "it compares two fits, which differ by their noise",
