@@ -26,6 +26,7 @@ from noisegate.learners.lines import (
     ask_lengths,
     cells_of_score,
     lookup,
+    noise_of,
     pulls,
     scores,
     shortened,
@@ -43,7 +44,10 @@ _WIDE: Final = Fraction(2, 5)  # of the price, for products
 _SPAN: Final = 2  # residuals of targets from -1 to 1
 _CUTS: Final = 31  # of residuals
 _INSIDE: Final = 0.95  # of the residuals, that are not cut
-_SURE: Final = 6  # deviations of noise above which all rows together are seen
+_AWAY: Final = 0.15  # the square of a target's mean, from -1 to 1: a guess
+_WORSE: Final = 1.2
+_SURE: Final = 8  # deviations of noise above which a bin must be, for bins to tell anything
+_CLEAR: Final = 3  # and above which each is taken for more than noise
 ROUNDS_MAX: Final = 100
 
 
@@ -139,9 +143,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         halves = np.array([float(each.half) for each in self.coordinates_])
         names = [each.name for each in self.coordinates_]
         errors = self.error_["coef"] * halves
-        return weights_chart(
-            names, [self.coef_ * halves], [errors], [self._name]
-        )
+        return weights_chart(names, [self.coef_ * halves], [errors], [self._name])
 
 
 class Ridge(LinearRegression):
@@ -251,12 +253,13 @@ def _residuals(ask: RowsAsk, line: Floats, share: Fraction) -> _Residuals:
     (counts,) = ask.totals(
         Statistic(cells_of_score(_residual(line), cuts, ask.reach), (One(),)), [share]
     )
-    if counts.values.sum() < _SURE * ((_CUTS + 1) * counts.variance) ** 0.5:
+    if counts.values.max() < _SURE * counts.variance**0.5:
         return _Residuals()
     ends = np.concatenate([[-_SPAN], cuts, [_SPAN]])
     middles, far = (ends[1:] + ends[:-1]) / 2, np.maximum(np.abs(ends[1:]), np.abs(ends[:-1]))
-    held = np.maximum(counts.values[:, 0] - counts.variance**0.5, 0.0)
-    held /= held.sum()
+    clear = counts.values[:, 0] > _CLEAR * counts.variance**0.5
+    held = np.where(clear, counts.values[:, 0], 0.0)
+    held /= max(float(held.sum()), 1.0)
     order = np.argsort(far, kind="stable")
     place = int(np.searchsorted(np.cumsum(held[order]), _INSIDE))
     return _Residuals(
@@ -272,7 +275,7 @@ def _clear(ask: RowsAsk, seen: _Seen, share: Fraction) -> bool:
     """Whether products would stand out of their noise."""
     if ask.columns > PRODUCTS_MAX:
         return False
-    _, noise = ask.variance(_products(ask, seen), divided(share, 1, 7))
+    _, noise = noise_of(ask, _products(ask, seen), divided(share, 1, 7))
     return _edge(noise / ask.reach**4 / seen.rows**2, ask.columns) < seen.square / 2
 
 
@@ -299,7 +302,7 @@ def _rounds(ask: RowsAsk, seen: _Seen, left: Fraction) -> int:
     """More steps where noise is small beside a target from -1 to 1."""
     weighing = _cut_slopes(ask, np.zeros(ask.columns), 0.5)
     question = shortened(weighing, (One(), Linear()), seen.norm, ask.columns - 1)
-    _, noise = ask.variance(question, divided(left / 3, 1, 1))
+    _, noise = noise_of(ask, question, divided(left / 3, 1, 1))
     columns = ask.columns - 1
     blur = (noise * columns / seen.square) ** 0.5 / UNIT / ask.reach / seen.rows
     return 3 if blur < 0.05 else 2 if blur < 0.3 else 1
@@ -322,18 +325,27 @@ class _Walk:
     penalty: float
 
     def run(self, level: Floats, line: Floats, known: _Residuals, shares: list[Fraction]) -> Fitted:
-        """Of all lines, and the level one, that with the least residuals, if that can be told."""
+        """The mean of the later lines, or the level one if these are seen to be worse."""
         least = known.square - known.mean**2
-        best = self._fitted(level, np.zeros(len(line) - 1), known)
+        found = self._fitted(level, np.zeros(len(line) - 1), known)
+        walked: list[tuple[Floats, Floats]] = []
         for place, share in enumerate(shares):
-            self.ask.keep(best)
+            self.ask.keep(found)
             self.ask.done(0.2 + 0.8 * place / len(shares), f"round {place + 1} of {len(shares)}")
             look, rest = divided(share, 1, 7)
             line, noise = self._step(line, known, rest)
             known = _residuals(self.ask, line, look)
-            if known.square <= least:
-                best, least = self._fitted(line, noise, known), known.square
-        return best
+            walked.append((line, noise))
+            if known.square <= _WORSE * least:
+                found = self._fitted(*self._mean(walked), known)
+        return found
+
+    def _mean(self, walked: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+        """Of the later half: each is right but for its own noise, if steps are."""
+        if self.spread is None:
+            return walked[-1]
+        lines, noises = zip(*walked[(len(walked) - 1) // 2 :], strict=True)
+        return np.mean(lines, axis=0), np.mean(noises, axis=0) / len(noises)
 
     def _step(self, line: Floats, known: _Residuals, share: Fraction) -> tuple[Floats, Floats]:
         """The next line, and the variances of the noise of its weights."""
@@ -344,16 +356,15 @@ class _Walk:
         slopes, variance = found[0, :-1] / rows, float(noise[0]) / rows**2
         slopes = slopes - self.penalty / rows * line[:-1]
         level = float(found[0, -1]) / rows
-        level *= max(0.0, 1 - float(noise[-1]) / rows**2 / max(level**2, 1e-300))
         if self.spread is not None:
-            slopes = slopes - self.spread.mean * level
+            mean = self.spread.mean
+            step = self.spread.inverse @ (slopes - mean * level)
+            turned = np.sum(self.spread.inverse**2, axis=0)
+            return line + np.append(step, level - mean @ step), variance * turned
+        level *= _AWAY / (_AWAY + float(noise[-1]) / rows**2)
         length = max(float(slopes @ slopes), 1e-300)
         chance = 1 + 2 * (2 / columns) ** 0.5  # noise is seldom longer, by so much
         slopes = slopes * max(0.0, 1 - chance * columns * variance / length)
-        if self.spread is not None:
-            step, mean = self.spread.inverse @ slopes, self.spread.mean
-            turned = np.sum(self.spread.inverse**2, axis=0)
-            return line + np.append(step, level - mean @ step), variance * turned
         step, shift, rate = self._down(slopes, parts[2])
         return line + np.append(step, level - shift), np.full(columns, variance * rate**2)
 

@@ -11,6 +11,7 @@ from typing import Final, final
 
 import numpy as np
 
+from noisegate.errors import SpecError
 from noisegate.learners.asking import Measured, RowsAsk
 from noisegate.learners.noisy import Floats
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products
@@ -133,12 +134,20 @@ def shortened(
     return Statistic(weighing, features, norm, columns)
 
 
+def noise_of(ask: RowsAsk, question: Statistic, shares: list[Fraction]) -> list[float]:
+    """The noise variances that shares would buy; infinite where no noise is that large."""
+    try:
+        return ask.variance(question, shares)
+    except SpecError:
+        return [float("inf")] * len(shares)
+
+
 def useful(ask: RowsAsk, norm: int, columns: int) -> int | None:
     """The norm, if shortening by it lessens the noise of sums of coordinates or their products."""
     wide: Feature = Products() if ask.columns <= PRODUCTS_MAX else One()
     features, shares = (Linear(), wide), [Fraction(1, 2)] * 2
-    plain = ask.variance(Statistic(Plain(), features), shares)
-    less = ask.variance(shortened(Plain(), features, norm, columns), shares)
+    plain = noise_of(ask, Statistic(Plain(), features), shares)
+    less = noise_of(ask, shortened(Plain(), features, norm, columns), shares)
     return norm if less[0] * less[1] < plain[0] * plain[1] / 2 else None
 
 

@@ -26,6 +26,7 @@ from noisegate.learners.lines import (
     Lengths,
     ask_lengths,
     lookup,
+    noise_of,
     pulls,
     scores,
     shortened,
@@ -194,14 +195,15 @@ def _planned(
     def blur(count: int) -> float:
         """The noise of a score after one of so many steps, if rows lie alike in all directions."""
         question = shortened(slopes, (One(), Linear()), norm, columns)
-        _, noise = ask.variance(question, divided(left / 2 / count, 1, 7))
+        _, noise = noise_of(ask, question, divided(left / 2 / count, 1, 7))
         return float((noise * columns / square) ** 0.5) / (loss.stiff * UNIT * ask.reach * rows)
 
     def clear(norm: int | None, share: Fraction) -> bool:
         """Whether a covariance would stand out of its noise."""
         if columns > PRODUCTS_MAX:
             return False
-        (noise,) = ask.variance(shortened(Plain(), (Products(),), norm, columns), [share * _WIDE])
+        question = shortened(Plain(), (Products(),), norm, columns)
+        (noise,) = noise_of(ask, question, [share * _WIDE])
         return float((noise * columns) ** 0.5) / ask.reach**2 / rows < 0.8 * square
 
     if rounds is None:
@@ -279,14 +281,16 @@ def refined(
 
     ``penalty`` is that of half the squared weights, constants apart. A step's curvature has a part
     of the largest that the loss can have, and a ridge that grows with noise, so that no direction
-    that noise fills is trusted.
+    that noise fills is trusted. The mean of the later half is taken: each of them is right but for
+    its own noise.
     """
     columns, deviations = ask.columns, moments.deviations(lines)
     points, shares = moments.points()
     stiffest = loss.stiff * moments.second()
     free = np.append(np.ones(columns), 0.0)
+    found, walked = _fitted(lines, deviations, moments.rows), []
     for place, share in enumerate(rounds):
-        ask.keep(_fitted(lines, deviations, moments.rows))
+        ask.keep(found)
         ask.done(0.2 + 0.8 * place / len(rounds), f"round {place + 1} of {len(rounds)}")
         slopes, noise = _slopes(ask, loss, lines, moments.norm, share)
         length = max(float(np.linalg.norm(lines[:, :-1])), _SHORT)
@@ -298,7 +302,10 @@ def refined(
             steps[row] = inverse @ (slopes[row] + penalty * free * lines[row])
             deviations[row] = np.sqrt((inverse**2 @ noise)[:-1])
         lines = _centred(loss, lines - steps)
-    return _fitted(lines, deviations, moments.rows)
+        walked.append((lines, deviations**2))
+        means, squares = (np.mean(each, axis=0) for each in zip(*walked[place // 2 :], strict=True))
+        found = _fitted(means, np.sqrt(squares / (place + 1 - place // 2)), moments.rows)
+    return found
 
 
 def descended(ask: RowsAsk, loss: Loss, rounds: int, *, penalty: float) -> Fitted:
