@@ -17,16 +17,22 @@ import numpy as np
 
 from noisegate.learners.asking import RowsAsk
 from noisegate.learners.base import PrivateClassifier
-from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.fitting import REACH, Fitted, Progress
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.noisy import Floats, divided, require_whole
 from noisegate.learners.normals import Normals, look, shares
-from noisegate.learners.tree import COUNT, DEPTH, LEAST, MADE, Sight, require_depth, visible_levels
+from noisegate.learners.tree import (
+    COUNT,
+    DEPTH,
+    LEAST,
+    MADE,
+    Sight,
+    counted,
+    require_depth,
+    visible_levels,
+)
 from noisegate.releases.chance import public_coins
-from noisegate.transforms.statistics.features import One
-from noisegate.transforms.statistics.statistic import Statistic
-from noisegate.transforms.statistics.weighings import Leaves
 
 # How many trees, by how much the noise lets us see of all rows.
 _TREES: Final[tuple[tuple[float, int], ...]] = ((2e3, 1), (4e3, 2), (4e4, 4), (float("inf"), 8))
@@ -42,7 +48,7 @@ class RandomForestClassifier(PrivateClassifier):
     where each column's bounds are -1 and 1.
 
     Args:
-        n_estimators: How many trees; by default as many as the noise allows.
+        n_estimators: At most so many trees; noise may allow fewer.
         epsilon: The price.
         max_depth: How many questions lead to a leaf at most; noise may allow less (default: 12).
         bounds: (low, high) of the columns of an array.
@@ -62,7 +68,7 @@ class RandomForestClassifier(PrivateClassifier):
 
     def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
         self,
-        n_estimators: int | None = None,
+        n_estimators: int = 10,
         *,
         epsilon: Any = 1,  # noqa: ANN401 - a number
         max_depth: int | None = None,
@@ -90,9 +96,7 @@ class RandomForestClassifier(PrivateClassifier):
         """Learn the classes of a matrix, or of an array within its budget."""
         depth = require_depth(self.max_depth)
         seed = require_whole(self.random_state, "random_state", 0, (1 << 32) - 1)
-        trees = self.n_estimators
-        if trees is not None:
-            trees = require_whole(trees, "n_estimators", 1, _TREES_MAX)
+        trees = require_whole(self.n_estimators, "n_estimators", 1, _TREES_MAX)
         options = {"trees": trees, "depth": depth, "seed": seed}
         algorithm = partial(fit_forest, trees=trees, depth=depth, seed=seed)
         how: dict[str, Any] = {"progress": progress, "fresh": fresh}
@@ -108,7 +112,6 @@ class RandomForestClassifier(PrivateClassifier):
                 strict=True,
             )
         ]
-        self._reach = int(found["reach"])
         noise, weights = found["noise"], np.maximum(found["counts"], 1e-9)
         self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
         return self
@@ -118,7 +121,7 @@ class RandomForestClassifier(PrivateClassifier):
         return self._scores(self._points(X))
 
     def _scores(self, points: Floats) -> Floats:
-        rows = np.rint(points * self._reach)
+        rows = np.rint(points * REACH)
         told = [
             shares(leaves.scores(points, tree.places(rows)))
             for tree, leaves in zip(self.estimators_, self._leaves, strict=True)
@@ -127,25 +130,23 @@ class RandomForestClassifier(PrivateClassifier):
         return found
 
 
-def fit_forest(
-    ask: RowsAsk, *, trees: int | None = None, depth: int | None = None, seed: int = 0
-) -> Fitted:
+def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed: int = 0) -> Fitted:
     """Trees, one after the other, and what is known about the classes in their leaves."""
     coins, depth = public_coins(seed), depth or DEPTH
     ask.done(0.0, "counting rows")
     sight, share = Sight.of(ask), 1 - COUNT
     if sight.hidden:
         levels = min(depth, sight.random_levels(ask, share))
-        grove = [random_tree(ask.columns, ask.reach, levels, coins) for _ in range(trees or 1)]
-        return _fitted(grove, _counted(ask, grove, share), ask.reach)
-    count = trees or next(many for below, many in _TREES if sight.detail < below)
+        tree = random_tree(ask.columns, ask.reach, levels, coins)
+        return _fitted([tree], [_counted(ask, tree, share)])
+    count = min(trees, next(many for below, many in _TREES if sight.detail < below))
     levels = min(depth, visible_levels(0.8 * sight.detail / count))
     first, *parts = divided(share, 1, 4) if levels else [share]
     ask.done(0.1, "looking at classes")
     root, known = Tree.root(), look(ask, first, sight.counts)
     if not levels:
-        return _fitted([root], [known], ask.reach)
-    ask.keep(_fitted([root], [known], ask.reach))
+        return _fitted([root], [known])
+    ask.keep(_fitted([root], [known]))
     ask.done(0.5, f"looking at the leaves of {count} trees")
     grove, guesses = [], []
     for _ in range(count):
@@ -157,23 +158,18 @@ def fit_forest(
         ))  # fmt: skip
         total = float(known.counts.sum())
         guesses.append(made.described(grove[-1], ask.classes, ask.reach, total))
-    return _fitted(grove, measured(ask, grove, guesses, parts[0]), ask.reach)
+    return _fitted(grove, measured(ask, grove, guesses, parts[0]))
 
 
-def _counted(ask: RowsAsk, grove: Sequence[Tree], share: Fraction) -> list[Normals]:
-    """The leaves of public trees by their counts alone."""
-    question = Statistic(Leaves(tuple(tree.numbers() for tree in grove), keyed=True), (One(),))
-    (seen,) = ask.totals(question, [share])
-    ends = np.cumsum([tree.size for tree in grove])[:-1]
-    found = []
-    for counts in np.split(seen.values.reshape(-1, ask.classes), ends):
-        means = np.zeros((*counts.shape, ask.columns))
-        rows = np.maximum(counts, seen.variance**0.5 / 10)
-        found.append(Normals(rows, means, np.full_like(means, _ALIKE), np.ones_like(rows)))
-    return found
+def _counted(ask: RowsAsk, tree: Tree, share: Fraction) -> Normals:
+    """The leaves of a public tree by their counts alone: classes look alike within a leaf."""
+    found = counted(ask, tree, share)
+    rows = np.maximum(found["counts"], float(found["noise"]) ** 0.5 / 10)
+    means = np.zeros((*rows.shape, ask.columns))
+    return Normals(rows, means, np.full_like(means, _ALIKE), np.ones_like(rows))
 
 
-def _fitted(grove: Sequence[Tree], leaves: Sequence[Normals], reach: int) -> Fitted:
+def _fitted(grove: Sequence[Tree], leaves: Sequence[Normals]) -> Fitted:
     return {
         "nodes": np.vstack([tree.nodes for tree in grove]),
         "sizes": np.array([len(tree.nodes) for tree in grove]),
@@ -181,7 +177,6 @@ def _fitted(grove: Sequence[Tree], leaves: Sequence[Normals], reach: int) -> Fit
         "means": np.vstack([each.means for each in leaves]),
         "variances": np.vstack([each.variances for each in leaves]),
         "noise": np.vstack([each.noise for each in leaves]),
-        "reach": np.array(reach),
     }
 
 
