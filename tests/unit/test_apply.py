@@ -211,6 +211,17 @@ def test_within_buys_the_cheapest_noise_that_keeps_it(unspent):
     assert dearer.widths(0.95)[0] > 3
 
 
+def test_epsilon_and_within_say_how_many_blocks(unspent):
+    terms = {name: value for name, value in TERMS.items() if name != "blocks"}
+    plan = unspent.apply_plan(mean_age, epsilon=1, within=2, resample=2, **terms)
+    assert plan.widths(0.95)[0] <= 2
+    assert plan.price.epsilon == 1
+    fewer = unspent.apply_plan(mean_age, epsilon=1, resample=2, blocks=plan.blocks - 1, **terms)
+    assert fewer.widths(0.95)[0] > 2
+    with pytest.raises(SpecError, match="averages"):
+        unspent.apply_plan(mean_age, epsilon=1, within=2, aggregate="median", **terms)
+
+
 def test_dealing_more_often_does_not_change_the_noise_of_a_mean(unspent):
     one, four = (
         unspent.apply_plan(mean_age, epsilon=1, resample=n, **TERMS | {"blocks": 40})

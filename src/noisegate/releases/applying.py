@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from math import ceil
 from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final, final
@@ -48,7 +49,7 @@ from noisegate.transforms.blocks import BlockQuery
 AGGREGATES: Final = ("mean", "median", "center")
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
 _TICK: Final = 0.25  # seconds
-_PRICED: Final = "Give one of epsilon and within."
+_PRICED: Final = "Give two of epsilon, within and blocks; within of a mean alone."
 
 
 @final
@@ -75,7 +76,8 @@ class ApplyOrder:
         epsilon: The price of all numbers together; by default what the policy says. In an account
             that adds up zCDP, ε buys ρ = ε² / 2.
         delta: Of a center: for noise with lighter tails.
-        within: Instead of epsilon: how far the noise may move a mean, at the ``confidence``.
+        within: How far the noise may move a mean, at the ``confidence``: instead of epsilon, or
+            with it and instead of blocks.
         confidence: How sure that is.
         default: What counts where a block has no answer: by default the middle of the range.
         seconds: How long each block takes, whatever the program does.
@@ -203,10 +205,10 @@ class Applying:
                 f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
             )
         self._curator, self._rules, self._order = curator, rules, order
-        self._sql = _sql(curator, order)
-        self._tally = _tally(
-            curator, self._sql, program_of(function, imports=(*order.imports,)), order
-        )
+        self._sql, program = _sql(curator, order), program_of(function, imports=(*order.imports,))
+        if order.within is not None and order.epsilon is not None and order.blocks is None:
+            self._order = self._with_blocks(program, positive(order.within, name="within"))
+        self._tally = _tally(curator, self._sql, program, self._order)
         self._names = _names(order, len(self._tally.ranges))
         query = BlockQuery(self._tally)
         self._asked = BlockMeasurement(query=query, mechanisms=self._noise(query))
@@ -262,11 +264,21 @@ class Applying:
             **stated,
         )
 
+    def _with_blocks(self, program: Program, within: Fraction) -> ApplyOrder:
+        """The order with as many blocks as keep the noise of a mean within this, for its ε."""
+        self._order = order = replace(self._order, blocks=1, within=None)
+        tally = _tally(self._curator, self._sql, program, order)
+        noise = self._noise(BlockQuery(tally))
+        widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
+        if widths is None:
+            raise SpecError("within is said of plain averages.", fix=_PRICED)
+        return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
+
     def _noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
         order, run = self._order, Run(self._curator, self._rules)
         if order.within is not None:
             if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
-                raise SpecError("within is said of plain averages, for no ε.", fix=_PRICED)
+                raise SpecError("within is said of plain averages, not of ε too.", fix=_PRICED)
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
             run.require_price(self._curator.loss_of(event).epsilon)
