@@ -6,6 +6,8 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.graph_shapes import (
     Edges,
@@ -19,7 +21,7 @@ from noisegate.mechanisms.graph_shapes import (
     without_bipartite,
 )
 from noisegate.mechanisms.smooth import SmoothStudent
-from noisegate.privacy.distance import L1
+from noisegate.privacy.distance import L1, L2
 
 N, DEPTH = 5, 7
 PAIRS = list(combinations(range(N), 2))
@@ -156,7 +158,9 @@ def test_known_graphs_have_known_cuts():
 
 def test_sorted_degrees_move_by_two():
     degrees = np.array([np.sort(edges_from(listed(g)).degrees(N)) for g in GRAPHS])
-    assert max(np.abs(degrees[a] - degrees[b]).sum(axis=1).max() for a, b in by_edge()) == 2
+    moves = [degrees[a] - degrees[b] for a, b in by_edge()]
+    assert max(np.abs(each).sum(axis=1).max() for each in moves) == 2
+    assert max((each**2).sum(axis=1).max() for each in moves) == 2
 
 
 @pytest.mark.parametrize("cap", [1, 3])
@@ -276,17 +280,21 @@ def test_one_row_changes_one_pair_at_most():
 
 def test_events_count_rows_times_reach():
     for statistic, cap, reach in [("edges", 0, 1), ("degrees", 0, 2), ("capped-edges", 3, 6)]:
-        noise = GraphNumber(statistic=statistic, vertices=9, scale=2, cap=cap)
-        assert noise.event(4).sensitivity == L1(4 * reach)
+        asked = {"statistic": statistic, "vertices": 9, "cap": cap}
+        plain = GraphNumber(noise=Geometric(scale=2), **asked)
+        assert plain.event(4).sensitivity == L1(4 * reach)
+        gaussian = GraphNumber(noise=DiscreteGaussian(variance=2), **asked)
+        squared = 2 if statistic == "degrees" else reach**2
+        assert gaussian.event(4).sensitivity == L2(squared=16 * squared)
 
 
 def test_numbers_come_out_with_their_own_noise():
     ring = np.array([1, 6, 11, 12])
     for statistic, exact in [("edges", [4]), ("degrees", [2] * 4), ("min-cut", [2]),
                              ("bipartite-distance", [0])]:  # fmt: skip
-        noise = GraphNumber(statistic=statistic, vertices=4, scale="1/50")
+        noise = GraphNumber(statistic=statistic, vertices=4, noise=Geometric(scale="1/50"))
         assert noise.sample(ring).tolist() == exact  # another one with e^-50
-    capped = GraphNumber(statistic="capped-edges", vertices=4, scale="1/50", cap=1)
+    capped = GraphNumber(statistic="capped-edges", vertices=4, noise=Geometric(scale="1/50"), cap=1)
     assert capped.sample(ring).tolist() == [4]
     noise = SmoothStudent(scale=1, beta=1, low=0, high=100)
     stars = LocalGraph(statistic="two-stars", vertices=40, noise=noise)

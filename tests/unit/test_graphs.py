@@ -57,6 +57,15 @@ def test_degrees_rise_and_their_error_is_for_all_at_once():
     assert len(answer.margins()["degree"]) == 40
 
 
+def test_accounts_of_rho_have_gaussian_noise():
+    door = gate(delta="1e-6", accountant="zcdp")
+    answer = graph(door).degrees(epsilon=1)
+    assert "discrete-gaussian/1" in answer.questions[0]
+    pure = graph().degrees(epsilon=1).margins()["degree"][0]
+    assert answer.margins()["degree"][0] < pure / 2
+    assert "geometric/1" in graph().edges(epsilon=1).questions[0]
+
+
 def test_triangles_and_stars_have_noise_by_what_an_edge_can_do_here():
     roads = graph()
     exact = 2 * 1140

@@ -80,7 +80,7 @@ EXAMPLES = (
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
     LeastSum(scale=THIRD),
     Winsorised(factor=THIRD, scale=THIRD, high=2048, spread=3),
-    GraphNumber(statistic="capped-edges", vertices=9, scale=THIRD, cap=3),
+    GraphNumber(statistic="capped-edges", vertices=9, noise=Geometric(scale=THIRD), cap=3),
     LocalGraph(
         statistic="spanning-tree",
         vertices=9,
@@ -239,11 +239,12 @@ REFUSED = [
     lambda: LocalQuantile(tau="1/2", noise=Geometric(scale=1)),
     lambda: LeastSum(scale=0),
     lambda: LeastSum(scale=1).event(Fraction(0)),
-    lambda: GraphNumber(statistic="cliques", vertices=9, scale=1),
-    lambda: GraphNumber(statistic="edges", vertices=2, scale=1),
-    lambda: GraphNumber(statistic="edges", vertices=9, scale=1, cap=2),
-    lambda: GraphNumber(statistic="capped-edges", vertices=9, scale=1),
-    lambda: GraphNumber(statistic="bipartite-distance", vertices=23, scale=1),
+    lambda: GraphNumber(statistic="edges", vertices=9, noise=Laplace(scale=1)),
+    lambda: GraphNumber(statistic="cliques", vertices=9, noise=Geometric(scale=1)),
+    lambda: GraphNumber(statistic="edges", vertices=2, noise=Geometric(scale=1)),
+    lambda: GraphNumber(statistic="edges", vertices=9, noise=Geometric(scale=1), cap=2),
+    lambda: GraphNumber(statistic="capped-edges", vertices=9, noise=Geometric(scale=1)),
+    lambda: GraphNumber(statistic="bipartite-distance", vertices=23, noise=Geometric(scale=1)),
     lambda: LocalGraph(statistic="triangles", vertices=9, noise=Geometric(scale=1)),
     lambda: LocalGraph(
         statistic="triangles", vertices=9, levels=2, noise=SmoothStudent(scale=1, beta=1, **GRID)

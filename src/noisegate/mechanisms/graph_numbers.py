@@ -1,29 +1,28 @@
 """Numbers of a graph with noise: some that one edge hardly moves, some by what one can do here.
 
 >>> ring = np.array([1, 6, 11, 12])  # the edges 0-1, 1-2, 2-3, 3-0 among 4 vertices, as cells
->>> bool(GraphNumber(statistic="min-cut", vertices=4, scale="1/50").sample(ring)[0] == 2)
-True
+>>> asked = GraphNumber(statistic="min-cut", vertices=4, noise=Geometric(scale="1/50"))
+>>> asked.sample(ring).tolist()
+[2]
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from types import MappingProxyType
 from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
     clamped,
     require_whole,
-    store_positive,
     whole_count,
 )
+from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_shapes import (
     Edges,
@@ -40,9 +39,8 @@ from noisegate.mechanisms.graph_shapes import (
 from noisegate.mechanisms.smooth import LocalNoise, decays_of, require_local
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
-from noisegate.privacy.distance import L1
-from noisegate.privacy.event import Event, GeometricEvent
+from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.event import Event
 
 LEVELS_MAX: Final = 1 << 20  # weights of an edge
 # How many vertices there may be, for what takes how long.
@@ -93,7 +91,7 @@ class OfGraph(Mechanism[int]):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNumber(OfGraph):
-    """Numbers of a graph with geometric noise.
+    """Numbers of a graph with geometric or discrete Gaussian noise.
 
     ``statistic`` is "edges", "degrees" (of all vertices, in their order of size), "min-cut",
     "bipartite-distance", or "capped-edges": twice the number of edges, of which no vertex counts
@@ -103,40 +101,43 @@ class GraphNumber(OfGraph):
     name: ClassVar[str] = "graph-number/1"
     statistic: str
     vertices: int
-    scale: Fraction
+    noise: Geometric | DiscreteGaussian
     cap: int = 0
 
     def __post_init__(self) -> None:
         self._require_vertices(_NUMBERS)
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        if type(self.noise) not in (Geometric, DiscreteGaussian):
+            raise SpecError("This is no noise for a number.", fix="Use Geometric.")
         is_capped = self.statistic == "capped-edges"
         require_whole(self, "cap", least=int(is_capped), most=self.vertices if is_capped else 0)
 
-    @property
-    def reach(self) -> int:
-        """How far one row moves it, and for "capped-edges" all rows of one vertex."""
-        return {"degrees": 2, "capped-edges": 2 * self.cap}.get(self.statistic, 1)
-
-    def event(self, rows_per_unit: int, /) -> GeometricEvent:
+    def event(self, rows_per_unit: int, /) -> Event:
         """What one use is, where a unit has at most ``rows_per_unit`` rows.
 
-        Claim: (rows · `reach` / scale)-private. Adjacency: add/remove; for "capped-edges" also any
-            change of the edges of one vertex, as one row.
-        Why: a row changes one edge at most. That moves the number of edges by 1, two degrees by 1
-            each (in their order too: sorting brings no two lists further apart), and the others as
-            `graph_shapes` says; geometric noise [GRS09]. Rounding: none.
+        Claim: that of the noise at `moved` (rows, …). Adjacency: add/remove; for "capped-edges"
+            also any change of the edges of one vertex, as one row.
+        Why: a row changes one edge at most, and several rows several; see `moved`. Rounding: none.
         """
-        rows = whole_count(rows_per_unit, name="rows_per_unit")
-        return GeometricEvent(scale=self.scale, sensitivity=L1(rows * self.reach))
+        l1, l2 = moved(self.statistic, rows_per_unit, cap=self.cap)
+        return self.noise.event(l1) if isinstance(self.noise, Geometric) else self.noise.event(l2)
 
     def draw(self, edges: Edges, *, bits: Bits = SYSTEM) -> Int64Array:
         """The numbers with noise."""
-        exact = _NUMBERS[self.statistic](edges, self)
-        return Geometric(scale=self.scale).sample(exact, bits=bits)
+        return self.noise.sample(_NUMBERS[self.statistic](edges, self), bits=bits)
 
-    def interval(self, confidence: Number) -> int:
-        """How far each number may be off."""
-        return Geometric(scale=self.scale).interval(confidence)
+
+def moved(statistic: str, rows_per_unit: int, *, cap: int = 0) -> tuple[L1, L2]:
+    """How far the numbers of a `GraphNumber` move when so many rows come or go.
+
+    Claim: for each row by 1; degrees by 1 in two places; "capped-edges" by 2 · cap.
+    Why: two vertices lie on an edge, and sorting brings no two lists further apart, in any norm;
+        for the others see `graph_shapes`. Rows add up by the triangle inequality.
+    """
+    rows = whole_count(rows_per_unit, name="rows_per_unit")
+    each, squared = {"degrees": (2, 2), "capped-edges": (2 * cap, 4 * cap * cap)}.get(
+        statistic, (1, 1)
+    )
+    return L1(rows * each), L2(squared=rows * rows * squared)
 
 
 @final

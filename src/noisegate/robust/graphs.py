@@ -12,23 +12,24 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from noisegate.accounting.calibrate import geometric_error
+from noisegate.accounting.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import (
     LEVELS_MAX,
     VERTICES_MAX,
     GraphNumber,
     LocalGraph,
+    moved,
 )
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import LocalNoise, SmoothStudent
-from noisegate.privacy.distance import L1
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.looks import caps_of
@@ -163,10 +164,9 @@ class Graph:
     ) -> Outcome:
         self._require_size(statistic)
         query = self._query()
-        whole = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, scale=Fraction(1))
-        reach = L1(whole.reach * query.per_unit)
-        scale = Geometric.for_epsilon(self._till.price(epsilon), sensitivity=reach).scale
-        noise = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, scale=scale)
+        l1, l2 = moved(statistic, query.per_unit, cap=cap)
+        noise = self._till.plain(epsilon, l1=l1, l2=l2)
+        asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
         unit, few = Fraction(1), None
         if cap:
             unit, few = Fraction(1, 2), f"No more than {cap} edges of each vertex count."
@@ -178,12 +178,12 @@ class Graph:
                 values, words = _rising(values), (*words, RISING)
 
             def widths(confidence: Number) -> HalfWidths:
-                off = geometric_error(noise.scale, confidence=confidence, cells=len(values))
+                off = _largest(noise, confidence, len(values))
                 return (_shown(off * unit),) * len(values)
 
             return found.answer(self._sql(statistic), _table(statistic, values), widths, words)
 
-        measurement = Measurement(query=query, mechanisms=(noise,))
+        measurement = Measurement(query=query, mechanisms=(asked,))
         return self._till.settle(
             measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=unit
         )
@@ -344,6 +344,13 @@ def _table(name: str, values: Sequence[int | float | None]) -> "pa.Table":
         return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
     plain = name.removeprefix("capped-").removeprefix("truncated-")
     return pa.table({plain.replace("-", "_"): values})
+
+
+def _largest(noise: Geometric | DiscreteGaussian, confidence: Number, cells: int) -> int:
+    """How far the noise of any of several numbers reaches."""
+    if isinstance(noise, Geometric):
+        return geometric_error(noise.scale, confidence=confidence, cells=cells)
+    return discrete_gaussian_error(noise.variance, confidence=confidence, cells=cells)
 
 
 def _rising(values: Sequence[float]) -> list[float]:

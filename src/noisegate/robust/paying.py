@@ -10,10 +10,14 @@ from noisegate.curator.curator import Asked, Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.estimates.purchase import Funds
 from noisegate.query.run import Rules, Run
 from noisegate.releases.held import guarantee_of
 from noisegate.robust.plans import RobustPlan
@@ -58,6 +62,11 @@ class Till:
         exact = positive(given, name="epsilon")
         Run(self.curator, self.rules).require_price(exact)
         return exact
+
+    def plain(self, epsilon: Number | None, *, l1: L1, l2: L2) -> Geometric | DiscreteGaussian:
+        """The better noise for numbers that move so far: Gaussian only where accounts have ρ."""
+        funds = Funds(epsilon=self.price(epsilon), gaussian="pure" not in self.curator.accountants)
+        return funds.noise(Fraction(1), l1=l1, l2=l2)
 
     def noise(
         self, order: Order, *, low: int, high: int, grain: Fraction = Fraction(1), steps: int = 1

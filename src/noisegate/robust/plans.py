@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any, Final, final
 
 from noisegate.exact import Number, fraction
+from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import SmoothNoise
@@ -27,7 +27,7 @@ class RobustPlan:
     """Price and noise of a robust number: free, and depends on no row. ``unit`` is one step."""
 
     asked: str
-    noise: SmoothNoise | ProposeTestRelease | GraphNumber | LeastSum | Geometric
+    noise: SmoothNoise | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
     unit: Fraction
     path: tuple[str, ...]
     price: ApproxDP
