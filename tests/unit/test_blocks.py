@@ -24,6 +24,8 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection
 from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.smooth import SmoothStudent
+from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
@@ -379,6 +381,21 @@ def test_noise_that_the_door_does_not_know_is_refused():
     gaussian = DiscreteGaussian(variance=Fraction(100))
     assert BlockMeasurement(query=query, mechanisms=(gaussian,)).event().sensitivity == query.l2s[0]
     keys = KeySelection.__new__(KeySelection)
-    for mechanisms in ((keys,), (gaussian, gaussian), [gaussian]):
+    small = SmoothStudent.for_epsilon(1, low=0, high=STEPS)
+    for mechanisms in ((keys,), (gaussian, gaussian), [gaussian], (small,)):
         with pytest.raises(Unsupported):
             BlockMeasurement(query=query, mechanisms=mechanisms)
+    pair = asked(ranges=((Fraction(0), Fraction(1)),) * 2, defaults=(Fraction(0),) * 2)
+    narrowed = Winsorised.for_epsilon(1, high=STEPS)
+    with pytest.raises(Unsupported, match="narrowed"):
+        BlockMeasurement(query=BlockQuery(pair), mechanisms=(gaussian, narrowed))
+
+
+def test_centres_and_narrowed_means_take_as_many_steps_as_numbers_change():
+    query = BlockQuery(asked(resample=2))
+    centre = SmoothStudent.for_epsilon(Fraction(1, 2), low=0, high=2 * STEPS)
+    narrowed = Winsorised.for_epsilon(1, high=STEPS, changed=2)
+    for mechanism, event in ((centre, centre.event(2)), (narrowed, narrowed.event(2))):
+        made = BlockMeasurement(query=query, mechanisms=(mechanism,))
+        assert made.event() == event
+        assert Fraction(99, 100) < pure_loss(event).epsilon <= 1

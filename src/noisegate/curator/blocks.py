@@ -66,6 +66,8 @@ class BlockMeasurement:
             raise Unsupported("The noise is for another range.", fix=f"Use 0 to {2 * STEPS}.")
         if len(self.mechanisms) != len(self.query.tally.ranges):
             raise Unsupported("There is not one mechanism an output.", fix="Give one for each.")
+        if len({type(each) is Winsorised for each in self.mechanisms}) > 1:
+            raise Unsupported("Only some outputs are narrowed.", fix="Narrow all of them, or none.")
 
     def event(self) -> Event:
         """What one use is, for accounting.
