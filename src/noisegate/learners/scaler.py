@@ -1,0 +1,113 @@
+"""Means and variances of columns, for scaling: noisy sums of coordinates and of their squares.
+
+    StandardScaler(epsilon=0.1).fit(gate.matrix("patients", ["age", "bmi"]))
+
+Least and largest values are not needed for scaling: bounds are declared.
+"""
+
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from sklearn.base import TransformerMixin
+
+from noisegate.learners.asking import RowsAsk
+from noisegate.learners.base import PrivateEstimator
+from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.noisy import Floats, divided, require_rows
+from noisegate.transforms.statistics.features import Linear, One, Squares
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Plain
+
+_SHARES: Final = (1, 4, 4)  # of the count, the sums and the sums of squares
+_THIN: Final = 1e-4  # no variance is smaller, in squares of half the bounds
+
+
+class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Columns with mean 0 and variance 1, as far as noise lets both be known.
+
+    After `fit`: ``mean_``, ``var_`` and ``scale_`` in the units of the columns, ``rows_`` (noisy),
+    and ``error_``: the standard deviations of the noise of ``"mean"`` and ``"var"``.
+
+    >>> from noisegate.connect import memory
+    >>> rows = np.repeat([[20.0], [40.0]], 5000, axis=0)
+    >>> model = StandardScaler(epsilon=1, bounds=(0, 100), memory=memory(epsilon=1)).fit(rows)
+    >>> model.mean_.round().tolist(), model.scale_.round().tolist()
+    ([30.0], [10.0])
+    >>> model.transform([[50.0]]).round().tolist()
+    [[2.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.memory = memory
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401, ARG002 - scikit-learn's name
+        *,
+        progress: Progress | None = None,
+        fresh: bool = False,
+    ) -> "StandardScaler":
+        """Measure a matrix, or an array within its budget."""
+        found = self._learn(X, None, fit_scaler, {}, progress=progress, fresh=fresh).fitted
+        half = np.array([float(each.half) for each in self.coordinates_])
+        self._middle, self._scale = found["mean"], np.sqrt(found["var"])
+        self.mean_ = self._unscaled(self._middle)
+        self.var_ = found["var"] * half**2
+        self.scale_ = np.sqrt(self.var_)
+        self.rows_ = float(found["rows"])
+        self.error_ = {"mean": found["of_mean"] * half, "var": found["of_var"] * half**2}
+        return self
+
+    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """Points less the mean, in standard deviations; what is beyond the bounds is clamped."""
+        found: Floats = (self._points(X) - self._middle) / self._scale
+        return found
+
+    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
+        """Fit an array and scale its rows. They are as private as before."""
+        require_rows(X)
+        return self.fit(X, **how).transform(X)
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """Points in the units of the columns."""
+        self._require_fitted()
+        return self._unscaled(np.asarray(X) * self._scale + self._middle)
+
+
+def fit_scaler(ask: RowsAsk) -> Fitted:
+    """Means and variances of columns from -1 to 1, and the standard deviations of their noise.
+
+    A variance is drawn to that of all columns as far as noise explains that they differ, so that
+    none is 0 by chance.
+    """
+    ask.done(0.0, "measuring")
+    question = Statistic(Plain(), (One(), Linear(), Squares()))
+    count, sums, squares = ask.totals(question, divided(Fraction(1), *_SHARES))
+    rows = max(1.0, count.variance**0.5, float(count.values[0, 0]))
+    mean = np.clip(sums.values[0] / ask.reach / rows, -1, 1)
+    second = np.clip(squares.values[0] / ask.reach**2 / rows, 0, 1)
+    raw = second - mean**2
+    of_mean = sums.variance / ask.reach**2 + count.variance * mean**2
+    # the square of the mean moves by twice the mean times what the mean moves by
+    of_var = squares.variance / ask.reach**4 + 4 * mean**2 * sums.variance / ask.reach**2
+    of_var = (of_var + count.variance * (second - 2 * mean**2) ** 2) / rows**2
+    usual = max(float(raw.mean()), _THIN)
+    real = max(0.0, float(raw.var() - of_var.mean()))
+    found = usual + real / (real + of_var) * (raw - usual)
+    return {
+        "mean": mean,
+        "var": np.clip(found, max(_THIN, usual / 100), 1.0),
+        "rows": np.array(rows),
+        "of_mean": np.sqrt(of_mean) / rows,
+        "of_var": np.sqrt(of_var),
+    }
