@@ -50,6 +50,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     """
 
     _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
+    _reach: ClassVar[int] = REACH
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags
         """Two fits differ by their noise; a row with a missing number takes no part."""
@@ -72,7 +73,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """Fit through the door, and state what it cost."""
         matrix = self._matrix(X, y, number=number)
         name = type(self).__name__
-        task = Task(name, dict(options), algorithm, codes=self._codes, number=number)
+        task = Task(name, dict(options), algorithm, self._codes, number, self._reach)
         outcome = learn(matrix, task, epsilon=self.epsilon, progress=progress, fresh=fresh)
         self._seen(matrix, outcome, number=number)
         return outcome

@@ -3,21 +3,45 @@
 All of it is arithmetic on what was released.
 """
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners.asking import Measured, RowsAsk
 from noisegate.learners.matrix import Matrix
 from noisegate.transforms.statistics.numbers import Numbers
+from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Nearest, Scores
 
 Floats: TypeAlias = NDArray[np.float64]
 _STEPS: Final = 1 << 20
 _USUAL: Final = 0.25  # the squared distance of a mean from the middle, in each column: a guess
+
+
+@final
+class Part:
+    """A part of a learner's price, for another learner inside it."""
+
+    def __init__(self, ask: RowsAsk, share: Fraction, *, until: float) -> None:
+        self._ask, self._share, self._until = ask, share, until
+        self.columns, self.reach, self.classes = ask.columns, ask.reach, ask.classes
+        self.gaussian = ask.gaussian
+
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
+        return self._ask.totals(statistic, [self._share * share for share in shares])
+
+    def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
+        return self._ask.variance(statistic, [self._share * share for share in shares])
+
+    def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
+        self._ask.done(self._until * part, words)
+
+    def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:
+        """What the inner learner has is not what the outer one would give."""
 
 
 def divided(share: Fraction, *weights: float) -> list[Fraction]:
