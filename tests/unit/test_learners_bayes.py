@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners.asking import Measured, TrialRows
+from noisegate.learners.asking import Measured, TrialRows, noise_variance, noises
 from noisegate.learners.naive_bayes import (
     CategoricalNB,
     GaussianNB,
@@ -21,7 +21,14 @@ from noisegate.learners.naive_bayes import (
     fit_gaussian_nb,
 )
 from noisegate.learners.normals import Normals, even_counts
+from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
+from noisegate.releases.asking import Price
+from noisegate.transforms.statistics.features import Bins, Linear
+from noisegate.transforms.statistics.numbers import Shape
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import ByKey
 
 REACH = 4096
 CENTERS = np.array([[0.6, 0.5, -0.4, 0.0], [-0.6, 0.4, 0.5, 0.2], [0.1, -0.6, 0.0, -0.5]])
@@ -201,3 +208,19 @@ def test_bad_parameters_are_refused_before_any_charge(given):
             rows, told
         )
     assert budget.spent.epsilon == 0
+
+
+# --- the noise that is chosen ---------------------------------------------------------------------
+
+
+def test_cells_have_one_draw_where_that_is_less_noise_and_any_price_has_noise():
+    shape = Shape(columns=20, reach=REACH, keys=3)
+    sums, bins = Statistic(ByKey(), (Linear(), Bins(((-9, 0, 9),) * 20))).blocks(shape)
+    for amount in ("1/100000", "1", "50"):
+        price = Price(amount=Fraction(amount), gaussian=False)
+        whole, each = noises((sums, bins), [Fraction(1, 2)] * 2, price, 1)
+        assert isinstance(whole, BoxNoise)
+        assert isinstance(each, Geometric)
+        assert whole.scale == 2 * REACH / price.amount  # a row has one class: one cell changes
+        assert each.scale == 2 * 20 / price.amount
+        assert noise_variance(whole) < 2 * (2 * 20 * REACH / float(price.amount)) ** 2 / 5

@@ -299,7 +299,7 @@ def test_an_interrupted_forest_is_what_was_known():
     ask = Stopping(rows * REACH, Fraction(10), reach=REACH, keys=told, classes=4, bits=SYSTEM)
     assert set(fit_forest(ask, trees=1)) == set(ask.kept)
     assert ask.kept["means"].shape == (1, 4, 3)
-    known = look(trial(rows, told, 10), Fraction(1))
+    known = look(trial(rows, told, 10), Fraction(1), 5000)
     assert ask.kept["means"] == pytest.approx(known.means, abs=0.02)
 
 

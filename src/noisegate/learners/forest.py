@@ -143,7 +143,7 @@ def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed:
     levels = min(depth, visible_levels(0.8 * sight.detail / count))
     first, *parts = divided(share, 1, 4) if levels else [share]
     ask.done(0.1, "looking at classes")
-    root, known = Tree.root(), look(ask, first, sight.counts)
+    root, known = Tree.root(), look(ask, first, sight.rows)
     if not levels:
         return _fitted([root], [known])
     ask.keep(_fitted([root], [known]))

@@ -20,13 +20,14 @@ from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Fitted, Progress
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy import Floats, divided, require_whole
-from noisegate.learners.normals import Normals, even_counts, look, shares
+from noisegate.learners.normals import Normals, count_rows, even_counts, look, shares
 from noisegate.transforms.statistics.features import Bins, One
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Nearest, Scores, Weighing
 
 _SCORE_MAX: Final = 2.0**50  # of whole scores, where the door computes them
+_COUNT: Final = Fraction(1, 25)  # of the price, for the number of rows
 _BINS_MAX: Final = 256
 _BESIDE: Final = 1.0  # a row of every key stands beside those of a class
 _KEPT: Final = 0.01  # of an even share: the least that a key is given
@@ -138,7 +139,8 @@ _PARTS: Final = ("counts", "means", "variances", "noise")
 def fit_gaussian_nb(ask: RowsAsk) -> Fitted:
     """Counts, means and variances of classes, of columns from -1 to 1."""
     ask.done(0.0, "looking at classes")
-    found = look(ask, Fraction(1))
+    rows, _ = count_rows(ask, _COUNT)
+    found = look(ask, 1 - _COUNT, rows)
     return dict(zip(_PARTS, found.parts, strict=True))
 
 

@@ -61,32 +61,27 @@ def shares(scores: Floats) -> Floats:
     return found
 
 
-def look(ask: RowsAsk, share: Fraction, seen: Measured | None = None) -> Normals:
-    """The classes of all rows, as one cell; ``seen``, if they were counted before."""
-    if seen is None:
-        first, share = divided(share, 1, 24)
-        (seen,) = ask.totals(Statistic(ByKey(), (One(),)), [first])
+def count_rows(ask: RowsAsk, share: Fraction) -> tuple[float, float]:
+    """About how many rows there are, and the standard deviation of that."""
+    (seen,) = ask.totals(Statistic(Plain(), (One(),)), [share])
+    return float(seen.values[0, 0]), seen.variance**0.5
+
+
+def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
+    """The classes of about so many rows, as one cell."""
     keyed, most = divided(share, 2, 3)
     (noise,) = ask.variance(Statistic(ByKey(), (Squares(),)), [keyed])
-    visible = noise**0.5 / ask.reach**2 < _VISIBLE * even_counts(seen).mean()
-    if visible:
+    if noise**0.5 / ask.reach**2 < _VISIBLE * rows / ask.classes:
         question = Statistic(ByKey(), (One(), Linear(), Squares()))
-        again, sums, squares = ask.totals(question, [*for_means(ask, most), keyed])
+        seen, sums, squares = ask.totals(question, [*for_means(ask, most), keyed])
     else:
         few, most = divided(share, 1, 19)
-        again, sums = ask.totals(Statistic(ByKey(), (One(), Linear())), for_means(ask, most))
+        seen, sums = ask.totals(Statistic(ByKey(), (One(), Linear())), for_means(ask, most))
         (squares,) = ask.totals(Statistic(Plain(), (Squares(),)), [few])
-    counted = _pooled(seen, again)
-    counts = even_counts(counted)
-    means, left = _means(sums, counts, counted.variance, ask.reach)
+    counts = even_counts(seen)
+    means, left = _means(sums, counts, seen.variance, ask.reach)
     variances = _variances(squares, counts, means, left, ask.reach)
     return Normals(counts[None], means[None], (variances + left[:, None])[None], left[None])
-
-
-def _pooled(first: Measured, second: Measured) -> Measured:
-    """The best estimate from two of the same numbers."""
-    v, w = first.variance, second.variance
-    return Measured((first.values * w + second.values * v) / (v + w), v * w / (v + w))
 
 
 def noise_of_means(sums: float, count: float, means: Floats, rows: Floats) -> Floats:

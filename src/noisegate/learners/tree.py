@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from noisegate.errors import Bug, SpecError
 from noisegate.learners import drawing
-from noisegate.learners.asking import Measured, RowsAsk
+from noisegate.learners.asking import RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Fitted, Progress
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.noisy import Floats, divided, require_whole
-from noisegate.learners.normals import Normals, look
+from noisegate.learners.normals import Normals, count_rows, look
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Bins, Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
@@ -195,30 +195,28 @@ class DecisionTreeClassifier(PrivateClassifier):
 @final
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How much the noise lets us see: the class counts, and whether their means stand out of it.
+    """How much the noise lets us see: about how many rows there are, and whether classes show.
 
     ``detail`` is how many times the noise of a sum, at the whole price, all rows are.
     """
 
-    counts: Measured
+    rows: float
     detail: float
     hidden: bool
 
     @classmethod
     def of(cls, ask: RowsAsk) -> "Sight":
         """For a first share of the price."""
-        (counts,) = ask.totals(Statistic(ByKey(), (One(),)), [COUNT])
+        rows, deviation = count_rows(ask, COUNT)
         (noise,) = ask.variance(Statistic(ByKey(), (Linear(),)), [1 - COUNT])
-        rows = float(counts.values.sum())
-        surely = rows - _SURE * (len(counts.values) * counts.variance) ** 0.5
-        each = noise**0.5 / ask.reach
-        hidden = surely <= 0 or each * len(counts.values) / surely > _HIDDEN
-        return cls(counts, max(rows, 1.0) / each, hidden)
+        each, surely = noise**0.5 / ask.reach, rows - _SURE * deviation
+        hidden = surely <= 0 or each * ask.classes / surely > _HIDDEN
+        return cls(max(rows, 1.0), max(rows, 1.0) / each, hidden)
 
     def random_levels(self, ask: RowsAsk, share: Fraction) -> int:
         """How many random cuts in a row still leave more rows in a leaf than noise."""
         (noise,) = ask.variance(Statistic(ByKey(), (One(),)), [share])
-        rows = float(self.counts.values.sum()) * (2 / noise) ** 0.5
+        rows = self.rows * (2 / noise) ** 0.5
         return 3 if rows < _FEW else max(3, int(np.log2(rows)) - 1)
 
 
@@ -244,7 +242,7 @@ def fit_tree(ask: RowsAsk, *, depth: int | None = None, seed: int = 0) -> Fitted
     steps = [levels] if levels <= _AT_ONCE else [levels // 2, levels - levels // 2]
     first, *parts = divided(share, *_PARTS[len(steps) if levels else 0])
     ask.done(0.1, "looking at classes")
-    tree, normals = Tree.root(), look(ask, first, sight.counts)
+    tree, normals = Tree.root(), look(ask, first, sight.rows)
     for place, (step, part) in enumerate(zip(steps, parts, strict=False)):
         ask.keep(_finished(tree, normals, depth, ask, coins))
         ask.done((place + 1) / (len(parts) + 1), "looking at leaves")
