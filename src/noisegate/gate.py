@@ -301,8 +301,6 @@ class Gate(RobustFace):
         """
         from noisegate.learners.matrix import matrix_of  # noqa: PLC0415 - when asked for
 
-        if self._rules.sample is not None:
-            raise SpecError("A learner is about all rows.", fix="Use the gate itself.")
         return matrix_of(
             self._curator, self._rules, table, columns,
             target=target, where=where, rows_per_unit=rows_per_unit,

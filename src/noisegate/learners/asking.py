@@ -109,6 +109,7 @@ class DoorRows:
         shape = shape_of(tally)
         self.columns, self.reach, self.classes = shape.columns, shape.reach, shape.keys
         self.gaussian = price.gaussian
+        self._whole = tally.whole * float(price.sample or 1)  # of a sample: as of all rows
         self.kept: dict[str, NDArray[Any]] | None = None
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
@@ -117,12 +118,12 @@ class DoorRows:
         chosen = noises(blocks, shares, self._price, query.weight)
         release = self._scope.measure(Measurement(query=query, mechanisms=chosen))
         parts = np.split(release.values[0], np.cumsum([block.size for block in blocks])[:-1])
-        return _measured(parts, blocks, chosen, self._tally.whole)
+        return _measured(parts, blocks, chosen, self._whole)
 
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
         query = Query(self._tally, statistic)
         chosen = noises(query.statistic_blocks, shares, self._price, query.weight)
-        return [noise_variance(noise) / self._tally.whole**2 for noise in chosen]
+        return [noise_variance(noise) / self._whole**2 for noise in chosen]
 
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
         if self._progress is not None:
@@ -193,7 +194,7 @@ def _measured(
     parts: Sequence[NDArray[np.int64]],
     blocks: Sequence[Block],
     chosen: Sequence[NoiseMechanism[Any]],
-    whole: int,
+    whole: float,
 ) -> list[Measured]:
     """Sums in rows instead of parts of rows."""
     return [

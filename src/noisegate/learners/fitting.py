@@ -19,7 +19,7 @@ from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.learners.asking import DoorRows, RowsAsk
 from noisegate.learners.matrix import Matrix
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
+from noisegate.privacy.event import decode, encode
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Run
@@ -82,17 +82,14 @@ def learn(
     they used stays charged, the rest goes back.
     """
     curator = matrix.curator
-    price = price_of(matrix, epsilon)
+    price = price_of(matrix, epsilon, sampled=True)
     tally = matrix.rows(task.reach, codes=task.codes, number=task.number)
     question = _question(tally, task, price)
     attempts = Attempts(curator, question)
     found = None if fresh else attempts.found()
     if found is not None:
         return _outcome(matrix, found[0], found[1], free=True)
-    event: Event = DeclaredEvent(epsilon=price.amount)
-    if price.gaussian:
-        event = DeclaredZCDPEvent(rho=price.amount)
-    with attempts.begin(event, fresh=fresh) as allowed:
+    with attempts.begin(price.event(), fresh=fresh) as allowed:
         ask = DoorRows(allowed.whole, tally, price, progress=progress)
         stopped = False
         try:
@@ -108,16 +105,18 @@ def learn(
     return _outcome(matrix, allowed.request_id, stored, free=False)
 
 
-def price_of(matrix: Matrix, epsilon: Number | None) -> Price:
-    """What an ε buys in this account, or the policy's usual one."""
+def price_of(matrix: Matrix, epsilon: Number | None, *, sampled: bool = False) -> Price:
+    """What an ε buys in this account, or the policy's usual one; of a sample if it can be asked."""
     curator, rules = matrix.curator, matrix.rules
     exact = rules.epsilon if epsilon is None else fraction(epsilon, name="epsilon")
     if exact is None:
         raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
     positive(exact, name="epsilon")
     Run(curator, rules).require_price(exact)
-    gaussian = curator.ledger.balance(curator.account).accountant != "pure"
-    return Price(amount=exact**2 / 2 if gaussian else exact, gaussian=gaussian)
+    if rules.sample is not None and not sampled:
+        raise SpecError("This is learnt from all rows.", fix="Use the gate itself.")
+    accountant = curator.ledger.balance(curator.account).accountant
+    return Price.of(exact, accountant=accountant, sample=rules.sample)
 
 
 def _question(tally: Any, task: Task, price: Price) -> str:  # noqa: ANN401 - Rows
@@ -129,7 +128,7 @@ def _question(tally: Any, task: Task, price: Price) -> str:  # noqa: ANN401 - Ro
         "rows": digest(
             json.dumps(Query(tally, Statistic(Plain(), (One(),))).to_record(), sort_keys=True)
         ),
-        "rho" if price.gaussian else "epsilon": str(price.amount),
+        **price.to_record(),
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

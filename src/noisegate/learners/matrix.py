@@ -256,16 +256,12 @@ def _target(
             (number,) = rows.coordinates([_Spelt(target, spelt)])
     is_flag = declared is not None and declared.kind is Kind.BOOLEAN
     asked = spelt if declared is None or is_flag else _quoted(target)
-    try:
-        expression, keys = rows.keys(asked)
-    except Unsupported:
-        if number is None:
-            raise
-        return number, None
-    keys = (0, 1) if is_flag else keys
     classes = None
-    if keys is not None and len(keys) <= _KEYS_MAX:
-        classes = Classes(target, expression, tuple(key for key in keys if key is not None))
+    with suppress(Unsupported):  # what makes no groups has no classes
+        expression, listed = rows.keys(asked)
+        keys = (0, 1) if is_flag else listed
+        if keys is not None and len(keys) <= _KEYS_MAX:
+            classes = Classes(target, expression, tuple(key for key in keys if key is not None))
     if number is None and classes is None:
         raise SpecError(
             f"{target} has neither declared keys nor bounds.",

@@ -1,0 +1,201 @@
+"""Columns become a handle, a fit is charged once and found again, and stops where it is told."""
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import NoisegateError, OverBudget
+from noisegate.learners.fitting import Task, learn
+from noisegate.learners.scoring import scorer
+from noisegate.transforms.statistics.features import Linear, One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import ByKey, Plain
+
+COLUMNS = {
+    "age": {"between": [0, 100]},
+    "ward": {"in": ["north", "south"]},
+    "stage": {"in": [1, 2, 3]},
+}
+
+
+COINS = np.random.default_rng(5)
+ROWS = {
+    "age": COINS.uniform(20, 60, 400),
+    "ward": COINS.choice(["north", "south"], 400),
+    "stage": COINS.integers(1, 4, 400),
+    "sick": COINS.random(400) < 0.5,
+    "free": COINS.normal(size=400),
+}
+
+
+def clinic():
+    return noisegate.open(pa.table(ROWS), epsilon=20, columns=COLUMNS, table="clinic")
+
+
+def sums(share=Fraction(1, 2)):
+    def algorithm(ask):
+        counts, totals = ask.totals(Statistic(Plain(), (One(), Linear())), [share, share])
+        return {"count": counts.values, "mean": totals.values / counts.values / ask.reach}
+
+    return Task("sums", {"share": str(share)}, algorithm)
+
+
+def test_columns_become_coordinates_with_bounds():
+    matrix = clinic().matrix(columns=["age", "ward", "stage", "sick", "LN(age + 1)"])
+    assert [each.name for each in matrix.marks] == [
+        "age", "ward=north", "ward=south", "stage", "sick", "LN(age + 1)",
+    ]  # fmt: skip
+    assert [each.name for each in matrix.codes] == ["age", "ward", "stage", "sick", "LN(age + 1)"]
+    assert [(each.low, each.high) for each in matrix.marks[:5]] == [
+        (0, 100), (0, 1), (0, 1), (1, 3), (0, 1),
+    ]  # fmt: skip
+    assert "no rows" in repr(matrix)
+
+
+def test_without_names_all_declared_columns_are_taken():
+    assert clinic().matrix(target="ward").columns == ("age", "stage", "sick")
+
+
+def test_a_target_is_classes_or_a_number_or_both():
+    gate = clinic()
+    assert gate.matrix(columns=["age"], target="ward").classes.keys == ("north", "south")
+    assert gate.matrix(columns=["age"], target="ward").number is None
+    stage = gate.matrix(columns=["age"], target="stage")
+    assert (stage.classes.keys, stage.number.high) == ((1, 2, 3), 3)
+    assert gate.matrix(columns=["stage"], target="sick").classes.keys == (0, 1)
+    assert gate.matrix(columns=["stage"], target="age").classes is None
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"columns": ["free"]}, "free has no bounds"),
+        ({"columns": "age"}, "one text"),
+        ({"columns": ["age", "age"]}, "twice"),
+        ({"columns": ["age"], "target": "age"}, "twice"),
+        ({"columns": ["age"], "target": "free"}, "neither declared keys nor bounds"),
+        ({"columns": ["height"]}, "no column 'height'"),
+        ({"columns": ["age"], "table": "other"}, "Which table"),
+        ({"columns": ["age"], "where": "height > 1"}, "no column 'height'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_paid(terms, words):
+    gate = clinic()
+    with pytest.raises(NoisegateError, match=words):
+        gate.matrix(**terms)
+    assert gate.spent.epsilon == 0
+
+
+def test_a_fit_is_charged_once_and_found_again():
+    gate = clinic()
+    first = learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
+    again = learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
+    assert (first.cost.epsilon, again.cost.epsilon, gate.spent.epsilon) == (2, 0, 2)
+    assert again.free
+    assert again.fitted["mean"].tolist() == first.fitted["mean"].tolist()
+    anew = learn(gate.matrix(columns=["age"]), sums(), epsilon=2, fresh=True)
+    assert gate.spent.epsilon == 4
+    assert anew.fitted["mean"].tolist() != first.fitted["mean"].tolist()
+
+
+def test_what_a_learner_does_not_use_is_given_back_and_more_is_refused():
+    gate = clinic()
+    spare = learn(gate.matrix(columns=["age"]), sums(Fraction(1, 4)), epsilon=2)
+    assert spare.cost.epsilon == gate.spent.epsilon == 1
+    with pytest.raises(OverBudget):
+        learn(gate.matrix(columns=["age"]), sums(Fraction(3, 4)), epsilon=2)
+    assert gate.spent.epsilon == 1  # refused before it was drawn
+    with pytest.raises(OverBudget):
+        learn(gate.matrix(columns=["age"]), sums(), epsilon=20)
+
+
+def test_an_interruption_keeps_what_was_paid_for():
+    gate = clinic()
+
+    def algorithm(ask):
+        for turn in range(5):
+            if turn == 2:
+                raise KeyboardInterrupt
+            (counts,) = ask.totals(Statistic(Plain(), (One(),)), [Fraction(1, 5)])
+            ask.keep({"count": counts.values, "turn": np.array(turn)})
+        raise AssertionError
+
+    outcome = learn(gate.matrix(columns=["age"]), Task("rounds", {}, algorithm), epsilon=5)
+    assert outcome.stopped
+    assert int(outcome.fitted["turn"]) == 1
+    assert outcome.cost.epsilon == gate.spent.epsilon == 2
+
+
+def test_an_interruption_before_the_first_round_costs_nothing():
+    gate = clinic()
+
+    def algorithm(ask):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(gate.matrix(columns=["age"]), Task("none", {}, algorithm), epsilon=5)
+    assert gate.spent.epsilon == 0
+
+
+def test_filters_and_classes_reach_the_rows():
+    """The noise at ε = 8 is below 4 rows but for 1e-12 of all runs."""
+    gate = clinic()
+
+    def algorithm(ask):
+        (counts,) = ask.totals(Statistic(ByKey(), (One(),)), [Fraction(1)])
+        return {"counts": counts.values[:, 0]}
+
+    matrix = gate.matrix(columns=["age"], target="ward", where="age >= 40 AND ward <> 'south'")
+    counts = learn(matrix, Task("counts", {}, algorithm), epsilon=8).fitted["counts"]
+    wanted = int(((ROWS["age"] >= 40) & (ROWS["ward"] == "north")).sum())
+    assert abs(counts[0] - wanted) < 4
+    assert abs(counts[1]) < 4
+
+
+def test_a_sample_is_learnt_from_at_its_amplified_price():
+    """Counts are scaled up: 400 ± 8 standard deviations of sampling, and noise."""
+    gate = clinic()
+    outcome = learn(gate.sample("1/2").matrix(columns=["age"]), sums(), epsilon=2)
+    assert outcome.cost.epsilon <= 2
+    assert float(outcome.cost.epsilon) == pytest.approx(2, rel=1e-6)
+    assert abs(float(outcome.fitted["count"][0, 0]) - 400) < 8 * 20 + 20
+
+
+def test_memory_is_one_budget_for_all_arrays():
+    budget = noisegate.memory(3)
+    rows = np.linspace(0, 1, 50)[:, None]
+    learn(budget.matrix(rows, bounds=(0, 1)), sums(), epsilon=1)
+    learn(budget.matrix(rows[:10], bounds=(0, 1)), sums(), epsilon=1)
+    assert budget.spent.epsilon == 2
+    assert budget.remaining.epsilon == 1
+    with pytest.raises(OverBudget):
+        learn(budget.matrix(rows, bounds=(0, 1)), sums(), epsilon=2)
+
+
+@pytest.mark.parametrize("bounds", [(1, 0), (0, float("inf")), {"x1": (0, 1)}, None])
+def test_bounds_of_arrays_are_checked(bounds):
+    with pytest.raises(NoisegateError):
+        noisegate.memory(1).matrix(np.zeros((3, 1)), bounds=bounds)
+
+
+class Constant:
+    """Says 1 to everything."""
+
+    def predict(self, X):  # noqa: N803 - scikit-learn's name
+        return np.ones(len(X))
+
+
+def test_scores_of_private_rows_are_noisy_and_paid():
+    """300 of 400 are right; at ε = 4 the share is off by less than 0.1 but for 1e-8 of all runs."""
+    budget = noisegate.memory(20)
+    y = np.array([1.0] * 300 + [0.0] * 100)
+    found = scorer(budget, epsilon=4)(Constant(), np.zeros((400, 1)), y)
+    assert abs(found - 0.75) < 0.1
+    assert budget.spent.epsilon == 4
+    off = scorer(budget, epsilon=4, error_max=1)(Constant(), np.zeros((400, 1)), y)
+    assert abs(off + 0.25) < 0.1
+    with pytest.raises(NoisegateError):
+        scorer(budget, epsilon=1, error_max=0)
