@@ -68,6 +68,8 @@ def test_through_the_door_in_the_units_of_the_columns():
     assert scaled.std(axis=0) == pytest.approx(np.ones(3), abs=0.35)
     assert model.inverse_transform(scaled) == pytest.approx(rows * units)
     assert model.rows_ == pytest.approx(5000, abs=100)
+    model.set_params(with_mean=False, with_std=False)
+    assert model.transform(rows * units) == pytest.approx(rows * units)
 
 
 def test_a_handle_has_no_rows_to_scale():

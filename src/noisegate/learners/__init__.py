@@ -9,14 +9,18 @@ from typing import Any
 ESTIMATORS = {  # of scikit-learn's kind, and the file of each
     "CategoricalNB": "naive_bayes",
     "DecisionTreeClassifier": "tree",
+    "EmpiricalCovariance": "pca",
+    "GaussianMixture": "mixture",
     "GaussianNB": "naive_bayes",
     "KMeans": "kmeans",
-    "RandomForestClassifier": "forest",
     "LinearRegression": "linear",
     "LinearSVC": "svm",
     "LogisticRegression": "logistic",
+    "PCA": "pca",
     "Perceptron": "perceptron",
+    "RandomForestClassifier": "forest",
     "Ridge": "linear",
+    "StandardScaler": "scaler",
 }
 _HOME = ESTIMATORS | {
     "AssociationRules": "rules",

@@ -27,7 +27,8 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Columns with mean 0 and variance 1, as far as noise lets both be known.
 
     After `fit`: ``mean_``, ``var_`` and ``scale_`` in the units of the columns, ``rows_`` (noisy),
-    and ``error_``: the standard deviations of the noise of ``"mean"`` and ``"var"``.
+    and ``error_``: the standard deviations of the noise of ``"mean"`` and ``"var"``. As in
+    scikit-learn, ``with_mean`` and ``with_std`` say what `transform` does.
 
     >>> from noisegate.connect import memory
     >>> rows = np.repeat([[20.0], [40.0]], 5000, axis=0)
@@ -42,10 +43,14 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         self,
         *,
         epsilon: Any = 1,  # noqa: ANN401 - a number
+        with_mean: bool = True,
+        with_std: bool = True,
         bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
         memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
     ) -> None:
         self.epsilon = epsilon
+        self.with_mean = with_mean
+        self.with_std = with_std
         self.bounds = bounds
         self.memory = memory
 
@@ -60,8 +65,7 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         """Measure a matrix, or an array within its budget."""
         found = self._learn(X, None, fit_scaler, {}, progress=progress, fresh=fresh).fitted
         half = np.array([float(each.half) for each in self.coordinates_])
-        self._middle, self._scale = found["mean"], np.sqrt(found["var"])
-        self.mean_ = self._unscaled(self._middle)
+        self.mean_ = self._unscaled(found["mean"])
         self.var_ = found["var"] * half**2
         self.scale_ = np.sqrt(self.var_)
         self.rows_ = float(found["rows"])
@@ -70,7 +74,9 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points less the mean, in standard deviations; what is beyond the bounds is clamped."""
-        found: Floats = (self._points(X) - self._middle) / self._scale
+        points = self._unscaled(self._points(X))
+        away, unit = self._change()
+        found: Floats = (points - away) / unit
         return found
 
     def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
@@ -81,7 +87,14 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points in the units of the columns."""
         self._require_fitted()
-        return self._unscaled(np.asarray(X) * self._scale + self._middle)
+        away, unit = self._change()
+        found: Floats = np.asarray(X) * unit + away
+        return found
+
+    def _change(self) -> tuple[Floats, Floats]:
+        """What is taken off each column, and what it is divided by."""
+        ones = np.ones_like(self.mean_)
+        return self.mean_ if self.with_mean else 0 * ones, self.scale_ if self.with_std else ones
 
 
 def fit_scaler(ask: RowsAsk) -> Fitted:
