@@ -62,6 +62,17 @@ def test_sulq_without_noise_is_the_batch_perceptron(kinds):
     assert found == pytest.approx(lines[1:] - lines[:1] if kinds == 2 else lines, abs=1e-9)
 
 
+def test_weights_are_off_by_as_much_as_is_said():
+    rows, told = classes(3000, 2)
+    exact = fit_sulq(trial(rows, told, 20, noise=False), rounds=2)["lines"]
+    far = []
+    for _ in range(60):
+        found = fit_sulq(trial(rows, told, 20), rounds=2)
+        far.append(np.mean(((found["lines"] - exact)[:, :-1] / found["deviations"]) ** 2))
+        assert found["rows"] == pytest.approx(3000, abs=50)
+    assert 0.5 < np.mean(far) ** 0.5 < 1.8
+
+
 def test_it_stops_where_no_mistake_stands_out_of_noise():
     rows = np.repeat([[0.5, 0.5], [-0.5, -0.5]], 500, axis=0)
     ask = trial(rows, np.repeat([0, 1], 500), 2)

@@ -57,7 +57,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns. ``error_["coef"]`` is
     the standard error of each weight, of chance in the rows and of noise together;
     ``error_["noise"]`` that of noise alone, about; ``error_["residual"]`` the root of the noisy
-    mean square of residuals. Predictions stay within the target's bounds.
+    mean square of residuals. ``rows_`` is the noisy number of rows. Predictions stay within the
+    target's bounds.
 
     Args:
         epsilon: The price.
@@ -124,8 +125,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             "coef": found["deviations"] * self._half / halves,
             "noise": found["noise"] * self._half / halves,
             "residual": float(found["residual"]) * self._half,
-            "rows": float(found["rows"]),
         }
+        self.rows_ = float(found["rows"])
         return self
 
     def _require_penalty(self) -> float:
@@ -197,11 +198,12 @@ class _Seen:
 @final
 @dataclass(frozen=True, slots=True)
 class _Residuals:
-    """What the residuals of a line are like: their mean and mean square, and where to cut them."""
+    """The mean and mean square of a line's residuals and where to cut them, if they were seen."""
 
     mean: float = 0.0
     square: float = 1.0
     cut: float = 1.0
+    seen: bool = False
 
 
 @final
@@ -263,7 +265,10 @@ def _residuals(ask: RowsAsk, line: Floats, share: Fraction) -> _Residuals:
     order = np.argsort(far, kind="stable")
     place = int(np.searchsorted(np.cumsum(held[order]), _INSIDE))
     return _Residuals(
-        float(held @ middles), float(held @ middles**2), float(far[order][min(place, _CUTS)])
+        float(held @ middles),
+        float(held @ middles**2),
+        float(far[order][min(place, _CUTS)]),
+        seen=True,
     )
 
 
@@ -350,7 +355,7 @@ class _Walk:
     def _step(self, line: Floats, known: _Residuals, share: Fraction) -> tuple[Floats, Floats]:
         """The next line, and the variances of the noise of its weights."""
         rows, columns = self.seen.rows, self.ask.columns - 1
-        parts = divided(share, 1, 5, 1) if self.spread is None else divided(share, 1, 6)
+        parts = divided(share, 1, 4, 1, 2) if self.spread is None else divided(share, 1, 6)
         weighing = _cut_slopes(self.ask, line, known.cut)
         found, noise = pulls(self.ask, weighing, self.seen.norm, columns, parts[:2])
         slopes, variance = found[0, :-1] / rows, float(noise[0]) / rows**2
@@ -365,20 +370,20 @@ class _Walk:
         length = max(float(slopes @ slopes), 1e-300)
         chance = 1 + 2 * (2 / columns) ** 0.5  # noise is seldom longer, by so much
         slopes = slopes * max(0.0, 1 - chance * columns * variance / length)
-        step, shift, rate = self._down(slopes, parts[2])
+        step, shift, rate = self._down(slopes, parts[2:])
         return line + np.append(step, level - shift), np.full(columns, variance * rate**2)
 
-    def _down(self, slopes: Floats, share: Fraction) -> tuple[Floats, float, float]:
+    def _down(self, slopes: Floats, shares: list[Fraction]) -> tuple[Floats, float, float]:
         """A step down the slopes as long as rows' spread along them says, and what it lifts."""
         length = float(np.linalg.norm(slopes))
         if length == 0:
             return slopes, 0.0, 0.0
         along = np.append(slopes / length, [0.0, 0.0])
-        mean, blur = self._along(along, 1, share / 2)
+        mean, blur = self._along(along, 1, shares[0])
         if blur > self.seen.square / 4:
             return slopes * 0, 0.0, 0.0
-        square, _ = self._along(along, 2, share / 2)
-        spread = max(square - mean**2, self.seen.square / 2)
+        square, _ = self._along(along, 2, shares[1])
+        spread = max(square - mean**2, self.seen.square)
         rate = 1 / (spread + self.penalty / self.seen.rows)
         return slopes * rate, mean * length * rate, rate
 

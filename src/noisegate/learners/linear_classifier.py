@@ -42,7 +42,8 @@ class LinearClassifier(PrivateClassifier):
         middles = np.array([float(each.middle) for each in self.coordinates_])
         self.coef_ = self._lines[:, :-1] / halves
         self.intercept_ = self._lines[:, -1] - self.coef_ @ middles
-        self.error_ = {"coef": found["deviations"] / halves, "rows": float(found["rows"])}
+        self.error_ = {"coef": found["deviations"] / halves}
+        self.rows_ = float(found["rows"])
 
     def decision_function(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The scores: of the last class if there are two, else of each."""

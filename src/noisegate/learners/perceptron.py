@@ -6,9 +6,10 @@ A row is in one cell, of what is predicted and what it is, so the noise of a rou
 with the number of classes.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -22,12 +23,15 @@ from noisegate.learners.noisy import Floats, divided, for_means, require_whole
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.weighings import Nearest
 
+_SHORT: Final = 1e-9
+
 
 class Perceptron(LinearClassifier):
     """Classes by linear scores, learnt from mistakes alone.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
-    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about.
+    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about;
+    ``rows_`` the noisy number of rows.
 
     Args:
         epsilon: The price.
@@ -85,45 +89,57 @@ class Perceptron(LinearClassifier):
         return self
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """By what wrong rows turn lines, and its noise; how many are wrong, of how many, and noise."""
+
+    lines: Floats
+    blur: float
+    mistakes: float
+    deviation: float
+    rows: float
+
+
 def fit_perceptron(ask: RowsAsk, *, rounds: int | None = None) -> Fitted:
     """Rounds from the lines of the classes' moments, and of all lines the best that was counted."""
     moments, plan = measure(ask, LOGISTIC, rounds=rounds)
     lines = moments.lines()
-    best, rows = _fitted(lines, moments.deviations(lines), moments.rows), moments.rows
-    least, noise = float("inf"), moments.deviations(lines)
-    lines = lines if len(lines) > 1 else np.vstack([0 * lines, lines])
-    lines = lines / max(float(np.linalg.norm(lines[:, :-1])), 1e-9)
+    noise, least = moments.deviations(lines), float("inf")
+    best = _fitted(lines, noise, moments.rows)
+    if len(lines) == 1:
+        lines = np.vstack([-lines / 2, lines / 2])
+    length = max(float(np.linalg.norm(lines[:, :-1])), _SHORT)
+    lines, noise = lines / length, noise / length
     for place, share in enumerate(plan.rounds):
         ask.keep(best)
-        ask.done(0.2 + 0.8 * place / len(plan.rounds), f"round {place + 1}")
-        turned, mistakes, _, blur = _round(ask, lines, share, moments.norm)
-        if mistakes < least:
-            least, best = mistakes, _fitted(lines, noise, rows)
-        lines, noise = lines + turned / rows, np.full_like(noise, blur / rows)
+        ask.done(0.2 + 0.8 * place / len(plan.rounds), f"round {place + 1} of {len(plan.rounds)}")
+        turn = _turn(ask, lines, share, moments.norm)
+        if turn.mistakes < least:
+            least, best = turn.mistakes, _fitted(lines, noise, moments.rows)
+        lines = lines + turn.lines / moments.rows
+        noise = np.sqrt(noise**2 + (turn.blur / moments.rows) ** 2)
     return best
 
 
 def fit_sulq(ask: RowsAsk, *, rounds: int = 10) -> Fitted:
     """Lines from 0, turned by the mean row that is wrong, until no mistake stands out of noise."""
-    lines = np.zeros((ask.classes, ask.columns + 1))
+    lines, rows = np.zeros((ask.classes, ask.columns + 1)), 0.0
     noise = np.zeros((1 if ask.classes == 2 else ask.classes, ask.columns))
     for place, share in enumerate(divided(Fraction(1), *[1] * rounds)):
-        ask.keep(_fitted(lines, noise, 0.0))
+        ask.keep(_fitted(lines, noise, rows))
         ask.done(place / rounds, f"round {place + 1} of {rounds}")
-        turned, mistakes, deviation, blur = _round(ask, lines, share, None)
-        if mistakes <= 2 * deviation:
+        turn = _turn(ask, lines, share, None)
+        rows = (rows * place + turn.rows) / (place + 1)
+        if turn.mistakes <= 2 * turn.deviation:
             break
-        lines, noise = lines + turned / mistakes, np.sqrt(noise**2 + (blur / mistakes) ** 2)
-    return _fitted(lines, noise, 0.0)
+        lines = lines + turn.lines / turn.mistakes
+        noise = np.sqrt(noise**2 + (turn.blur / turn.mistakes) ** 2)
+    return _fitted(lines, noise, rows)
 
 
-def _round(
-    ask: RowsAsk, lines: Floats, share: Fraction, norm: int | None
-) -> tuple[Floats, float, float, float]:
-    """The sum by which wrong rows turn lines; how many are wrong; and the noise of both.
-
-    A row of class k that is predicted as p is added to line k and taken off line p.
-    """
+def _turn(ask: RowsAsk, lines: Floats, share: Fraction, norm: int | None) -> _Turn:
+    """A row of class k that is predicted as p is added to line k and taken off line p."""
     classes = ask.classes
     weighing = Nearest(scores(lines, ask.reach), keyed=True)
     question = shortened(weighing, (One(), Linear()), norm, ask.columns)
@@ -131,13 +147,14 @@ def _round(
     cells = np.concatenate([sums.values / ask.reach, counts.values], axis=1)
     cells = cells.reshape(classes, classes, ask.columns + 1)
     wrong = np.where(np.eye(classes, dtype=bool)[:, :, None], 0.0, cells)
-    many = classes * (classes - 1)
-    blur = (2 * (classes - 1) * sums.variance) ** 0.5 / ask.reach
-    return (
-        wrong.sum(axis=0) - wrong.sum(axis=1),
-        float(wrong[:, :, -1].sum()),
-        float((many * counts.variance) ** 0.5),
-        blur,
+    # two classes have one line, the difference of theirs: both cells, twice
+    parts = 8 if classes == 2 else 2 * (classes - 1)
+    return _Turn(
+        lines=wrong.sum(axis=0) - wrong.sum(axis=1),
+        blur=(parts * sums.variance) ** 0.5 / ask.reach,
+        mistakes=float(wrong[:, :, -1].sum()),
+        deviation=float((classes * (classes - 1) * counts.variance) ** 0.5),
+        rows=float(counts.values.sum()),
     )
 
 
