@@ -156,8 +156,7 @@ def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed:
             root, made.rows, made.labels, ask.classes, levels=levels, least=LEAST, among=among,
             coins=coins,
         ))  # fmt: skip
-        total = float(known.counts.sum())
-        guesses.append(made.described(grove[-1], ask.classes, ask.reach, total))
+        guesses.append(made.described(grove[-1], ask.reach))
     return _fitted(grove, measured(ask, grove, guesses, parts[0]))
 
 

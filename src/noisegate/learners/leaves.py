@@ -21,7 +21,7 @@ from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Leaves
 
-_BESIDE: Final = 5.0  # rows like all of the leaf that stand beside those of a class
+_BESIDE: Final = 5.0  # rows as before that stand beside those of a class in a leaf
 _OFF: Final = 0.05  # a guess is off by at least so much of a noisy count's variance
 _FEWEST: Final = 0.5  # rows of a class in a leaf
 
@@ -29,10 +29,12 @@ _FEWEST: Final = 0.5  # rows of a class in a leaf
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """Made-up rows on the grid, and their classes."""
+    """Made-up rows on the grid, their classes, and what they were made from."""
 
     rows: Whole
     labels: Whole
+    origin: Tree
+    source: Normals
 
     @classmethod
     def of(cls, normals: Normals, tree: Tree, size: int, reach: int, coins: Coins) -> "Made":
@@ -45,25 +47,26 @@ class Made:
         rows = normals.means[leaves, labels] + coins.normal(size=spread.shape) * spread
         low, high = tree.boxes(spread.shape[1], reach)
         whole = np.rint(rows * reach).astype(np.int64)
-        return cls(np.clip(whole, low[leaves], high[leaves]), labels)
+        return cls(np.clip(whole, low[leaves], high[leaves]), labels, tree, normals)
 
-    def shares(self, tree: Tree, classes: int) -> Floats:
-        """The share of each class in each leaf."""
-        counts = self._counts(tree, classes) + 1 / classes
-        found: Floats = counts / counts.sum(axis=1, keepdims=True)
-        return found
+    def described(self, tree: Tree, reach: int) -> Normals:
+        """What they say about the leaves of a tree that grew from theirs.
 
-    def described(self, tree: Tree, classes: int, reach: int, total: float) -> Normals:
-        """What they say about the leaves, if they stand for ``total`` rows."""
+        A class with few of them in a leaf is where it was before, moved into the leaf.
+        """
+        classes = self.source.counts.shape[1]
         counts = self._counts(tree, classes)
         cells = tree.places(self.rows) * classes + self.labels
         shape = (tree.size, classes, self.rows.shape[1])
-        scaled = self.rows / reach
-        means, lengths = (
-            _near_the_leaf(_sums(held, cells, shape), counts) for held in (scaled, scaled**2)
-        )
+        low, high = tree.boxes(shape[2], reach)
+        before = self.origin.places(low)
+        usual = np.clip(self.source.means[before], low[:, None] / reach, high[:, None] / reach)
+        spread = self.source.variances[before]
+        scaled, beside = self.rows / reach, (counts + _BESIDE)[:, :, None]
+        means = (_sums(scaled, cells, shape) + _BESIDE * usual) / beside
+        lengths = (_sums(scaled**2, cells, shape) + _BESIDE * (usual**2 + spread)) / beside
+        each = counts * self.source.counts.sum() / len(self.rows)
         variances = np.maximum(lengths - means**2, LEAST)
-        each = counts * total / len(self.rows)
         return Normals(each, means, variances, np.zeros_like(each))
 
     def _counts(self, tree: Tree, classes: int) -> Floats:
@@ -76,13 +79,6 @@ def _sums(held: Floats, cells: Whole, shape: tuple[int, int, int]) -> Floats:
     size = shape[0] * shape[1]
     columns = [np.bincount(cells, column, size).astype(np.float64) for column in held.T]
     return np.stack(columns, axis=1).reshape(shape)
-
-
-def _near_the_leaf(sums: Floats, counts: Floats) -> Floats:
-    """Means of classes; those of few rows are like the mean of their leaf."""
-    whole = sums.sum(axis=1) / np.maximum(counts.sum(axis=1), 1)[:, None]
-    found: Floats = (sums + _BESIDE * whole[:, None]) / (counts + _BESIDE)[:, :, None]
-    return found
 
 
 def measured(

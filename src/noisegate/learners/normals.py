@@ -75,7 +75,7 @@ def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
         question = Statistic(ByKey(), (One(), Linear(), Squares()))
         seen, sums, squares = ask.totals(question, [*for_means(ask, most), keyed])
     else:
-        few, most = divided(share, 1, 19)
+        few, most = divided(share, 1, 14)
         seen, sums = ask.totals(Statistic(ByKey(), (One(), Linear())), for_means(ask, most))
         (squares,) = ask.totals(Statistic(Plain(), (Squares(),)), [few])
     counts = even_counts(seen)
@@ -134,13 +134,18 @@ def _variances(
         return np.repeat(pooled[None], len(counts), axis=0)
     real = max(0.0, float(np.mean((raw - pooled) ** 2) - each.mean()))
     found = pooled + (raw - pooled) * (real / (real + each + 1e-300))[:, None]
-    return np.clip(found, pooled / 10, 1.0)
+    least = np.maximum(pooled / 10, np.minimum(pooled, each[:, None] ** 0.5))
+    return np.clip(found, least, 1.0)
 
 
 def _drawn_together(raw: Floats, noise: float) -> Floats:
-    """Variances of columns, drawn to their mean as far as noise explains that they differ."""
+    """Variances of columns, drawn to their mean as far as noise explains that they differ.
+
+    Noise of one cell is of one size in all columns, which varies by 2 / √columns of it. What is
+    less than its noise is not told apart from it.
+    """
     trust = _UNSURE / (_UNSURE + noise / len(raw))
     usual = float(np.clip(_USUAL + trust * (raw.mean() - _USUAL), 0.005, 1.0))
-    real = max(0.0, float(raw.var()) - noise)
+    real = max(0.0, float(raw.var()) - noise * (1 + 4 / len(raw) ** 0.5))
     found: Floats = usual + (raw - raw.mean()) * real / (real + noise + 1e-300)
-    return np.clip(found, usual / 10, 1.0)
+    return np.clip(found, max(usual / 10, min(usual, noise**0.5)), 1.0)

@@ -248,8 +248,7 @@ def fit_tree(ask: RowsAsk, *, depth: int | None = None, seed: int = 0) -> Fitted
         ask.done((place + 1) / (len(parts) + 1), "looking at leaves")
         made = Made.of(normals, tree, MADE, ask.reach, coins)
         tree = grown(tree, made.rows, made.labels, ask.classes, levels=step, least=LEAST)
-        guess = made.described(tree, ask.classes, ask.reach, normals.counts.sum())
-        (normals,) = measured(ask, [tree], [guess], part)
+        (normals,) = measured(ask, [tree], [made.described(tree, ask.reach)], part)
     return _finished(tree, normals, depth, ask, coins)
 
 
@@ -258,7 +257,7 @@ def _finished(tree: Tree, normals: Normals, depth: int, ask: RowsAsk, coins: Coi
     made = Made.of(normals, tree, MADE, ask.reach, coins)
     more = depth - tree.depth
     tree = grown(tree, made.rows, made.labels, ask.classes, levels=more, least=LEAST)
-    counts = made.described(tree, ask.classes, ask.reach, normals.counts.sum()).counts
+    counts = made.described(tree, ask.reach).counts
     noise = float(np.average(normals.noise, weights=normals.counts))
     return {"nodes": tree.nodes, "counts": counts, "means_noise": np.array(noise)}
 
