@@ -19,7 +19,7 @@ from noisegate.privacy.event import BoxNoiseEvent
 from noisegate.sources.source import Batch
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.features import Bins, Linear, One, Products, Squares
-from noisegate.transforms.statistics.numbers import Numbers, Shape, clip
+from noisegate.transforms.statistics.numbers import Numbers, Shape, across, clip, times
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import (
     ByKey,
@@ -401,3 +401,28 @@ def test_the_price_of_a_statistic_is_that_of_its_bounds():
         Measurement(query=query, mechanisms=(Geometric(scale=512), BoxNoise(scale=2048, width=2)))
     with pytest.raises(NoisegateError):
         Query(tally)
+
+
+@pytest.mark.parametrize(("rows", "columns", "cells"), [(0, 3, 2), (1, 1, 1), (100, 200, 300)])
+def test_products_in_pieces_are_the_whole_products(rows, columns, cells):
+    """Wide ones are taken 16 rows at a time, and the last piece is shorter."""
+    coins = np.random.default_rng(0)
+    left = coins.integers(-(1 << 20), 1 << 20, (rows, columns))
+    right = coins.integers(-(1 << 20), 1 << 20, (columns, cells))
+    other = coins.integers(-(1 << 20), 1 << 20, (rows, cells))
+    held = left.astype(np.float64)
+    assert np.array_equal(times(held, right.astype(np.float64)), left @ right)
+    assert np.array_equal(across(held, other.astype(np.float64)), left.T @ other)
+
+
+def test_many_cells_are_added_up_as_few_are():
+    coins = np.random.default_rng(0)
+    rows = Batch(coins.integers(-16, 17, (500, 3), np.int32), np.zeros(500, np.int32))
+    lines = coins.integers(-9, 10, (40, 4))
+    best = (rows.coordinates @ lines[:, :3].T + lines[:, 3]).argmax(axis=1)
+    exact = np.stack([rows.coordinates[best == cell].sum(axis=0) for cell in range(40)])
+    counts, sums = Statistic(Nearest(Scores(Numbers.of(lines))), (One(), Linear())).total(
+        [rows], SHAPE
+    )
+    assert np.array_equal(sums, exact)
+    assert np.array_equal(counts[:, 0], np.bincount(best, minlength=40))
