@@ -120,6 +120,17 @@ def test_through_the_door_it_costs_its_price():
     assert model.predict([[1000.0, -1000, 0, 0]]) <= 100
 
 
+def test_the_score_on_private_rows_is_paid_for():
+    rows, told = numbers(4000)
+    model = LinearRegression(bounds=(-1, 1), target_bounds=(-1, 1), memory=memory(epsilon=1))
+    model.fit(rows, told)
+    purse = memory(epsilon=20)
+    held = purse.matrix(rows, told, bounds=(-1, 1), target_bounds=(-1, 1))
+    # noise moves it by about 0.012
+    assert model.score(held, epsilon=20) == pytest.approx(model.score(rows, told), abs=0.1)
+    assert purse.spent.epsilon == 20
+
+
 def test_plots_show_weights_with_errors():
     alt = pytest.importorskip("altair")
     rows, told = numbers(2000)

@@ -18,7 +18,7 @@ from sklearn.base import RegressorMixin
 from noisegate.errors import SpecError
 from noisegate.learners.asking import RowsAsk
 from noisegate.learners.base import PrivateEstimator
-from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.fitting import Fitted, Progress, Task, learn
 from noisegate.learners.linear_classifier import weights_chart
 from noisegate.learners.lines import (
     PRODUCTS_MAX,
@@ -34,6 +34,7 @@ from noisegate.learners.lines import (
     square_of,
     useful,
 )
+from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy import Floats, divided, require_whole
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
@@ -48,6 +49,7 @@ _AWAY: Final = 0.15  # the square of a target's mean, from -1 to 1: a guess
 _WORSE: Final = 1.2
 _SURE: Final = 8  # deviations of noise above which a bin must be, for bins to tell anything
 _CLEAR: Final = 3  # and above which each is taken for more than noise
+_WORST: Final = 1e6  # below 0, as a score
 ROUNDS_MAX: Final = 100
 
 
@@ -137,6 +139,25 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         level = self._points(X) @ self._line[:-1] + self._line[-1]
         found: Floats = self._middle + np.clip(level, -1, 1) * self._half
         return found
+
+    def score(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401
+        sample_weight: Any = None,  # noqa: ANN401
+        *,
+        epsilon: Any = None,  # noqa: ANN401 - a number
+    ) -> float:
+        """R²: of an array as it is, of a matrix for a price."""
+        if not isinstance(X, Matrix):
+            return float(super().score(X, y, sample_weight))
+        self._require_fitted()
+        asked = partial(_fit, line=self._line)
+        task = Task("R²", {"line": self._line.tolist()}, asked, number=True)
+        found = learn(X, task, epsilon=epsilon).fitted["sums"]
+        rows, total, squares, left = found.tolist()
+        spread = squares - total**2 / max(rows, 1.0)
+        return float(np.clip(1 - left / spread, -_WORST, 1)) if spread > 0 else 0.0
 
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """The weights of each column across its bounds, with two standard errors."""
@@ -228,6 +249,25 @@ def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None)
     count = _rounds(ask, seen, left) if rounds is None else rounds
     walk = _Walk(ask, seen, spread, penalty)
     return walk.run(level, line, first, divided(left, *[1] * count))
+
+
+def _fit(ask: RowsAsk, line: Floats) -> Fitted:
+    """The number of rows, the sums of the target and its squares, and of squared residuals."""
+    target = np.append(np.zeros(ask.columns - 1), [1.0, 0.0])
+    (counted,) = ask.totals(Statistic(Plain(), (One(),)), [Fraction(1, 8)])
+    found = [float(counted.values[0, 0])]
+    parts = ((target, 1, Fraction(1, 8)), (target, 2, Fraction(1, 4)))
+    for weights, power, share in (*parts, (_residual(line), 2, Fraction(1, 2))):
+        table = lookup(partial(_power, power=power), ask.reach, span=_SPAN)
+        weighing = Slopes(scores(weights[None], ask.reach), table, signed=False)
+        (sums,) = ask.totals(Statistic(weighing, (One(),)), [share])
+        found.append(float(sums.values[0, 0]) / UNIT)
+    return {"sums": np.array(found)}
+
+
+def _power(values: Floats, power: int) -> Floats:
+    found: Floats = values**power
+    return found
 
 
 def _look(ask: RowsAsk) -> tuple[_Seen, Fraction]:

@@ -41,6 +41,7 @@ from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain, Slopes, Soft
 
+_COUNT: Final = Fraction(1, 12)
 _LOOK: Final = Fraction(1, 20)
 _POINTS: Final = 3000
 _STEPS_MAX: Final = 5
@@ -171,7 +172,7 @@ class Plan:
 def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Moments, Plan]:
     """Moments of the classes, and the rounds that should follow: as many as noise allows."""
     ask.done(0.0, "counting rows")
-    (counted,) = ask.totals(Statistic(ByKey(), (One(),)), [_LOOK])
+    (counted,) = ask.totals(Statistic(ByKey(), (One(),)), [_COUNT])
     least = (ask.classes * counted.variance) ** 0.5
     rows = max(float(counted.values.sum()), least, ask.classes)
     equal = np.full((1, ask.classes), rows / ask.classes)
@@ -186,7 +187,7 @@ def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Mom
 def _planned(
     ask: RowsAsk, loss: Loss, lengths: Lengths | None, rows: float, rounds: int | None
 ) -> Plan:
-    left = 1 - (_LOOK if lengths is None else 2 * _LOOK)
+    left = 1 - _COUNT - (0 if lengths is None else _LOOK)
     columns, square = ask.columns, square_in(lengths)
     norm = None if lengths is None else useful(ask, lengths.covering_all(), columns)
     lines = 1 if ask.classes == 2 else ask.classes
