@@ -1,0 +1,143 @@
+"""Every learner's claimed loss, taken from what it really asks.
+
+A learner is run on rows and told noisy answers; at each answer it is known how likely the same one
+was on the neighbour, the rows without one. The logarithm of their ratio, over all rounds of a fit,
+is the privacy loss itself: it may never exceed ε (under zCDP the divergence ρ), whatever the noise.
+A copy of the door that draws too little noise, or lets rows count twice, exceeds it.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import noisegate
+from noisegate import learners
+from noisegate.learners import base
+from noisegate.learners.asking import Measured, noise_variance, noises
+from noisegate.learners.fitting import Outcome
+from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.noise.bits import SYSTEM
+from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.asking import Price
+from noisegate.sources.source import Batch
+from noisegate.transforms.statistics.numbers import Shape
+
+DECLARED = {"bounds": (-1, 1), "classes": [0, 1, 2], "target_bounds": (-1, 1)}
+
+
+class Audited:
+    """Rows, the same without the first one, and the loss between them so far."""
+
+    def __init__(self, rows, keys, task, price, *, scale=1.0, copies=1):
+        held = np.rint(rows * task.reach).astype(np.int32)
+        self._all, self._without = Batch(held, keys), Batch(held[copies:], keys[copies:])
+        self._price, self._scale = price, scale
+        self.columns, self.reach = held.shape[1], task.reach
+        self.classes = 0 if task.number or keys.max() == 0 else 3
+        self.gaussian, self.loss, self.rounds = price.gaussian, 0.0, 0
+
+    @property
+    def _shape(self):
+        return Shape(self.columns, self.reach, self.classes)
+
+    def totals(self, statistic, shares):
+        blocks = statistic.blocks(self._shape)
+        chosen = noises(blocks, shares, self._price, 1)
+        pairs = zip(
+            blocks, chosen,
+            statistic.total([self._all], self._shape),
+            statistic.total([self._without], self._shape),
+            strict=True,
+        )  # fmt: skip
+        self.rounds += 1
+        return [self._told(*each) for each in pairs]
+
+    def _told(self, block, noise, exact, other):
+        told = noise.sample(exact.reshape(-1), bits=SYSTEM).reshape(exact.shape)
+        here, there = (np.abs(told - numbers).astype(float) for numbers in (exact, other))
+        if isinstance(noise, DiscreteGaussian):
+            far = ((exact - other).astype(float) ** 2).sum()
+            self.loss += far / (2 * float(noise.variance)) * self._scale**2
+        elif isinstance(noise, BoxNoise):
+            cells = (there.max(axis=1) - here.max(axis=1)).sum()
+            self.loss += cells / float(noise.scale) * self._scale
+        else:
+            self.loss += (there - here).sum() / float(noise.scale) * self._scale
+        return Measured(told.reshape(block.cells, block.width).astype(float), noise_variance(noise))
+
+    def variance(self, statistic, shares):
+        chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)
+        return [noise_variance(noise) for noise in chosen]
+
+    def done(self, part, words):
+        assert 0 <= part <= 1
+
+    def keep(self, fitted):
+        pass
+
+
+def audited(monkeypatch, name, price, **how):
+    """The loss of one fit, about the row that is furthest from all others."""
+    coins = np.random.default_rng(3)
+    rows = coins.uniform(-0.3, 0.3, (60, 3))
+    rows[:3] = 1.0  # far out, so that they move all numbers as far as they can
+    keys = coins.integers(0, 3, 60).astype(np.int32)
+    made = getattr(learners, name)
+    said = {each: value for each, value in DECLARED.items() if each in made().get_params()}
+    seen = []
+
+    def learn(matrix, task, *, epsilon, progress=None, fresh=False):
+        held = np.hstack([rows, np.ones((60, 1))]) if task.number else rows
+        has_classes = "classes" in said
+        ask = Audited(held, keys if has_classes else 0 * keys, task, price, **how)
+        fitted = task.algorithm(ask)
+        seen.append(ask)
+        nothing = ApproxDP(0)
+        return Outcome(
+            fitted=fitted,
+            cost=nothing,
+            remaining=nothing,
+            guarantee=None,
+            request_id="",
+            free=False,
+        )
+
+    monkeypatch.setattr(base, "learn", learn)
+    target = keys if "classes" in said else np.ones(60)
+    model = made(epsilon=1, memory=noisegate.memory(100), **said)
+    model.fit(rows, target if "classes" in said or "target_bounds" in said else None)
+    (ask,) = seen
+    assert ask.rounds >= 1
+    return ask.loss
+
+
+EPSILON, RHO = (
+    Price(amount=Fraction(1), gaussian=False),
+    Price(amount=Fraction(1, 2), gaussian=True),
+)
+
+
+@pytest.mark.parametrize("name", sorted(learners.ESTIMATORS))
+def test_no_fit_loses_more_than_its_epsilon(monkeypatch, name):
+    losses = [audited(monkeypatch, name, EPSILON) for _ in range(2)]
+    assert max(losses) <= 1 + 1e-9
+    assert max(map(abs, losses)) > 0.05  # the far row is really counted
+
+
+@pytest.mark.parametrize("name", sorted(learners.ESTIMATORS))
+def test_no_fit_diverges_by_more_than_its_rho(monkeypatch, name):
+    losses = [audited(monkeypatch, name, RHO)]
+    assert max(losses) <= 0.5 + 1e-9
+    assert max(losses) > 0.01
+
+
+@pytest.mark.parametrize("name", ["GaussianNB", "KMeans", "LogisticRegression", "PCA"])
+def test_a_door_that_draws_a_third_of_the_noise_is_caught(monkeypatch, name):
+    assert max(audited(monkeypatch, name, RHO, scale=3) for _ in range(2)) > 0.5
+
+
+@pytest.mark.parametrize("name", ["GaussianNB", "KMeans", "LinearRegression"])
+def test_a_person_with_three_rows_who_counts_as_one_is_caught(monkeypatch, name):
+    assert max(audited(monkeypatch, name, RHO, copies=3) for _ in range(2)) > 0.5
