@@ -115,6 +115,8 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
             return f"[{', '.join(map(short, each))}]"
         return f"{each:.4g}" if isinstance(each, float) else str(each)
 
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {_shown(each)}" for name, each in value.items())
     if isinstance(value, list) and value and isinstance(value[0], list):
         size = sum(len(row) if isinstance(row, list) else 1 for row in value)
         return "\n".join(map(short, value)) if size <= _SHOWN else f"{len(value)} rows"
