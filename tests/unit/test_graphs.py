@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate.errors import NoisegateError
+from noisegate.errors import NoisegateError, SpecError
 
 FACTS = {
     "a": {"type": "integer", "between": [0, 39]},
@@ -98,6 +98,24 @@ def test_a_vertex_is_protected_by_a_degree():
     assert triangles.columns == ("triangles",)
     few = roads.edges(epsilon=200, degree=5)
     assert abs(few.rows[0][0] - 100) <= 20  # 40 vertices of 5
+
+
+def test_a_vertex_is_not_protected_where_units_have_several_rows():
+    """Of two rows of a unit the later counts; without vertex 39 it is another, 19 times over."""
+    chain, star = ([(at, at + 1) for at in range(19)], [(39, at) for at in range(19)])
+    exact = []
+    for pairs in (chain + star, chain):
+        first, second = np.array(pairs).T
+        who = np.arange(len(pairs)) % 19
+        table = pa.table({"a": first, "b": second, "km": second, "who": who})
+        door = ng.open(
+            table, epsilon=1000, columns=FACTS, table="roads", unit="who", rows_per_unit=1
+        )
+        with pytest.raises(SpecError, match="one vertex"):
+            graph(door, level="node")
+        exact.append(graph(door).degrees(epsilon=200).to_arrow()["degree"].to_pylist())  # e^-100
+    few = [sum(min(degree, 2) for degree in degrees) for degrees in exact]
+    assert few == [21, 38]  # further apart than all edges of a vertex of degree 2 can be: 4
 
 
 def test_vertices_may_be_listed_by_name():

@@ -84,6 +84,12 @@ class Graph:
             )
         self._till, self._order = till, order
         self._block = _block(till, order, (order.source, order.target))
+        if order.level == "node" and not stability_of(self._block.relation).is_row_level:
+            raise SpecError(
+                "Which rows of a unit count depends on all of them: edges of one vertex decide "
+                "about others.",
+                fix='Use level="edge"; or a table whose rows are one unit each.',
+            )
         self._axes = _vertices(self._block, order)
 
     @property
