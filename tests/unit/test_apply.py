@@ -166,6 +166,18 @@ def test_a_trusted_program_is_not_locked_in_and_the_promise_says_so(tmp_path):
     assert any("trusted" in words for words in release.answer().caveats)
 
 
+def test_only_the_steward_trusts_a_program(tmp_path):
+    """Not locked in, a program could write down all rows that it sees."""
+    copied = str(tmp_path / "rows")
+    door = gate(analyst="ana", share=1)
+    with pytest.raises(Unsupported, match="Only the steward"):
+        door.apply(
+            lambda rows: Path(copied).write_text(str(rows)), epsilon=1, trusted=True, **TERMS
+        )
+    assert not Path(copied).exists()
+    assert door.spent.epsilon == 0
+
+
 @runs
 def test_a_narrowed_mean_tells_its_own_margin_and_its_progress(tmp_path):
     """All blocks say 25: quartiles are off by less than a rank, and the range is 5 grid points."""
