@@ -13,6 +13,7 @@ from noisegate.releases.asking import Noisy
 from noisegate.synthetic.junction import cells_with
 from noisegate.synthetic.recipes import SYNTHESIZERS, TablesWorkload, synthesizer
 from noisegate.synthetic.recipes.aim import overlaps
+from noisegate.synthetic.recipes.auto import _Steps
 from noisegate.synthetic.recipes.shared import evidence_of, spanning
 from noisegate.synthetic.sharing import Item, allotted, exact_shares
 from noisegate.synthetic.trial import TrialTables
@@ -265,6 +266,20 @@ def test_shares_of_plain_tables_are_the_closed_form_where_none_overlap():
     shares = {q.kept: float(s) for q, s in zip(plan.questions, plan.shares, strict=True)}
     assert sum(shares.values()) == pytest.approx(1)
     assert shares[1,] / shares[0,] == pytest.approx(1.5, rel=0.1)  # √(9 / 4), but for the total
+
+
+def test_auto_believes_a_cell_that_stands_out_and_no_other():
+    """One cell of 1,600 is off by twelve standard deviations: noise hides that once in 1e9 times."""
+    grid = np.stack(np.divmod(np.arange(1600), 40), axis=1)
+    exact = np.full(1600, 20)
+    exact[210] += 360
+    rows, sigma = np.repeat(grid, exact, axis=0), 30.0
+    ask = TrialTables(rows, (40, 40), Fraction(1, 1800), gaussian=True, bits=SYSTEM)
+    steps = _Steps(ask, TablesWorkload(((0, 1),)), (), None, 2000)
+    steps.measure({(0, 1): Fraction(1)})
+    off = np.abs(steps.target((0, 1), steps.even((0, 1))) - exact)
+    assert off[210] < 200
+    assert np.delete(off, 210).mean() < 0.4 * sigma  # noise alone: 0.8
 
 
 def test_auto_measures_pairs_only_where_they_can_be_seen(rows):

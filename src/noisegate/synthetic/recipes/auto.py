@@ -19,7 +19,7 @@ PrivSyn [ZWLHBHCZ21]; one look instead of many choices saves the time, shrinking
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod, sqrt
+from math import log, prod, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -50,6 +50,7 @@ _CLEAR: Final = 2.0  # standard deviations of a look from which a table may be i
 _POWER: Final = 1.4  # errors of columns and of what pairs say beyond them add up by this power
 _SPLITS: Final = 10
 _LITTLE: Final = 1e-3  # share of the rows: tables that say less beyond the model are not fitted
+_BEYOND_NOISE: Final = 4.0  # squared standard deviations beyond the largest of so many draws
 _ROUNDS: Final = 100
 
 
@@ -267,7 +268,7 @@ class _Steps:
         """The guess, and what was measured beyond it as far as it is no noise.
 
         A cell is off by a variance in proportion to the guess, with the factor that the table as a
-        whole shows [EM73].
+        whole shows [EM73]; one that is off by more than noise makes any cell speaks for itself.
         """
         shape = [self.sizes[a] for a in axes]
         table, noise = guess.reshape(shape), 1 / self.parts.precision[axes]
@@ -275,6 +276,8 @@ class _Steps:
         freedom = prod(1 - 1 / size for size in shape)
         excess = max(0.0, float((beyond**2).sum()) - noise * freedom * beyond.size)
         signal = np.maximum(table, 0) * excess / max(float(table.sum()), 1.0)
+        clear = beyond**2 > (2 * log(beyond.size) + _BEYOND_NOISE) * noise
+        signal[clear] = np.maximum(signal[clear], beyond[clear] ** 2)
         found: Floats = table + beyond * signal / (signal + noise)
         return found.ravel()
 
