@@ -44,7 +44,7 @@ _PLANS: Final[tuple[tuple[float, tuple[int, ...]], ...]] = (
     (4, (1,)),
     (30, (25, 75)),
     (100, (20, 35, 45)),
-    (float("inf"), (15, 25, 25, 35)),
+    (float("inf"), (10, 25, 30, 35)),
 )
 _CELLS: Final = 16  # at most so many cells for each cluster
 _GUESS: Final = 0.2  # the variance of a column, if nothing is known about it
