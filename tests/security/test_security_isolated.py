@@ -158,6 +158,28 @@ def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch)
     assert stalled[-1] == pytest.approx(quick[-1] + turn)
 
 
+def test_nobody_waits_until_a_program_is_cleared_away(monkeypatch):
+    """It can make that slow, by memory in many pieces: all that follows would be put off."""
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(zygote.sys, "argv", ["", str(theirs.detach())])
+    ended, waited = [], []
+    monkeypatch.setattr(zygote.os, "fork", lambda: 1 << 30)
+    monkeypatch.setattr(zygote.os, "kill", lambda child, _: ended.append(child))
+    monkeypatch.setattr(zygote.os, "waitpid", lambda *asked: waited.append(asked) or (0, 0))
+    for _ in range(2):
+        held = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
+        socket.send_fds(ours, [b"f"], held)
+        ours.sendall(b"k")
+        for each in held:
+            os.close(each)
+    with ours:
+        ours.shutdown(socket.SHUT_WR)
+        zygote.serve()
+    assert ended == [1 << 30] * 2
+    assert waited
+    assert all(options & os.WNOHANG for _, options in waited)
+
+
 def test_programs_of_two_questions_do_not_run_at_once():
     """Each takes two turns; together they take four, one after the other."""
     ended = []

@@ -8,8 +8,9 @@ Claim: the k-th answer is made of the k-th block, the task and chance alone; how
     are and the task decide when each begins and ends, and when all is over. Why: every block has a
     process of its own, made of one that has seen no rows, and locked in before it looks at the
     program (`lockdown.py`); its answer is taken when its time is over, never before, and it is
-    ended then. The next begins at a time that was fixed beforehand, when all is cleared away.
-    Should that once take much longer, all that follows is put off by a whole turn.
+    ended then. The next begins at a time that was fixed beforehand. By then all is cleared away,
+    unless the program took pains to make that slow; nobody waits for it, or the clock would tell.
+    Should the machine itself stand still, all that follows is put off by a whole turn.
 """
 
 import io

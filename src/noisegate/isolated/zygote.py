@@ -5,7 +5,7 @@ rows, no program and no secret. What it is told comes over one socket:
 
     b"i" and the names of modules: loads them, and says which it cannot;
     b"f" with two descriptors, what to run and where to answer: starts a child;
-    b"k": ends the child.
+    b"k": ends the child, and waits for nothing: a program can make itself slow to clear away.
 
 The child reads what to run, locks itself in, and only then looks at the program. So nothing that a
 program does reaches the process that the next child is made of.
@@ -56,11 +56,22 @@ def serve() -> None:
                 os.close(descriptor)
         elif order == b"k" and child:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
             child = 0
+            _forget_the_gone()
         else:
+            channel.close()
             return
         channel.sendall(order)
+
+
+def _forget_the_gone() -> None:
+    """Let the kernel drop the last child, and one before that was slow; waits for neither.
+
+    Which of them are left is noted down nowhere: the next child could read it.
+    """
+    for _ in range(2):
+        with suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
 
 
 def _settle() -> None:
