@@ -81,7 +81,7 @@ def test_it_spends_its_price_and_is_nearly_as_good(gaussian):
     line = fit_linear(ask)["line"]
     assert Fraction(99, 100) < ask.spent <= 1
     left = np.mean((told - rows @ line[:-1] - line[-1]) ** 2)
-    assert left < 1.1 * np.mean(
+    assert left < 1.04 * np.mean(
         (told - linear_model.LinearRegression().fit(rows, told).predict(rows)) ** 2
     )
 
