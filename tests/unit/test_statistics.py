@@ -259,10 +259,23 @@ def test_rows_are_shortened_to_their_norm_and_stay_whole():
     assert lengths.min() > 3000 - 3  # cut off by less than 1 in each coordinate
 
 
+class Understated:
+    """A table that states a smaller largest entry than it has."""
+
+    entries, shift, middle, largest = STEPS.entries, STEPS.shift, STEPS.middle, 1
+
+    def of(self, scores):
+        return 1000 * STEPS.of(scores)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         lambda: Numbers.of([0.5]),
+        lambda: Slopes(LINES, Understated()),
+        lambda: Soft(LINES, Understated(), unit=4),
+        lambda: Nearest(object()),
+        lambda: Leaves((TREE,), keyed=2),
         lambda: Numbers.of([float("nan")]),
         lambda: Statistic(Plain(), ()),
         lambda: Statistic(Plain(), (One(),), norm=0),

@@ -174,6 +174,9 @@ class Nearest:
     scores: Scores
     keyed: bool = False
 
+    def __post_init__(self) -> None:
+        _require_exact((self.scores, Scores), (self.keyed, bool))
+
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         self.scores.require(shape)
         return self.scores.cells * (require_keys(shape) if self.keyed else 1)
@@ -203,6 +206,7 @@ class Leaves:
     def __post_init__(self) -> None:
         if type(self.trees) is not tuple or not self.trees:
             raise Unsupported("There is no tree.", fix="Give a tuple of trees.")
+        _require_exact((self.keyed, bool), (self.apart, bool))
         for tree in self.trees:
             _require_tree(tree)
 
@@ -253,6 +257,7 @@ class Soft:
     less: bool = False
 
     def __post_init__(self) -> None:
+        _require_exact((self.scores, Scores), (self.table, Lookup), (self.less, bool))
         entries = self.table.entries.whole
         if entries.min() < 0 or entries[self.table.middle] < 1 or self.table.middle:
             raise Unsupported("Shares are not positive.", fix="Let a table begin above 0.")
@@ -307,6 +312,10 @@ class Slopes:
     signed: bool = True
     even: bool = False
 
+    def __post_init__(self) -> None:
+        _require_exact((self.scores, Scores), (self.table, Lookup))
+        _require_exact((self.signed, bool), (self.even, bool))
+
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         self.scores.require(shape)
         if self.signed and require_keys(shape) != self.scores.cells and self.scores.cells != 1:
@@ -341,6 +350,12 @@ def require_keys(shape: Shape) -> int:
     if not shape.keys:
         raise Unsupported("The rows have no key.", fix="Name the column with the class.")
     return shape.keys
+
+
+def _require_exact(*parts: tuple[object, type]) -> None:
+    """Refuse anything but the types of this room: an heir could state other norms than it has."""
+    if any(type(part) is not kind for part, kind in parts):
+        raise Unsupported("A weighing holds something unknown.", fix="Use the types of this room.")
 
 
 def _require_tree(tree: Numbers) -> None:
