@@ -173,7 +173,8 @@ def test_a_tree_looks_at_leaves_where_no_column_tells_by_itself():
 
 def test_where_noise_hides_the_classes_cuts_do_not_depend_on_rows():
     trees = [
-        fit_tree(trial(*clouds(60, seed), "1/1000"), depth=3, seed=5)["nodes"] for seed in (0, 1)
+        fit_tree(trial(*clouds(60, seed), "1/1000", noise=False), depth=3, seed=5)["nodes"]
+        for seed in (0, 1)
     ]
     assert np.array_equal(*trees)
     random = fit_random(trial(*clouds(60), "1/1000"), depth=3, seed=5)["nodes"]
@@ -183,7 +184,7 @@ def test_where_noise_hides_the_classes_cuts_do_not_depend_on_rows():
 def test_sight_is_by_rows_and_noise():
     rows, told = clouds(20_000)
     assert not Sight.of(trial(rows, told, 1)).hidden
-    assert Sight.of(trial(rows[:50], told[:50], "1/100")).hidden
+    assert Sight.of(trial(rows[:50], told[:50], "1/100", noise=False)).hidden
     few, many = (Sight.of(trial(rows, told, epsilon)).detail for epsilon in (1, 10))
     assert many == pytest.approx(10 * few, rel=0.05)
     assert [visible_levels(detail) for detail in (1, 99, 201, 801)] == [0, 0, 2, 4]
@@ -271,7 +272,7 @@ def test_a_forest_spends_its_price_and_tells_the_classes():
 
 def test_a_forest_without_sight_is_one_of_public_cuts():
     rows, told = clouds(50)
-    found = fit_forest(trial(rows, told, "1/1000"), trees=2, depth=3)
+    found = fit_forest(trial(rows, told, "1/1000", noise=False), trees=2, depth=3)
     assert found["nodes"].shape == (15, 4)
     assert np.all(found["counts"] > 0)
 

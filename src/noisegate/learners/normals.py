@@ -22,7 +22,7 @@ _USUAL: Final = 0.2  # the variance of a column, if nothing is known about it
 _UNSURE: Final = 0.04  # the variance of that guess
 _ANYWHERE: Final = 1 / 3  # the mean square of coordinates that lie anywhere
 _VISIBLE: Final = 0.05  # noise of a class's mean squares, up to which they are worth asking for
-_UNKNOWN: Final = 0.25  # of their noise: classes may differ by as much without being seen to
+_UNKNOWN: Final = 0.1  # of their noise: classes may differ by as much without being seen to
 LEAST: Final = 1e-4  # of a difference between classes
 
 
