@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.smooth import laplace_delta_up, lognormal_rho_up, student_epsilon_up
-from noisegate.mechanisms.smooth import UNIT, SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.mechanisms.base import INPUT_MAX
+from noisegate.mechanisms.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth import (
+    UNIT,
+    SmoothLaplace,
+    SmoothLognormal,
+    SmoothNoise,
+    SmoothStudent,
+)
 
 SCALE, BETA = Fraction(2), Fraction(1, 8)
 
@@ -182,3 +190,14 @@ def test_answers_stay_in_the_range_and_are_exact_where_nobody_can_move_them(nois
     moved = [noise.draw(10**9, [100]) for _ in range(50)]
     assert -50 <= min(moved) <= max(moved) == 50
     assert noise.sample(np.array([2**63 - 1, *still])).tolist() == [50]
+
+
+def test_a_reach_across_the_widest_range_is_seen_whole(monkeypatch):
+    """Cut to what numbers are cut to, it would be half of what a step can do."""
+    ends, wide = {"low": -INPUT_MAX, "high": INPUT_MAX}, 2 * INPUT_MAX
+    seen = []
+    monkeypatch.setattr(SmoothNoise, "draw", lambda _, *row, **__: seen.append(row) or 0)
+    SmoothStudent(scale=Fraction(1, 1 << 11), beta=1, **ends).sample(np.array([0, wide]))
+    assert seen == [(0, [wide])]
+    test = ProposeTestRelease(bound=wide - 1, test_scale=1, threshold=50, scale=1, **ends)
+    assert test.sample(np.array([0, wide])).tolist() == [0, -INPUT_MAX]  # but with e^-50

@@ -18,7 +18,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real, shown, upper
 from noisegate.mechanisms.base import INPUT_MAX, clamped, require_whole, store_positive, whole_count
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.smooth import LocalNoise
+from noisegate.mechanisms.smooth import REACH_MAX, LocalNoise
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
@@ -94,7 +94,7 @@ class ProposeTestRelease(LocalNoise):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
-        row = clamped(exact).ravel()
+        row = clamped(exact, REACH_MAX).ravel()
         distance = np.array([self.distance(row[1:])])
         tested = Geometric(scale=self.test_scale).sample(distance, bits=bits)
         if tested[0] < self.threshold:

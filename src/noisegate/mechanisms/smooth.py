@@ -52,6 +52,7 @@ SCALE_MAX: Final = Fraction(1 << 50)
 BETA_MIN: Final = Fraction(1, 10_000)
 BETA_MAX: Final = Fraction(1 << 10)
 SCALE_MIN: Final = Fraction(1, 1 << 40)
+REACH_MAX: Final = 2 * INPUT_MAX  # the widest range: a shorter reach would hide a step
 SIGMAS: Final = tuple(Fraction(hundredths, 100) for hundredths in range(1, 201))
 
 
@@ -152,7 +153,7 @@ class SmoothNoise(LocalNoise):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
-        row = clamped(exact).ravel().tolist()
+        row = clamped(exact, REACH_MAX).ravel().tolist()
         return np.array([self.draw(row[0], row[1:], bits=bits)])
 
     def draw(self, value: int, reaches: Sequence[int], *, bits: Bits = SYSTEM) -> int:
