@@ -2,11 +2,13 @@
 
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from noisegate.isolated.lockdown import _ARCHITECTURES, _CALLS, ANSWER, _program
+from noisegate.isolated.lockdown import _ARCHITECTURES, _CALLS, _ENDS_FIRST, ANSWER, _program
 
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050001
 HEADERS = {
@@ -77,3 +79,11 @@ def test_the_numbers_are_those_of_the_kernel(machine):
     assert not {"open", "openat", "read", "socket", "clone", "clone3", "kill"} & set(
         _CALLS[machine]
     )
+
+
+@pytest.mark.skipif(not Path(_ENDS_FIRST).exists(), reason="this machine has no such order")
+def test_a_program_ends_before_the_door_where_memory_runs_out():
+    asked = "from noisegate.isolated.lockdown import *; limit(seconds=9, memory=1 << 30); "
+    shown = f"print(open({_ENDS_FIRST!r}).read())"
+    found = subprocess.run([sys.executable, "-c", asked + shown], capture_output=True, check=True)
+    assert int(found.stdout) == 1000

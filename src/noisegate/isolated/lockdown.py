@@ -24,6 +24,7 @@ _FILTER_MODE: Final = 2
 _KILL: Final = 9
 _NOBODY: Final = 65534
 _PAGE: Final = mmap.PAGESIZE
+_ENDS_FIRST: Final = "/proc/self/oom_score_adj"
 
 # Memory, signals and locks of the process itself, clocks, system entropy, and its end. No call that
 # reads a descriptor is here: the rows are in memory by then.
@@ -58,9 +59,15 @@ def can_lock() -> bool:
 
 
 def limit(*, seconds: float, memory: int) -> None:
-    """Bound memory (bytes more than now), time of the processor, and files: none, of no size."""
+    """Bound memory (bytes more than now), time of the processor, and files: none, of no size.
+
+    Should the machine run out of memory, this process ends before any other: else a program that
+    takes all it may, for one row's sake, could end the door itself, for all to see.
+    """
     import resource  # noqa: PLC0415 - not on every machine
 
+    with suppress(OSError), open(_ENDS_FIRST, "wb", buffering=0) as order:  # noqa: PTH123 - nothing else to load
+        order.write(b"1000")
     size = _size() if sys.platform == "linux" else 0
     bounds = {
         resource.RLIMIT_CPU: int(seconds) + 2,
