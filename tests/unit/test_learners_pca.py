@@ -87,6 +87,12 @@ def test_shortening_rows_keeps_most_of_the_noise_away():
     assert plain < 0.85 * best
 
 
+@pytest.mark.parametrize("amount", ["1/100", 200])
+def test_an_empty_table_has_components_too(amount):
+    found = fit_pca(trial(np.zeros((0, 4)), amount), 2)
+    assert np.linalg.norm(found["components"], axis=1) == pytest.approx([1, 1])
+
+
 def test_covariances_are_off_by_what_is_said():
     rows, _ = cloud(4000, 5)
     true = np.cov(rows.T, bias=True)

@@ -180,7 +180,7 @@ def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0) -> Fitted:
     """Directions as rows, from -1 to 1, how far rows lie along them, and the mean."""
     ask.done(0.0, "counting rows")
     rows, lengths = _look(ask)
-    total = square_in(lengths) * ask.columns
+    total = max(square_in(lengths) * ask.columns, 1e-9)
     sums, products = divided(_LEFT, _SUMS, 1 - _SUMS)
     norm, noise = _norm(ask, lengths, products)
     if np.sqrt(ask.columns) * noise / (rows * _FIRST * total) < _CLEAR:
