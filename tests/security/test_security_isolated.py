@@ -78,9 +78,14 @@ ATTEMPTS = {
     "choose its processor": "os.sched_setaffinity(0, {0})",
     "merge its memory with others'": "checked(libc.madvise(ctypes.c_void_p(1 << 12), 0, 12))",
     "write elsewhere": "os.write(4, b'x')",
+    "see how long another process worked": "time.clock_gettime(~1 << 3 | 2)",
+    "see whether a process is there": "os.sched_getaffinity(1)",
+    "try a lock that a process holds": (
+        "checked(libc.syscall(202, ctypes.byref(ctypes.c_int(1)), 8, 0, 0, 0, 0))"
+    ),
 }
 TRIAL = """
-import _thread, ctypes, os, socket
+import _thread, ctypes, os, socket, time
 libc = ctypes.CDLL(None, use_errno=True)
 def checked(result):
     if result == -1 and ctypes.get_errno() == 1:

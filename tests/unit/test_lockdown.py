@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from noisegate.isolated.lockdown import _ARCHITECTURES, _CALLS, _ENDS_FIRST, ANSWER, _program
+from noisegate.isolated.lockdown import (
+    _ARCHITECTURES,
+    _CALLS,
+    _ENDS_FIRST,
+    _ONLY,
+    ANSWER,
+    _program,
+)
 
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050001
 HEADERS = {
@@ -39,7 +46,7 @@ def verdict(program, number, arguments=(), architecture=None):
 def test_only_what_is_listed_is_allowed(machine):
     program, calls = _program(machine), _CALLS[machine]
     here = {"architecture": _ARCHITECTURES[machine]}
-    special = {calls["write"], calls["madvise"]}
+    special = {calls[name] for name in ("write", *_ONLY)}
     for number in (*range(1000), *(1 << 30 | n for n in range(600)), 0xFFFFFFFF):
         if number not in special:
             expected = ALLOW if number in calls.values() else REFUSE
@@ -55,11 +62,24 @@ def test_writing_goes_to_the_answer_and_to_nowhere(machine):
 
 
 @MACHINES
-def test_memory_may_be_given_back_and_no_other_advice(machine):
-    program, advise = _program(machine), _CALLS[machine]["madvise"]
-    for advice in range(120):
-        found = verdict(program, advise, (0, 0, advice), _ARCHITECTURES[machine])
-        assert found == (ALLOW if advice in (4, 8) else REFUSE), advice
+@pytest.mark.parametrize(
+    ("call", "place", "allowed"),
+    [
+        ("madvise", 2, {4, 8}),  # to give memory back
+        ("clock_gettime", 0, set(range(12))),  # clocks of other processes are below 0
+        ("clock_getres", 0, set(range(12))),
+        ("clock_nanosleep", 0, set(range(12))),
+        ("sched_getaffinity", 0, {0}),
+        ("futex", 1, {op | flag for op in (0, 1, 3, 4, 5, 9, 10) for flag in (0, 128, 256, 384)}),
+    ],
+)
+def test_one_argument_has_the_values_that_touch_nobody_else(machine, call, place, allowed):
+    program, number = _program(machine), _CALLS[machine][call]
+    for value in (*range(600), 1 << 31, (1 << 32) - 1, ~1 << 3 & 0xFFFFFFFF | 2):
+        arguments = [77, 77, 77]
+        arguments[place] = value
+        found = verdict(program, number, arguments, _ARCHITECTURES[machine])
+        assert found == (ALLOW if value in allowed else REFUSE), value
 
 
 @MACHINES

@@ -2,7 +2,8 @@
 
 Claim: after `lock` a process cannot open, read or change a file, make a process or a thread, send
     a signal, reach the network or any other process, or leave anything behind; what it has left is
-    its own memory, and writing to descriptors 0 to 3. Why: the kernel refuses every call that is
+    its own memory, and writing to descriptors 0 to 3; nor can it see which processes there are, or
+    how long they have worked. Why: the kernel refuses every call that is
     not listed here [seccomp], for good: the filter cannot be taken off, and holds for whatever the
     process becomes. Descriptors 0 to 2 are the null device, 3 is the pipe of the answer.
     What is not claimed: that programs which run at the same time cannot see each other's use of
@@ -47,7 +48,17 @@ _CALLS: Final = {
     },
 }  # fmt: skip
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_GIVE_BACK: Final = (4, 8)  # advice that frees memory; other advice could be seen by others
+# Which values of one argument (its place) a call may have: clocks that are nobody's or its own, not
+# those of other processes; only itself, and no lock that a process holds, as that tells who is
+# there; advice that frees memory, as other advice could be seen by others.
+_CLOCKS: Final = tuple(range(12))
+_LOCKS: Final = (0, 1, 3, 4, 5, 9, 10)
+_ONLY: Final = {
+    "clock_gettime": (0, _CLOCKS), "clock_getres": (0, _CLOCKS), "clock_nanosleep": (0, _CLOCKS),
+    "sched_getaffinity": (0, (0,)),
+    "futex": (1, tuple(lock | flag for flag in (0, 128, 256, 384) for lock in _LOCKS)),
+    "madvise": (2, (4, 8)),
+}  # fmt: skip
 _ALLOW, _KILL_PROCESS, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # refused: EPERM
 _LOAD, _EQUAL, _ABOVE, _RETURN = 0x20, 0x15, 0x25, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # places in what the kernel shows to a filter
@@ -105,7 +116,7 @@ def _control(what: int, one: int, other: bytes | None = None) -> None:
 def _program(machine: str) -> bytes:
     """The filter, as the kernel's small machine reads it: a list of jumps, refusing at the end."""
     calls = dict(_CALLS[machine])
-    write, advise = calls.pop("write"), calls.pop("madvise")
+    write, limited = calls.pop("write"), {name: calls.pop(name) for name in _ONLY}
     lines = [
         _line(_LOAD, _ARCHITECTURE),
         _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
@@ -122,14 +133,13 @@ def _program(machine: str) -> bytes:
         _line(_ABOVE, ANSWER, 1, 0),
         _line(_RETURN, _ALLOW),
         _line(_RETURN, _REFUSE),
-        _line(_EQUAL, advise, 0, 4),  # madvise: to give memory back
-        _line(_LOAD, _ARGUMENTS + 16),
-        _line(_EQUAL, _GIVE_BACK[0], 1, 0),
-        _line(_EQUAL, _GIVE_BACK[1], 0, 1),
-        _line(_RETURN, _ALLOW),
-        _line(_RETURN, _REFUSE),
     ]
-    return b"".join(lines)
+    for name, number in limited.items():
+        place, values = _ONLY[name]
+        lines += [_line(_EQUAL, number, 0, len(values) + 3), _line(_LOAD, _ARGUMENTS + 8 * place)]
+        lines += [_line(_EQUAL, value, len(values) - at) for at, value in enumerate(values)]
+        lines += [_line(_RETURN, _REFUSE), _line(_RETURN, _ALLOW)]
+    return b"".join([*lines, _line(_RETURN, _REFUSE)])
 
 
 def _line(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
