@@ -59,7 +59,9 @@ WEIGHINGS = {
 FEATURES = {
     "one": One(),
     "linear": Linear(),
+    "some linear": Linear((0, 2)),
     "squares": Squares(),
+    "one square": Squares((1,)),
     "products": Products(),
     "weighed products": Products((5, 7)),
     "bins": Bins(((-3, 4), (), (0,))),
@@ -136,9 +138,9 @@ def slow_feature(feature: object, row: list[int]) -> list[int]:
         case One():
             return [1]
         case Linear():
-            return row
+            return [row[i] for i in feature.columns or range(len(row))]
         case Squares():
-            return [u * u for u in row]
+            return [row[i] ** 2 for i in feature.columns or range(len(row))]
         case Products():
             same, other = feature.weights
             pairs = [(i, j) for i in range(len(row)) for j in range(i, len(row))]
@@ -282,6 +284,9 @@ class Understated:
         lambda: Statistic(object(), (One(),)),
         lambda: Bins(((2, 1),)),
         lambda: Products((0, 1)),
+        lambda: Linear((1, 0)),
+        lambda: Linear(()),
+        lambda: Statistic(Plain(), (Squares((0, 3)),)).blocks(SHAPE),
         lambda: Lookup(Numbers.of([1 << 30]), 0),
         lambda: Soft(LINES, STEPS, unit=4),
         lambda: Leaves((Numbers.of([[0, 0, 0, 0]]),)),

@@ -15,6 +15,7 @@ from noisegate.errors import Unsupported
 from noisegate.transforms.statistics.numbers import Floats, Shape
 
 Norms: TypeAlias = tuple[int, int, int]  # largest number, sum of sizes, squared length
+Columns: TypeAlias = tuple[int, ...] | None  # which coordinates; None: all
 _WEIGHT_MAX: Final = 100
 _EDGES_MAX: Final = 1 << 12
 
@@ -40,41 +41,53 @@ class One:
 @final
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The coordinates themselves."""
+    """The coordinates themselves, or those of some columns."""
+
+    columns: Columns = None
+
+    def __post_init__(self) -> None:
+        _require_columns(self.columns)
 
     def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
-        return shape.columns
+        return shape.only(self.columns).columns
 
     def norms(self, shape: Shape) -> Norms:
         """Why: by Cauchy and Schwarz Σ|u| ≤ √columns · |u|; the sum is whole, so rounded down."""
-        squared = shape.squared
-        return shape.longest, isqrt(shape.columns * squared), squared
+        seen = shape.only(self.columns)
+        return seen.longest, isqrt(seen.columns * seen.squared), seen.squared
 
     def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
-        return rows
+        return _only(rows, self.columns)
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
-        return ["linear"]
+        return ["linear", *_listed(self.columns)]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Squares:
-    """The square of each coordinate."""
+    """The square of each coordinate, or of those of some columns."""
+
+    columns: Columns = None
+
+    def __post_init__(self) -> None:
+        _require_columns(self.columns)
 
     def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
-        return shape.columns
+        return shape.only(self.columns).columns
 
     def norms(self, shape: Shape) -> Norms:
         """Why: Σu² is the squared length; Σu⁴ ≤ max u² · Σu²."""
-        longest = shape.longest**2
-        return longest, shape.squared, longest * shape.squared
+        seen = shape.only(self.columns)
+        longest = seen.longest**2
+        return longest, seen.squared, longest * seen.squared
 
     def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
-        return rows * rows
+        held = _only(rows, self.columns)
+        return held * held
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
-        return ["squares"]
+        return ["squares", *_listed(self.columns)]
 
 
 @final
@@ -155,6 +168,25 @@ class Bins:
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
         return ["bins", *map(list, self.edges)]
+
+
+def _require_columns(columns: Columns) -> None:
+    """Some coordinates, each once, in order."""
+    if columns is None:
+        return
+    if type(columns) is not tuple or not columns or any(type(n) is not int for n in columns):
+        raise Unsupported("The columns are no whole numbers.", fix="Give a tuple of numbers.")
+    if list(columns) != sorted(set(columns)) or columns[0] < 0:
+        raise Unsupported("A column is named twice, or none.", fix="Number them from 0, rising.")
+
+
+def _only(rows: Floats, columns: Columns) -> Floats:
+    found: Floats = rows if columns is None else rows[:, list(columns)]
+    return found
+
+
+def _listed(columns: Columns) -> list[list[int]]:
+    return [] if columns is None else [list(columns)]
 
 
 Feature: TypeAlias = One | Linear | Squares | Products | Bins

@@ -84,6 +84,18 @@ class Shape:
     norm: int | None = None
     clipped: int = 0
 
+    def only(self, columns: tuple[int, ...] | None) -> "Shape":
+        """The shape of some of the coordinates.
+
+        Why: those among the first ``clipped`` are no longer than all of them.
+        """
+        if columns is None:
+            return self
+        if columns[-1] >= self.columns:
+            raise Unsupported("There are fewer coordinates.", fix="Use the columns' numbers.")
+        clipped = sum(column < self.clipped for column in columns)
+        return Shape(len(columns), self.reach, self.keys, self.norm, clipped)
+
     @property
     def squared(self) -> int:
         """The largest squared Euclidean norm of a row."""
