@@ -11,6 +11,8 @@ Claim: the k-th answer is made of the k-th block, the task and chance alone; how
     ended then. The next begins at a time that was fixed beforehand. By then all is cleared away,
     unless the program took pains to make that slow; nobody waits for it, or the clock would tell.
     Should the machine itself stand still, all that follows is put off by a whole turn.
+    What is not claimed: that a program cannot tell by the clock when all began, and so how long it
+    took to read the rows of all blocks.
 """
 
 import io
