@@ -203,6 +203,19 @@ def test_programs_of_two_questions_do_not_run_at_once():
     assert second - first >= 2 * task("return 1").turn - 0.05
 
 
+def test_a_rehearsal_does_not_run_beside_a_program_that_sees_rows():
+    """Its words leave without noise, and could tell how slow it was."""
+    done = []
+    with Cell(task("return 1")) as cell:
+        thread = threading.Thread(target=lambda: done.append(cell.rehearse(block(WITHOUT))))
+        with cells._ALONE:  # as while another question is answered
+            thread.start()
+            thread.join(0.5)
+            assert not done
+        thread.join()
+    assert done == [()]
+
+
 LATE = f"import time\ntime.sleep(9 if {TARGET} in rows['id'] else 0)\nreturn 1"
 
 

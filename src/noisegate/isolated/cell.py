@@ -121,8 +121,13 @@ class Cell:
     def rehearse(self, block: bytes) -> tuple[str, ...]:
         """Run the program on made-up rows, and refuse it if it fails there.
 
-        Returns the modules that it turned out to need beyond those that were named.
+        Returns the modules that it turned out to need beyond those that were named. What goes wrong
+        is told, so it runs alone too: else it could tell how busy a program with rows is.
         """
+        with _ALONE if self._task.locked else nullcontext():
+            return self._rehearsed(block)
+
+    def _rehearsed(self, block: bytes) -> tuple[str, ...]:
         for _ in range(_LOADED_MAX):
             said = self._answer(self._task.packed(block, rehearsal=True), _WORDS, end=None)
             if said == b"O":
