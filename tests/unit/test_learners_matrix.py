@@ -164,6 +164,16 @@ def test_a_sample_is_learnt_from_at_its_amplified_price():
     assert abs(float(outcome.fitted["count"][0, 0]) - 400) < 8 * 20 + 20
 
 
+def test_private_rows_are_not_predicted():
+    gate = clinic()
+    model = noisegate.learners.GaussianNB(epsilon=2).fit(
+        gate.matrix(columns=["age"], target="ward")
+    )
+    with pytest.raises(NoisegateError, match="private"):
+        model.predict(gate.matrix(columns=["age"]))
+    assert set(model.predict([[30.0], [50.0]])) <= {"north", "south"}
+
+
 def test_memory_is_one_budget_for_all_arrays():
     budget = noisegate.memory(3)
     rows = np.linspace(0, 1, 50)[:, None]

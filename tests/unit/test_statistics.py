@@ -279,6 +279,7 @@ class Understated:
         lambda: Nearest(object()),
         lambda: Leaves((TREE,), keyed=2),
         lambda: Numbers.of([float("nan")]),
+        lambda: Numbers.of([1e30]),
         lambda: Statistic(Plain(), ()),
         lambda: Statistic(Plain(), (One(),), norm=0),
         lambda: Statistic(object(), (One(),)),

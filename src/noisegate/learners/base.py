@@ -111,6 +111,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def _points(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """New points as the learner saw the rows: from -1 to 1, clamped."""
         self._require_fitted()
+        if isinstance(X, Matrix):
+            raise SpecError(
+                "What is predicted for private rows is private.",
+                fix="Predict points of your own; score(matrix, epsilon=...) tries the model.",
+            )
         columns = self._columns_of(X)
         found = [_number(each, columns[each.column]) for each in self.coordinates_]
         return np.clip(np.stack(found, axis=1), -1, 1)

@@ -46,6 +46,8 @@ class Numbers:
         given = np.asarray(values)
         if not given.size or not np.all(np.isfinite(given)) or np.any(given != np.rint(given)):
             raise Unsupported("A number is not whole.", fix="Round to the grid first.")
+        if np.abs(given).max() > EXACT_MAX:
+            raise Unsupported("A number passes 2**53.", fix="Use coarser ones.")
         return cls(given.astype("<i8").tobytes(), given.shape)
 
     @property
