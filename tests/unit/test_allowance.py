@@ -8,7 +8,7 @@ from door import WARDS, Watched, counting, curator, domain
 from noisegate.curator.allowance import Scope
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.privacy.event import DeclaredEvent, Parallel, Sequential
+from noisegate.privacy.event import DeclaredEvent, NothingEvent, Parallel, Sequential
 
 
 def spent(door):
@@ -38,6 +38,14 @@ def test_questions_along_a_line_add_up_and_the_last_that_does_not_fit_is_refused
             recipe.whole.measure(counting("0.01"))
     assert spent(door) == "ε = 0.6"
     assert source.reads == 2
+
+
+def test_what_is_no_measurement_is_refused_before_it_is_noted_down():
+    door = curator()
+    with allow(door) as recipe:
+        with pytest.raises(Unsupported, match="measurements alone"):
+            recipe.whole.measure(object())
+        assert recipe.used() == NothingEvent()
 
 
 def test_disjoint_parts_cost_like_one():

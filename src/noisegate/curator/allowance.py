@@ -151,6 +151,8 @@ class Allowance:
         self._answer = self._entry.close(self._event(), self._answer or _UNFINISHED)
 
     def _measure(self, part: _Part, measurement: Measurement) -> Release:
+        if type(measurement) is not Measurement:
+            raise Unsupported("A recipe asks by measurements alone.", fix="Ask for it by itself.")
         if measurement.query.sample is not None:
             raise Unsupported(
                 "Inside a recipe no question has a sample of its own.",
