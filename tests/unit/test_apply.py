@@ -13,6 +13,7 @@ import noisegate
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.algebra.blocks import STEPS
 from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.isolated import cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
@@ -164,6 +165,18 @@ def test_a_trusted_program_is_not_locked_in_and_the_promise_says_so(tmp_path):
     assert abs(release.value - 7) < 10 / (4 * 40) * math.log(1e7)
     assert "trusted" in release.promise
     assert any("trusted" in words for words in release.answer().caveats)
+
+
+@runs
+def test_what_this_machine_cannot_run_is_refused_before_any_charge(monkeypatch):
+    door = gate()
+    monkeypatch.setattr(cell, "_memory_of_machine", lambda: 127 << 20)
+    with pytest.raises(SpecError, match="memory of the machine"):
+        door.apply(mean_age, epsilon=1, rehearse=False, **TERMS)
+    monkeypatch.setattr(cell, "can_lock", lambda: False)
+    with pytest.raises(Unsupported, match="cannot lock a program in"):
+        door.apply(mean_age, epsilon=1, rehearse=False, **TERMS)
+    assert door.spent.epsilon == 0
 
 
 def test_only_the_steward_trusts_a_program(tmp_path):

@@ -110,6 +110,11 @@ def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
     return numbers if isinstance(mechanism, _CHANGED) else numbers.sum(keepdims=True)
 
 
+def require_place(tally: Blocks) -> None:
+    """Refuse what this machine cannot run, or not apart from all else: before any charge."""
+    Cell(_task(tally))
+
+
 def said_of_blocks(tally: Blocks, source: Source, bits: Bits) -> Int64Array:
     """What the program says of each block, on the grid, of shape (outputs, answers). Exact."""
     task, said = _task(tally), []

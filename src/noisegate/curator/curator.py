@@ -25,7 +25,7 @@ import numpy as np
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.allowance import Allowance
-from noisegate.curator.blocks import BlockMeasurement, rehearsed
+from noisegate.curator.blocks import BlockMeasurement, rehearsed, require_place
 from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
@@ -78,6 +78,8 @@ class Curator:
         if request_id is None and (earlier := self.find(measurement)) is not None:
             return earlier
         self._require_own(measurement)
+        if not isinstance(measurement, Measurement):
+            require_place(measurement.query.tally)
         question = measurement.question()
         request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
         event = measurement.event()

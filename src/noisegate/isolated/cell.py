@@ -89,6 +89,11 @@ class Cell:
                 "This machine cannot lock a program in.",
                 fix="Use Linux on x86_64 or aarch64; or trusted=True, if it is your own program.",
             )
+        if task.locked and task.memory > (most := _memory_of_machine() // 2):  # it, and the last
+            raise SpecError(
+                "A program could use up the memory of the machine, for the next to feel.",
+                fix=f"Use memory up to {most >> 20:,} megabytes.",
+            )
         self._task, self._imports = task, task.imports
 
     def __enter__(self) -> Self:
@@ -217,6 +222,10 @@ class Cell:
     def _restart(self) -> None:
         self._stop()
         self._start()
+
+
+def _memory_of_machine() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _wait_until(end: float) -> None:
