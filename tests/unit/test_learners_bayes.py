@@ -224,3 +224,38 @@ def test_cells_have_one_draw_where_that_is_less_noise_and_any_price_has_noise():
         assert whole.scale == 2 * REACH / price.amount  # a row has one class: one cell changes
         assert each.scale == 2 * 20 / price.amount
         assert noise_variance(whole) < 2 * (2 * 20 * REACH / float(price.amount)) ** 2 / 5
+
+
+def _many(columns, rows=300):
+    """Two classes that differ alike in all columns."""
+    told = np.arange(rows) % 2
+    return np.repeat(np.where(told, 0.5, -0.5)[:, None], columns, axis=1), told
+
+
+def test_where_noise_hides_most_columns_a_few_are_asked_about():
+    rows, told = _many(64)
+    ask = trial(rows, told, "1/10", noise=False)
+    found = fit_gaussian_nb(ask)
+    seen = np.flatnonzero(np.any(found["means"][0] != 0, axis=0))
+    # √(3 · 0.1) · ε · 150 rows in a class is about 8, by steps of √2
+    assert 5 <= len(seen) <= 12
+    assert Fraction(99, 100) < ask.spent <= 1
+    unseen = np.setdiff1d(np.arange(64), seen)
+    assert np.ptp(found["variances"][0][:, unseen], axis=0) == pytest.approx(0)
+    assert right(found, rows, told) == 1
+
+
+@pytest.mark.parametrize(("epsilon", "gaussian"), [("1", False), ("1/10", True)])
+def test_all_columns_are_asked_about_where_that_tells_more(epsilon, gaussian):
+    found = fit_gaussian_nb(trial(*_many(64), epsilon, noise=False, gaussian=gaussian))
+    assert np.all(found["means"][0] != 0)
+
+
+def test_what_was_not_asked_has_no_known_error():
+    """All 200 columns would be asked about if the noisy count were 25 deviations off."""
+    rows, told = _many(200, 40)
+    model = GaussianNB(epsilon="0.01", bounds=(-1, 1), classes=[0, 1], memory=memory("0.01"))
+    error = model.fit(rows, told).error_["theta"]
+    asked = np.any(model.theta_ != 0, axis=0)
+    assert 0 < asked.sum() < 200
+    assert np.all(np.isinf(error) == ~asked)

@@ -66,7 +66,8 @@ class GaussianNB(_NaiveBayes):
     the columns, ``class_count_`` the noisy numbers of rows and ``class_prior_`` their shares;
     ``error_["theta"]`` is the standard deviation of the noise in each mean. Means are drawn to each
     other, and variances to the usual one, as far as noise explains their differences; ``var_``
-    includes what is unsure about the means.
+    includes what is unsure about the means. Where noise would hide most columns, a random few are
+    asked about: the others are alike in all classes, with an infinite error.
 
     Args:
         epsilon: The price.
@@ -101,7 +102,9 @@ class GaussianNB(_NaiveBayes):
         self.var_ = found["variances"][0] * half**2
         self.class_count_ = found["counts"][0]
         self.class_prior_ = self.class_count_ / self.class_count_.sum()
-        self.error_ = {"theta": np.sqrt(found["noise"][0])[:, None] * half}
+        measured = np.any(found["means"][0] != 0, axis=0)
+        noise = np.sqrt(found["noise"][0])[:, None] * half
+        self.error_ = {"theta": np.where(measured, noise, np.inf)}
         return self
 
     def _scores(self, points: Floats) -> Floats:
@@ -139,8 +142,8 @@ _PARTS: Final = ("counts", "means", "variances", "noise")
 def fit_gaussian_nb(ask: RowsAsk) -> Fitted:
     """Counts, means and variances of classes, of columns from -1 to 1."""
     ask.done(0.0, "looking at classes")
-    rows, _ = count_rows(ask, _COUNT)
-    found = look(ask, 1 - _COUNT, rows)
+    rows, deviation = count_rows(ask, _COUNT)
+    found = look(ask, 1 - _COUNT, max(rows, deviation / 2))
     return dict(zip(_PARTS, found.parts, strict=True))
 
 

@@ -3,6 +3,9 @@
 Every sum has noise of known variance, so it is known how much of a difference noise explains. Class
 counts are drawn to each other by that much, means to the mean of all rows, variances to the usual
 one. Where noise hides everything, what is left is one class like the other.
+
+In a pure account the noise of each sum grows with the number of columns. Where it hides most of
+them, a random few are asked about instead: what is seen of these tells more than a blur of all.
 """
 
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ import numpy as np
 from noisegate.learners.asking import Measured, RowsAsk
 from noisegate.learners.growing import Whole
 from noisegate.learners.noisy import Floats, divided, for_means
+from noisegate.releases.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain
@@ -22,6 +26,8 @@ _USUAL: Final = 0.2  # the variance of a column, if nothing is known about it
 _UNSURE: Final = 0.04  # the variance of that guess
 _ANYWHERE: Final = 1 / 3  # the mean square of coordinates that lie anywhere
 _VISIBLE: Final = 0.05  # noise of a class's mean squares, up to which they are worth asking for
+_APART: Final = 0.1  # the variance of the means of classes: a guess
+_CAUTION: Final = 2.0  # deviations of what noise explains, that it is given where it is large
 _UNKNOWN: Final = 0.1  # of their noise: classes may differ by as much without being seen to
 LEAST: Final = 1e-4  # of a difference between classes
 
@@ -69,6 +75,10 @@ def count_rows(ask: RowsAsk, share: Fraction) -> tuple[float, float]:
 
 def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
     """The classes of about so many rows, as one cell."""
+    rows = max(rows, ask.classes)
+    columns = _chosen(ask, share, rows)
+    if len(columns) < ask.columns:
+        return _look_at(ask, share, rows, columns)
     keyed, most = divided(share, 2, 3)
     (noise,) = ask.variance(Statistic(ByKey(), (Squares(),)), [keyed])
     if noise**0.5 / ask.reach**2 < _VISIBLE * rows / ask.classes:
@@ -84,19 +94,56 @@ def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
     return Normals(counts[None], means[None], (variances + left[:, None])[None], left[None])
 
 
+def _chosen(ask: RowsAsk, share: Fraction, rows: float) -> tuple[int, ...]:
+    """The columns to ask about: all of them, or a random few if these tell classes apart better.
+
+    With m columns the means of classes differ by √(m g), where g is their variance in a column, and
+    m s² of noise is added to m g: a line through them is as good as m g² / (g + s²).
+    """
+    halves = int(2 * np.log2(ask.columns))
+    sizes = sorted({round(ask.columns * 2 ** (-half / 2)) for half in range(halves + 1)})
+
+    def worth(size: int) -> float:
+        (noise,) = ask.variance(Statistic(ByKey(), (Linear(tuple(range(size))),)), [share])
+        return size / (_APART + noise / (ask.reach * rows / ask.classes) ** 2)
+
+    size = max(sizes, key=worth)
+    coins = public_coins(f"{size} columns for about {rows} rows")
+    return tuple(sorted(coins.choice(ask.columns, size, replace=False).tolist()))
+
+
+def _look_at(ask: RowsAsk, share: Fraction, rows: float, columns: tuple[int, ...]) -> Normals:
+    """The means of some columns; in all others classes are alike, as far as anybody knows."""
+    few, most = divided(share, 1, 9)
+    seen, sums = ask.totals(Statistic(ByKey(), (One(), Linear(columns))), [few, most])
+    counts = even_counts(seen, caution=_CAUTION, rows=rows)
+    found, left = _means(sums, counts, seen.variance, ask.reach)
+    means = np.zeros((ask.classes, ask.columns))
+    means[:, columns] = found
+    variances = np.full_like(means, _USUAL + left.max())
+    variances[:, columns] = _USUAL + left[:, None]
+    return Normals(counts[None], means[None], variances[None], left[None])
+
+
 def noise_of_means(sums: float, count: float, means: Floats, rows: Floats) -> Floats:
     """The noise variance of means of rows: that of sums, and that of the count they are over."""
     found: Floats = (sums + count * np.mean(means**2, axis=-1)) / rows**2
     return found
 
 
-def even_counts(seen: Measured) -> Floats:
-    """Rows of each class, drawn to equal numbers as far as noise explains their differences."""
+def even_counts(seen: Measured, *, caution: float = 0.0, rows: float | None = None) -> Floats:
+    """Rows of each class, drawn to equal numbers as far as noise explains their differences.
+
+    ``caution`` is how many deviations more than its mean noise may explain; ``rows`` is another
+    noisy number of all rows.
+    """
     raw, noise = seen.values[:, 0], seen.variance
-    total = max(raw.sum(), (len(raw) * noise) ** 0.5, len(raw))
-    usual = total / len(raw)
-    real = max(0.0, float(np.sum((raw - usual) ** 2)) / max(1, len(raw) - 1) - noise)
-    found: Floats = np.maximum(usual + (raw - usual) * real / (real + noise), usual / 20 + 1)
+    told = raw.sum() if rows is None else (max(raw.sum(), 0.0) + rows) / 2
+    usual = max(told, (len(raw) * noise) ** 0.5, len(raw)) / len(raw)
+    free, away = max(1, len(raw) - 1), raw - raw.mean()
+    explained = noise * (1 + caution * (2 / free) ** 0.5)
+    real = max(0.0, float(away @ away) / free - explained)
+    found: Floats = np.maximum(usual + away * real / (real + noise), usual / 20 + 1)
     return found
 
 
