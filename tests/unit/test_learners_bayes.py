@@ -252,7 +252,7 @@ def test_all_columns_are_asked_about_where_that_tells_more(epsilon, gaussian):
 
 
 def test_what_was_not_asked_has_no_known_error():
-    """All 200 columns would be asked about if the noisy count were 25 deviations off."""
+    """All 200 columns would be asked about if the noisy count were 15 deviations off."""
     rows, told = _many(200, 40)
     model = GaussianNB(epsilon="0.01", bounds=(-1, 1), classes=[0, 1], memory=memory("0.01"))
     error = model.fit(rows, told).error_["theta"]

@@ -263,3 +263,27 @@ def test_bad_parameters_are_refused_before_any_charge(given):
     with pytest.raises(SpecError):
         model.fit(np.zeros((5, 2)), np.zeros(5))
     assert budget.spent.epsilon == 0
+
+
+def test_where_noise_hides_most_columns_a_few_have_weights():
+    """All 200 columns would be asked about if the noisy counts were 25 deviations off."""
+    told = np.arange(40) % 2
+    rows = np.repeat(np.where(told, 0.5, -0.5)[:, None], 200, axis=1)
+    purse = memory(epsilon="0.01")
+    model = LogisticRegression(epsilon="0.01", bounds=(-1, 1), classes=[0, 1], memory=purse)
+    asked = model.fit(rows, told).coef_ != 0
+    assert 0 < asked.sum() < 200
+    assert np.all(np.isfinite(model.error_["coef"]) == asked)
+    assert purse.spent.epsilon == Fraction(1, 100)
+
+
+def test_a_few_columns_tell_classes_apart_where_all_would_not():
+    told = np.arange(400) % 2
+    rows = np.repeat(np.where(told, 0.5, -0.5)[:, None], 64, axis=1)
+    ask = trial(rows, told, "1/10", noise=False)
+    moments, plan = measure(ask, LOGISTIC)
+    assert ask.spent == 1
+    assert not plan.rounds
+    asked = np.any(moments.means != 0, axis=0)
+    assert 5 <= asked.sum() <= 16  # √(3 · 0.1) · ε · 200 rows of a class is 11, by steps of √2
+    assert right(moments.lines(), rows, told) == 1

@@ -123,7 +123,7 @@ def weights_chart(
     deviations: Iterable[Floats],
     told: Iterable[Any],
 ) -> Any:  # noqa: ANN401 - a chart
-    """Weights as bars, with two deviations to either side."""
+    """Weights as bars, with two deviations to either side; without columns not asked about."""
     alt = altair()
     points = [
         {
@@ -135,6 +135,7 @@ def weights_chart(
         }
         for line, own, around in zip(told, weights, deviations, strict=True)
         for name, weight, deviation in zip(names, own, around, strict=True)
+        if np.isfinite(deviation)
     ]
     base = alt.Chart(alt.InlineData(values=points)).encode(
         y=alt.Y("column:N", sort=None, title=None)

@@ -6,7 +6,8 @@ and how rows lie around it. That alone gives the line between classes of a discr
 follow, each a Newton step whose curvature is that of made-up rows with the same moments: free.
 
 Noise of a known size is never mistaken for a fact: means are drawn to their common mean, the
-covariance to a sphere, and what noise would make of a direction bounds what is divided by.
+covariance to a sphere, and what noise would make of a direction bounds what is divided by. Where
+it hides most columns, a random few are asked about: all others have no weight.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from noisegate.errors import SpecError
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners.asking import Measured, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.lines import (
     PRODUCTS_MAX,
@@ -36,6 +37,7 @@ from noisegate.learners.lines import (
     useful,
 )
 from noisegate.learners.noisy import Floats, divided, shrunk
+from noisegate.learners.normals import CAUTION, USUAL, chosen_columns, drawn_means, even_counts
 from noisegate.releases.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
@@ -143,6 +145,7 @@ class Moments:
         if self.within_noise is not None:
             each = each + self.within_noise * np.sum(lines[:, :-1] ** 2, axis=1)
         found: Floats = np.sqrt(each[:, None] * np.diag(inverse @ inverse)[None, :])
+        found[:, np.all(self.means == 0, axis=0)] = np.inf  # not asked about
         return found
 
     def points(self) -> tuple[Floats, Floats]:
@@ -173,6 +176,9 @@ def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Mom
     """Moments of the classes, and the rounds that should follow: as many as noise allows."""
     ask.done(0.0, "counting rows")
     (counted,) = ask.totals(Statistic(ByKey(), (One(),)), [_COUNT])
+    few = None if rounds else _of_few(ask, counted)
+    if few is not None:
+        return few, Plan(None, products=False, moments=1 - _COUNT, rounds=())
     least = (ask.classes * counted.variance) ** 0.5
     rows = max(float(counted.values.sum()), least, ask.classes)
     equal = np.full((1, ask.classes), rows / ask.classes)
@@ -182,6 +188,21 @@ def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Mom
     plan = _planned(ask, loss, lengths, rows, rounds)
     ask.done(0.1, "measuring moments")
     return _moments(ask, plan, counts * rows / counts.sum(), square_in(lengths)), plan
+
+
+def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
+    """The moments of a random few columns, where noise hides most; classes are alike in others."""
+    counts = even_counts(counted, caution=CAUTION)
+    columns = chosen_columns(ask, 1 - _COUNT, float(counts.sum()))
+    if len(columns) == ask.columns:
+        return None
+    ask.done(0.1, "measuring moments")
+    (sums,) = ask.totals(Statistic(ByKey(), (Linear(columns),)), [1 - _COUNT])
+    found, left = drawn_means(sums, counts, counted.variance, ask.reach)
+    means = np.zeros((ask.classes, ask.columns))
+    means[:, columns] = found
+    within = np.eye(ask.columns) * (USUAL + float(left.mean()))
+    return Moments(counts, means, within, None, sums.variance / ask.reach**2, None)
 
 
 def _planned(

@@ -22,12 +22,12 @@ from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain
 
-_USUAL: Final = 0.2  # the variance of a column, if nothing is known about it
+USUAL: Final = 0.2  # the variance of a column, if nothing is known about it
 _UNSURE: Final = 0.04  # the variance of that guess
 _ANYWHERE: Final = 1 / 3  # the mean square of coordinates that lie anywhere
 _VISIBLE: Final = 0.05  # noise of a class's mean squares, up to which they are worth asking for
 _APART: Final = 0.1  # the variance of the means of classes: a guess
-_CAUTION: Final = 2.0  # deviations of what noise explains, that it is given where it is large
+CAUTION: Final = 2.0  # deviations of what noise explains, that it is given where it is large
 _UNKNOWN: Final = 0.1  # of their noise: classes may differ by as much without being seen to
 LEAST: Final = 1e-4  # of a difference between classes
 
@@ -76,7 +76,7 @@ def count_rows(ask: RowsAsk, share: Fraction) -> tuple[float, float]:
 def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
     """The classes of about so many rows, as one cell."""
     rows = max(rows, ask.classes)
-    columns = _chosen(ask, share, rows)
+    columns = chosen_columns(ask, share, rows)
     if len(columns) < ask.columns:
         return _look_at(ask, share, rows, columns)
     keyed, most = divided(share, 2, 3)
@@ -89,12 +89,12 @@ def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
         seen, sums = ask.totals(Statistic(ByKey(), (One(), Linear())), for_means(ask, most))
         (squares,) = ask.totals(Statistic(Plain(), (Squares(),)), [few])
     counts = even_counts(seen)
-    means, left = _means(sums, counts, seen.variance, ask.reach)
+    means, left = drawn_means(sums, counts, seen.variance, ask.reach)
     variances = _variances(squares, counts, means, left, ask.reach)
     return Normals(counts[None], means[None], (variances + left[:, None])[None], left[None])
 
 
-def _chosen(ask: RowsAsk, share: Fraction, rows: float) -> tuple[int, ...]:
+def chosen_columns(ask: RowsAsk, share: Fraction, rows: float) -> tuple[int, ...]:
     """The columns to ask about: all of them, or a random few if these tell classes apart better.
 
     With m columns the means of classes differ by √(m g), where g is their variance in a column, and
@@ -116,12 +116,12 @@ def _look_at(ask: RowsAsk, share: Fraction, rows: float, columns: tuple[int, ...
     """The means of some columns; in all others classes are alike, as far as anybody knows."""
     few, most = divided(share, 1, 9)
     seen, sums = ask.totals(Statistic(ByKey(), (One(), Linear(columns))), [few, most])
-    counts = even_counts(seen, caution=_CAUTION, rows=rows)
-    found, left = _means(sums, counts, seen.variance, ask.reach)
+    counts = even_counts(seen, caution=CAUTION, rows=rows)
+    found, left = drawn_means(sums, counts, seen.variance, ask.reach)
     means = np.zeros((ask.classes, ask.columns))
     means[:, columns] = found
-    variances = np.full_like(means, _USUAL + left.max())
-    variances[:, columns] = _USUAL + left[:, None]
+    variances = np.full_like(means, USUAL + left.max())
+    variances[:, columns] = USUAL + left[:, None]
     return Normals(counts[None], means[None], variances[None], left[None])
 
 
@@ -147,7 +147,7 @@ def even_counts(seen: Measured, *, caution: float = 0.0, rows: float | None = No
     return found
 
 
-def _means(sums: Measured, counts: Floats, unsure: float, reach: int) -> tuple[Floats, Floats]:
+def drawn_means(sums: Measured, counts: Floats, unsure: float, reach: int) -> tuple[Floats, Floats]:
     """Means of classes, drawn to that of all rows, and the noise variance that is left in them."""
     raw, noise = sums.values / reach, sums.variance / reach**2
     total, count = counts.sum(), len(counts)
@@ -192,7 +192,7 @@ def _drawn_together(raw: Floats, noise: float) -> Floats:
     less than its noise is not told apart from it.
     """
     trust = _UNSURE / (_UNSURE + noise / len(raw))
-    usual = float(np.clip(_USUAL + trust * (raw.mean() - _USUAL), 0.005, 1.0))
+    usual = float(np.clip(USUAL + trust * (raw.mean() - USUAL), 0.005, 1.0))
     real = max(0.0, float(raw.var()) - noise * (1 + 4 / len(raw) ** 0.5))
     found: Floats = usual + (raw - raw.mean()) * real / (real + noise + 1e-300)
     return np.clip(found, max(usual / 10, min(usual, noise**0.5)), 1.0)

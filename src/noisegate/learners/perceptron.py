@@ -30,8 +30,9 @@ class Perceptron(LinearClassifier):
     """Classes by linear scores, learnt from mistakes alone.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
-    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about;
-    ``rows_`` the noisy number of rows.
+    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about,
+    or infinite where noise would hide most columns and this one was not asked about; ``rows_`` the
+    noisy number of rows.
 
     Args:
         epsilon: The price.

@@ -40,8 +40,9 @@ class LinearSVC(LinearClassifier):
     """Classes by linear scores with a wide margin.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
-    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about;
-    ``rows_`` the noisy number of rows.
+    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about,
+    or infinite where noise would hide most columns and this one was not asked about; ``rows_`` the
+    noisy number of rows.
 
     Args:
         epsilon: The price.
