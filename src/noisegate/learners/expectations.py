@@ -174,6 +174,7 @@ def expectations(
     Instead of ``epsilon``, a ``tolerance`` for every mean at the ``confidence``, with about how
     many ``rows`` there are: then the least price is found that keeps it.
     """
+    matrix.require_all_rows()
     curator = matrix.curator
     desk = _Desk(matrix)
     if tolerance is not None:

@@ -98,6 +98,7 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
     if family not in FAMILIES:
         raise SpecError(f"There is no family {family!r}.", fix=f"Use {', '.join(FAMILIES)}.")
     matrix = _matrix(rows, columns, table, where)
+    matrix.require_all_rows()
     kind = FAMILIES[family]
     matrix = _by_key(matrix) if kind.by_key else replace(matrix, classes=None, number=None)
     if kind.single and len(matrix.marks) != 1:

@@ -113,8 +113,8 @@ def price_of(matrix: Matrix, epsilon: Number | None, *, sampled: bool = False) -
         raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
     positive(exact, name="epsilon")
     Run(curator, rules).require_price(exact)
-    if rules.sample is not None and not sampled:
-        raise SpecError("This is learnt from all rows.", fix="Use the gate itself.")
+    if not sampled:
+        matrix.require_all_rows()
     accountant = curator.ledger.balance(curator.account).accountant
     return Price.of(exact, accountant=accountant, sample=rules.sample)
 

@@ -116,6 +116,11 @@ class Matrix:
         """The private tables that it reads."""
         return tuple(table for table in self.curator.tables.values() if table.unit is not None)
 
+    def require_all_rows(self) -> None:
+        """Refuse a matrix of a sample."""
+        if self.rules.sample is not None:
+            raise SpecError("This is learnt from all rows.", fix="Use the gate itself.")
+
     def coordinates(self, *, codes: bool = False) -> tuple[Coordinate, ...]:
         """The numbers that a learner works with."""
         return self.codes if codes else self.marks
