@@ -64,6 +64,20 @@ def test_the_smallest_group_is_chosen_on_request():
     assert gate().choose(BY_WARD, epsilon=20, least=True).winner == "west"
 
 
+def test_the_best_of_a_sample_is_chosen_at_its_amplified_price():
+    """For p = 1/2, ε = 1 buys ln(1 + 2 (e - 1)) for those who are in it; leads are scaled up."""
+    held = gate()
+    choosing = held.sample("1/2")
+    plan = choosing.choose_plan(BY_WARD, epsilon=1)
+    assert float(plan.selection.factor) == pytest.approx(log(1 + 2 * (exp(1) - 1)), rel=1e-6)
+    assert plan.grain == 2
+    choice = choosing.choose(BY_WARD, epsilon=1)
+    assert float(choice.cost.epsilon) == pytest.approx(1, rel=1e-6)
+    assert choice.cost.epsilon <= 1
+    assert float(held.spent.epsilon) == pytest.approx(1, rel=1e-6)
+    assert "best of a secret sample" in str(choice)
+
+
 def test_several_are_chosen_best_first():
     choice = gate().choose(BY_WARD, epsilon=40, k=2)
     assert choice.winners == ("north", "south")
@@ -291,11 +305,9 @@ def test_what_is_no_choice_is_refused_with_a_fix_and_costs_nothing(asked, sql, t
     assert asked.spent.epsilon == 0
 
 
-def test_without_caps_or_about_a_sample_it_is_refused():
+def test_without_caps_it_is_refused():
     with pytest.raises(Unsupported, match="no bound"):
         gate(unit="who").choose(prices(), epsilon=1)
-    with pytest.raises(SpecError, match="all rows"):
-        gate().sample("1/2").choose(BY_WARD, epsilon=1)
 
 
 # the command

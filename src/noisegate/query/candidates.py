@@ -73,13 +73,18 @@ def candidates_of(
     if least:
         tally = replace(tally, terms=tuple(map(_negated, tally.terms)))
     rising = all(term.low >= 0 for term in tally.terms)
+    query = Query(tally)
     return Candidates(
         names=names,
-        query=Query(tally),
-        grain=tally.terms[0].grain,
+        query=query,
+        grain=tally.terms[0].grain / (query.sample or 1),  # of a sample: scaled up to all rows
         monotone=rising or all(term.high <= 0 for term in tally.terms),
-        caveats=words,
+        caveats=words if query.sample is None else (_sampled(query.sample),),
     )
+
+
+def _sampled(chance: Fraction) -> str:
+    return f"The best of a secret sample that holds each unit with probability {chance}."
 
 
 _Found: TypeAlias = tuple[tuple[Candidate, ...], Sums, tuple[str, ...]]

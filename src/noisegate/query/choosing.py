@@ -24,7 +24,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.candidates import Candidate, Candidates, candidates_of
 from noisegate.query.display import bare, percent
-from noisegate.query.estimates.purchase import Funds
+from noisegate.query.estimates.purchase import Funds, inner_price
 from noisegate.query.question import Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
@@ -208,10 +208,8 @@ class Choosing:
     """Chooses through a curator, by the rules of a policy."""
 
     def __init__(self, curator: Curator, rules: Rules, order: ChoiceOrder) -> None:
-        if rules.sample is not None:
-            raise SpecError("A choice is about all rows.", fix="Use the gate itself.")
         self._curator, self._rules, self._order = curator, rules, order
-        question = read(order.sql, curator.tables)
+        question = Run(curator, rules).sampled(read(order.sql, curator.tables))
         accountant = curator.ledger.balance(curator.account).accountant
         terms = self._terms(question)
         assert terms.epsilon is not None  # noqa: S101 - just made sure
@@ -219,7 +217,9 @@ class Choosing:
         self._candidates = candidates_of(
             question, terms, accountant=accountant, least=_flag(order.least, "least")
         )
-        funds = Funds(epsilon=self._epsilon, gaussian=accountant != "pure")
+        gaussian = accountant != "pure" and rules.sample is None
+        inner = inner_price(self._epsilon, self._candidates.query)
+        funds = Funds(epsilon=inner, gaussian=gaussian)
         selection = selection_of(self._candidates, funds, order)
         self._measurement = Measurement(query=self._candidates.query, mechanisms=(selection,))
         self._selection = selection

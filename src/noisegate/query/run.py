@@ -114,7 +114,7 @@ class Run:
 
     def _asked(self, sql: str, terms: Terms) -> "_Asked":
         """What is asked, with what earlier looks have found."""
-        question = self._sampled(read(sql, self._curator.tables))
+        question = self.sampled(read(sql, self._curator.tables))
         agreed = self._agreed(terms, question)
         looks = looks_of(question, agreed)
         found = [self._curator.find(look.measurement) for look in looks]
@@ -122,7 +122,7 @@ class Run:
         question, agreed, words = seen(question, agreed, looks, found)
         return _Asked(sql, question, agreed, looks, missing, words)
 
-    def _sampled(self, question: Question) -> Question:
+    def sampled(self, question: Question) -> Question:
         """The question about a sample, if these are the rules."""
         chance = self._rules.sample
         if chance is None:

@@ -111,7 +111,7 @@ def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Key
     each = funds.share((KEY_SHARE if draft.rest else Fraction(1)) / len(draft.keys))
     return tuple(
         KeySelection.for_budget(
-            _inner(each, query),
+            inner_price(each, query),
             min(chance / len(draft.keys) / (query.sample or 1), _DELTA_MAX),
             keys_per_unit=query.per_unit,
         )
@@ -129,10 +129,10 @@ def _mechanisms(
         noises = tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
         return _sharpened(query, noises)
     if not isinstance(tally, Values) or part.other is None:
-        price = _inner(funds.share(shares[0]), query)
+        price = inner_price(funds.share(shares[0]), query)
         return (Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
     grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
-    price = _inner(funds.choice(shares[0]), query)
+    price = inner_price(funds.choice(shares[0]), query)
     if part.other.levels:
         taus = part.other.levels
         if funds.gaussian and len(taus) > 1:  # levels of the halving add up in ρ, not in ε
@@ -166,11 +166,11 @@ def _sharpened(query: Query, noises: tuple[Mechanism[Any], ...]) -> tuple[Mechan
         return noises
     pairs = zip(query.l1s, scales, strict=True)
     price = sum((l1.value / scale for l1, scale in pairs), Fraction(0))
-    factor = price / _inner(price, query)
+    factor = price / inner_price(price, query)
     return tuple(Geometric(scale=scale * factor) for scale in scales)
 
 
-def _inner(price: Fraction, query: Query) -> Fraction:
+def inner_price(price: Fraction, query: Query) -> Fraction:
     """What may be spent on those who take part, so that all pay the price."""
     if query.sample is None:
         return price
