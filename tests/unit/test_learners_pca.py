@@ -144,3 +144,14 @@ def test_bad_parameters_are_refused_before_any_charge(given):
     with pytest.raises(SpecError):
         PCA(**given, bounds=(0, 1), memory=budget).fit(np.zeros((5, 2)))
     assert budget.spent.epsilon == 0
+
+
+def test_where_noise_hides_every_direction_components_are_of_a_few_columns():
+    rows = np.random.default_rng(0).uniform(-1, 1, (100, 64))
+    ask = TrialRows(rows * 4096, Fraction(1, 10), reach=4096)
+    found = fit_pca(ask, 2)
+    assert Fraction(95, 100) < ask.spent <= 1
+    asked = np.any(found["components"] != 0, axis=0)
+    assert asked.sum() == 5  # twice the components, and one
+    assert not found["mean"][~asked].any()
+    assert found["components"] @ found["components"].T == pytest.approx(np.eye(2), abs=1e-9)

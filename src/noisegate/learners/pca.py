@@ -5,7 +5,8 @@
 Products of all pairs of d columns are d² numbers, so their noise grows with d². Where the rows do
 not stand out of that, the method looks at sums of rows on either side of some directions instead:
 such differences are the covariance times the directions, so each look is a step of the power
-iteration, and d numbers for each.
+iteration, and d numbers for each. Where noise hides even these, the components are of a random few
+columns: they hold more than directions that are noise alone.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 
 from noisegate.errors import SpecError
@@ -38,6 +40,7 @@ _SPREADS: Final = 0.05  # of the rest, for how far rows lie along the directions
 _FIRST: Final = 0.1  # of the mean squared length, along the first component: a guess
 _CLEAR: Final = 0.4  # noise that an eigenvector may have, by that guess
 _ROUNDS: Final = ((0.2, 1), (0.08, 2), (0.0, 3))  # by the noise of a direction, likewise
+_BLIND: Final = 2.0  # the noise of a direction that hides it
 _FINE: Final = 1 << 4  # steps of a direction, for each of the grid
 _ENTRIES: Final = 1 << 12  # of a table, to either side
 _ENTRY_MAX: Final = 1 << 20
@@ -48,7 +51,8 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
 
     After `fit`: ``components_``, ``explained_variance_``, ``explained_variance_ratio_``, ``mean_``
     (in the units of the columns), and ``error_["variance"]``, the standard deviation of the noise
-    of a variance.
+    of a variance. Where noise would hide everything, a random few columns are asked about: all
+    others are 0 in the components, and in the middle of their bounds in the mean.
 
     Args:
         n_components: How many.
@@ -283,22 +287,28 @@ def _eigen(found: _Moments, components: int) -> Fitted:
 def _directions(ask: RowsAsk, components: int, rows: float, total: float, rng: Coins) -> Fitted:
     """Steps of the power iteration, by sums of rows on either side of directions."""
     first, last, left = divided(_LEFT, _MEAN, _SPREADS, 1 - _MEAN - _SPREADS)
-    (sums,) = ask.totals(Statistic(Plain(), (Linear(),)), [first])
-    raw = sums.values / ask.reach / rows
-    noise = ask.columns * sums.variance / (ask.reach * rows) ** 2
-    mean = np.clip(shrunk(raw, np.zeros_like(raw), noise)[0], -1, 1)
     wide = min(ask.columns, max(2 * components, 4))
-    found = np.linalg.qr(rng.normal(size=(ask.columns, wide)))[0].T
-    rounds = next(
-        rounds for above, rounds in _ROUNDS if _blur(ask, rows, total, left, wide) > above
-    )
+    blur = _blur(ask, rows, total, left, wide)
+    rounds = next(rounds for above, rounds in _ROUNDS if blur > above)
+    places, coordinates = np.arange(ask.columns), Linear()
+    if blur > _BLIND and wide + 1 < ask.columns:
+        places = np.sort(rng.permutation(ask.columns)[: wide + 1])
+        coordinates = Linear(tuple(places.tolist()))
+    (sums,) = ask.totals(Statistic(Plain(), (coordinates,)), [first])
+    raw = sums.values / ask.reach / rows
+    noise = len(places) * sums.variance / (ask.reach * rows) ** 2
+    seen = np.clip(shrunk(raw, np.zeros_like(raw), noise), -1, 1)
+    mean = _spread_out(seen, places, ask.columns)[0]
+    found = np.linalg.qr(rng.normal(size=(len(places), wide)))[0].T
+    found = _spread_out(found, places, ask.columns)
     for place in range(rounds):
         ask.done((place + 1) / (rounds + 2), f"round {place + 1} of {rounds}")
         cells = _sides(found, mean, ask.reach)
-        counts, held = ask.totals(Statistic(cells, (One(), Linear())), divided(left / rounds, 1, 9))
-        away = held.values / ask.reach - counts.values * mean
+        question = Statistic(cells, (One(), coordinates))
+        counts, held = ask.totals(question, divided(left / rounds, 1, 9))
+        away = held.values / ask.reach - counts.values * seen
         turned = np.linalg.svd(away[: len(found)] - away[len(found) :], full_matrices=False)[2]
-        found = turned[:components]
+        found = _spread_out(turned[:components], places, ask.columns)
         if len(found) < components:
             break
     spreads, noise_of = _spreads(ask, found, mean, rows, last)
@@ -310,6 +320,13 @@ def _directions(ask: RowsAsk, components: int, rows: float, total: float, rng: C
         "total": np.array(max(total - float(mean @ mean), float(spreads.sum()))),
         "noise": np.array(noise_of),
     }
+
+
+def _spread_out(held: Floats, places: NDArray[np.int64], columns: int) -> Floats:
+    """Numbers of some columns, and 0 in all others."""
+    found = np.zeros((len(held), columns))
+    found[:, places] = held
+    return found
 
 
 def _blur(ask: RowsAsk, rows: float, total: float, share: Fraction, wide: int) -> float:
