@@ -183,14 +183,15 @@ class EmpiricalCovariance(PrivateEstimator):
 def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0) -> Fitted:
     """Directions as rows, from -1 to 1, how far rows lie along them, and the mean."""
     ask.done(0.0, "counting rows")
-    rows, lengths = _look(ask)
+    rows, lengths, told = _look(ask)
     total = max(square_in(lengths) * ask.columns, 1e-9)
     sums, products = divided(_LEFT, _SUMS, 1 - _SUMS)
     norm, noise = _norm(ask, lengths, products)
     if np.sqrt(ask.columns) * noise / (rows * _FIRST * total) < _CLEAR:
         ask.done(0.2, "measuring products")
         return _eigen(_moments(ask, rows, norm, [sums, products]), components)
-    return _directions(ask, components, rows, total, public_coins(seed))
+    coins = public_coins(f"{seed} and {told} rows")  # no columns are unlucky in every fit
+    return _directions(ask, components, rows, total, coins)
 
 
 def fit_sulq(ask: RowsAsk, components: int) -> Fitted:
@@ -203,7 +204,7 @@ def fit_sulq(ask: RowsAsk, components: int) -> Fitted:
 
 def fit_covariance(ask: RowsAsk) -> Fitted:
     """Means and covariances of columns from -1 to 1."""
-    rows, lengths = _look(ask)
+    rows, lengths, _ = _look(ask)
     shares = divided(_LEFT, _SUMS, 1 - _SUMS)
     ask.done(0.2, "measuring products")
     norm, _ = _norm(ask, lengths, shares[1])
@@ -223,11 +224,15 @@ class _Moments:
     noise: float
 
 
-def _look(ask: RowsAsk) -> tuple[float, Lengths | None]:
-    """About how many rows there are, and their lengths if these stand out of the noise."""
+def _look(ask: RowsAsk) -> tuple[float, Lengths | None, float]:
+    """About how many rows there are, their lengths if these stand out of the noise; what it told.
+
+    The number of rows is not taken for less than its noise.
+    """
     (count,) = ask.totals(Statistic(Plain(), (One(),)), [_COUNT])
-    rows = max(1.0, count.variance**0.5, float(count.values[0, 0]))
-    return rows, ask_lengths(ask, ask.columns, rows, _LENGTHS)
+    told = float(count.values[0, 0])
+    rows = max(1.0, count.variance**0.5, told)
+    return rows, ask_lengths(ask, ask.columns, rows, _LENGTHS), told
 
 
 def _products(ask: RowsAsk) -> Products:
