@@ -230,7 +230,9 @@ def test_a_tree_through_the_door():
     assert model.remaining_.epsilon == 58
     assert 0 < model.error_["means"] < 0.2
     assert model.get_depth() <= 5
-    assert model.get_n_leaves() == len(model.counts_) == model.apply(rows * 10).max() + 1
+    assert model.get_n_leaves() == len(model.counts_)
+    places = model.apply(rows * 10)
+    assert 0 <= places.min() < places.max() < len(model.counts_)  # a leaf may have no such rows
     told_right = model.score(rows * 10, names[told])
     assert told_right > 0.9
     assert model.predict_proba(rows * 10).sum(axis=1) == pytest.approx(np.ones(4000))
