@@ -5,8 +5,8 @@ scaled to ``rows`` rows, are from the exact ones at worst. For toys: there are m
 
 >>> net = SmallDatabase.for_epsilon(
 ...     50, questions=(1, 0, 0, 0, 1, 1), cells=3, size=2, rows=100, score_sensitivity=1)
->>> net.databases.tolist()[int(net.sample(np.array([49, 52]))[0])]
-[1, 0, 1]
+>>> net.databases.tolist()[int(net.sample(np.array([49, 52]))[0])][0]  # of its two rows, in cell 0
+1
 """
 
 from collections.abc import Sequence
