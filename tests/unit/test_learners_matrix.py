@@ -1,6 +1,8 @@
 """Columns become a handle, a fit is charged once and found again, and stops where it is told."""
 
 from fractions import Fraction
+from importlib import import_module
+from traceback import format_exception
 
 import numpy as np
 import pyarrow as pa
@@ -204,6 +206,30 @@ def test_memory_is_one_budget_for_all_arrays():
 def test_bounds_of_arrays_are_checked(bounds):
     with pytest.raises(NoisegateError):
         noisegate.memory(1).matrix(np.zeros((3, 1)), bounds=bounds)
+
+
+SECRET = "Ms Sample of Northtown"
+FRAME = import_module("pandas").DataFrame
+
+
+@pytest.mark.parametrize(
+    ("rows", "target"),
+    [
+        (np.array([[1.0], [SECRET]], object), None),
+        (FRAME({"a": [1.0, SECRET]}), None),
+        (np.ones((2, 1)), np.array([1.0, SECRET], object)),
+    ],
+)
+def test_what_is_no_number_is_refused_without_quoting_it(rows, target):
+    with pytest.raises(ValueError, match="no number") as refusal:
+        noisegate.memory(1).matrix(rows, target, bounds=(0, 1), target_bounds=(0, 1))
+    assert SECRET not in "".join(format_exception(refusal.value))
+
+
+def test_a_column_cannot_stand_where_the_target_goes():
+    frame = FRAME({"target": [1.0, 2.0]})
+    with pytest.raises(NoisegateError, match="called 'target'"):
+        noisegate.memory(1).matrix(frame, [0.0, 1.0], bounds=(0, 3), target_bounds=(0, 1))
 
 
 class Constant:

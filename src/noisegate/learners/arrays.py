@@ -1,16 +1,23 @@
-"""Arrays and frames as tables, with what is declared about their columns. No row is looked at."""
+"""Arrays and frames as tables, with what is declared about their columns.
+
+No row is looked at but to convert it, and what cannot be converted is never quoted.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TARGET = "target"
+TARGET: Final = "target"
+_MIXED: Final = (
+    "A column holds what is no number. Give numbers, or a frame whose columns have types."
+)
 
 
 def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> "pa.Table":  # noqa: ANN401, N803 - scikit-learn's names
@@ -24,6 +31,8 @@ def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> 
     if not columns:
         raise ValueError("0 feature(s) (shape=(n, 0)) while a minimum of 1 is required.")
     if y is not None:
+        if TARGET in columns:
+            raise SpecError(f"A column is called {TARGET!r}.", fix="Rename it: the target is.")
         told = np.asarray(y).ravel()
         if len(told) != len(next(iter(columns.values()))):
             raise ValueError("Found input variables with inconsistent numbers of samples.")
@@ -31,8 +40,11 @@ def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> 
             order = {key: place for place, key in enumerate(classes)}
             columns[TARGET] = np.array([order.get(each, -1) for each in told.tolist()], np.int64)
         else:
-            columns[TARGET] = told.astype(np.float64)
-    return pa.table(columns)
+            columns[TARGET] = numbers_of(told)
+    try:
+        return pa.table(columns)
+    except (pa.ArrowException, TypeError):  # whose words quote a value
+        raise ValueError(_MIXED) from None
 
 
 def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
@@ -47,7 +59,15 @@ def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
         raise ValueError("Expected 2D array, got another. Reshape your data: a row for each unit.")
     if held.dtype.kind == "c":
         raise ValueError("Complex data not supported")
-    return [(f"x{place}", column) for place, column in enumerate(held.astype(np.float64).T)]
+    return [(f"x{place}", column) for place, column in enumerate(numbers_of(held).T)]
+
+
+def numbers_of(values: NDArray[Any]) -> NDArray[np.float64]:
+    """The values as numbers, or a refusal that quotes none of them."""
+    try:
+        return values.astype(np.float64)
+    except (ValueError, TypeError):
+        raise ValueError(_MIXED) from None
 
 
 def facts_of(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.learners.arrays import numbers_of
 
 
 class Averaging(Protocol):
@@ -49,7 +50,7 @@ def scorer(
         if error_max is None:
             right = np.asarray(told == true, np.float64)
             return memory.average(right, bounds=(0, 1), epsilon=epsilon)
-        off = np.abs(told.astype(np.float64) - true.astype(np.float64))
+        off = np.abs(numbers_of(told) - numbers_of(true))
         return -memory.average(off, bounds=(0, error_max), epsilon=epsilon)
 
     return score
