@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 TARGET: Final = "target"
 _MIXED: Final = (
-    "A column holds what is no number. Give numbers, or a frame whose columns have types."
+    "A column holds what is no number. Values of an argument must be numbers, or a string for each"
+    " number; or give a frame whose columns have types."
 )
 
 
@@ -66,7 +67,9 @@ def numbers_of(values: NDArray[Any]) -> NDArray[np.float64]:
     """The values as numbers, or a refusal that quotes none of them."""
     try:
         return values.astype(np.float64)
-    except (ValueError, TypeError):
+    except TypeError:
+        raise TypeError(_MIXED) from None
+    except ValueError:
         raise ValueError(_MIXED) from None
 
 

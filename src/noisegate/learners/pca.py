@@ -41,6 +41,7 @@ _FIRST: Final = 0.1  # of the mean squared length, along the first component: a 
 _CLEAR: Final = 0.4  # noise that an eigenvector may have, by that guess
 _ROUNDS: Final = ((0.2, 1), (0.08, 2), (0.0, 3))  # by the noise of a direction, likewise
 _BLIND: Final = 2.0  # the noise of a direction that hides it
+_SEEN: Final = 8  # deviations of a number of rows that is none: Laplace passes 1 in 160,000
 _FINE: Final = 1 << 4  # steps of a direction, for each of the grid
 _ENTRIES: Final = 1 << 12  # of a table, to either side
 _ENTRY_MAX: Final = 1 << 20
@@ -248,7 +249,7 @@ def _norm(ask: RowsAsk, lengths: Lengths | None, share: Fraction) -> tuple[int |
     norms: list[int | None] = [None]
     if lengths is not None:
         held = lengths.counts.values[:, 0]
-        counts = np.where(held > 4 * lengths.counts.variance**0.5, held, 0.0)
+        counts = np.where(held > _SEEN * lengths.counts.variance**0.5, held, 0.0)
         norms += map(int, lengths.edges)
     found = []
     for norm in norms:
