@@ -1,3 +1,4 @@
+from dataclasses import fields
 from datetime import date, datetime
 from fractions import Fraction
 
@@ -5,9 +6,11 @@ import numpy as np
 import pytest
 
 from noisegate.errors import LedgerError, SpecError
-from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
+    EVENTS,
     DeclaredEvent,
+    Event,
     ExponentialEvent,
     GeometricEvent,
     Parallel,
@@ -71,6 +74,26 @@ def test_losses_of_a_kind_add_up_and_compare():
 def test_what_is_no_loss_distance_or_event_is_refused(make):
     with pytest.raises(SpecError):
         make()
+
+
+USUAL = {Fraction: "1/2", int: 2, L1: L1(1), L2: L2(squared=1), LInf1: LInf1(1), Event: EVENT}
+NUMBERS = [
+    (kind, field.name)
+    for kind in EVENTS.values()
+    for field in fields(kind)
+    if field.type in (Fraction, int)
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), NUMBERS)
+def test_no_number_of_an_event_is_negative_or_none(kind, name):
+    """A scale of -1 would be a negative price, a count of 0 none."""
+    usual = {each.name: USUAL[each.type] for each in fields(kind)} | {"scale": 9, "epsilon": 1}
+    made = kind(**{each.name: usual[each.name] for each in fields(kind)})
+    assert type(getattr(made, name)) in (Fraction, int)
+    for wrong in (-1, "x", None):
+        with pytest.raises(SpecError):
+            kind(**{each.name: usual[each.name] for each in fields(kind)} | {name: wrong})
 
 
 @pytest.mark.parametrize(

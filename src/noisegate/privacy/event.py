@@ -28,6 +28,14 @@ class Event:
 
     name: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        """Numbers are exact and above 0, counts are whole."""
+        for field in fields(self):
+            if field.type is Fraction:
+                _store_positive(self, field.name)
+            elif field.type is int:
+                _require_count(getattr(self, field.name), field.name)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +54,6 @@ class GeometricEvent(Event):
     scale: Fraction
     sensitivity: L1
 
-    def __post_init__(self) -> None:
-        _store_positive(self, "scale")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +63,6 @@ class LaplaceEvent(Event):
     name: ClassVar[str] = "laplace/1"
     scale: Fraction
     sensitivity: L1
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "scale")
 
 
 @final
@@ -72,9 +74,6 @@ class BoxNoiseEvent(Event):
     scale: Fraction
     sensitivity: LInf1
 
-    def __post_init__(self) -> None:
-        _store_positive(self, "scale")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +83,6 @@ class DiscreteGaussianEvent(Event):
     name: ClassVar[str] = "discrete-gaussian/1"
     variance: Fraction
     sensitivity: L2
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "variance")
 
 
 @final
@@ -98,9 +94,6 @@ class GaussianEvent(Event):
     variance: Fraction
     sensitivity: L2
 
-    def __post_init__(self) -> None:
-        _store_positive(self, "variance")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +102,6 @@ class ExponentialEvent(Event):
 
     name: ClassVar[str] = "exponential/1"
     epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "epsilon")
 
 
 @final
@@ -123,10 +113,6 @@ class TopKEvent(Event):
     k: int
     epsilon_each: Fraction
 
-    def __post_init__(self) -> None:
-        _store_positive(self, "epsilon_each")
-        _require_count(self.k, "k")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +121,6 @@ class PermuteAndFlipEvent(Event):
 
     name: ClassVar[str] = "permute-and-flip/1"
     epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "epsilon")
 
 
 @final
@@ -150,11 +133,6 @@ class AboveThresholdEvent(Event):
     epsilon_queries: Fraction
     cutoff: int
 
-    def __post_init__(self) -> None:
-        _store_positive(self, "epsilon_threshold")
-        _store_positive(self, "epsilon_queries")
-        _require_count(self.cutoff, "cutoff")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +142,6 @@ class KeySelectionEvent(Event):
     name: ClassVar[str] = "key-selection/1"
     epsilon: Fraction
     delta: Fraction
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "epsilon")
-        _store_positive(self, "delta")
 
 
 @final
@@ -185,9 +159,7 @@ class CrowdCountsEvent(Event):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _store_positive(self, "probability")
-        _store_positive(self, "epsilon")
-        _require_count(self.crowd, "crowd")
+        Event.__post_init__(self)
         if self.probability >= 1:
             raise SpecError("This is no sample.", fix="Use a probability below 1.")
 
@@ -200,10 +172,6 @@ class SmoothStudentEvent(Event):
     name: ClassVar[str] = "smooth-student/1"
     scale: Fraction
     beta: Fraction
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "scale")
-        _store_positive(self, "beta")
 
 
 @final
@@ -220,9 +188,7 @@ class SmoothLaplaceEvent(Event):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _store_positive(self, "scale")
-        _store_positive(self, "beta")
-        _store_positive(self, "epsilon")
+        Event.__post_init__(self)
         if self.epsilon < 1 / self.scale + self.beta:
             raise SpecError("The ε is below what it pays for.", fix="Use ε >= 1/scale + beta.")
 
@@ -237,11 +203,6 @@ class SmoothLognormalEvent(Event):
     beta: Fraction
     sigma: Fraction
 
-    def __post_init__(self) -> None:
-        _store_positive(self, "scale")
-        _store_positive(self, "beta")
-        _store_positive(self, "sigma")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,11 +216,6 @@ class ProposeTestReleaseEvent(Event):
     epsilon_test: Fraction
     epsilon_release: Fraction
     delta: Fraction
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "epsilon_test")
-        _store_positive(self, "epsilon_release")
-        _store_positive(self, "delta")
 
 
 @final
@@ -285,9 +241,6 @@ class DeclaredZCDPEvent(Event):
 
     name: ClassVar[str] = "declared-zcdp/1"
     rho: Fraction
-
-    def __post_init__(self) -> None:
-        _store_positive(self, "rho")
 
 
 @final
@@ -326,9 +279,6 @@ class Repeated(Event):
     event: Event
     count: int
 
-    def __post_init__(self) -> None:
-        _require_count(self.count, "count")
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,9 +288,6 @@ class Group(Event):
     name: ClassVar[str] = "group/1"
     event: Event
     size: int
-
-    def __post_init__(self) -> None:
-        _require_count(self.size, "size")
 
 
 @final
@@ -353,7 +300,7 @@ class PoissonSampled(Event):
     probability: Fraction
 
     def __post_init__(self) -> None:
-        _store_positive(self, "probability")
+        Event.__post_init__(self)
         if self.probability > 1:
             raise SpecError("probability is above 1.", fix="Use a probability in (0, 1].")
 
