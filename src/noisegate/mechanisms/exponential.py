@@ -11,16 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
-from noisegate.exact import Number
-from noisegate.mechanisms.base import Mechanism, store_positive
-from noisegate.mechanisms.scores import (
-    FACTOR_MAX,
-    clamped_scores,
-    factor_for,
-    price_of,
-    require_flag,
-    shortfall,
-)
+from noisegate.mechanisms.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose
 from noisegate.noise.chunks import Int64Array
@@ -29,24 +20,10 @@ from noisegate.privacy.event import ExponentialEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exponential(Mechanism[Fraction]):
+class Exponential(OneByScore):
     """Chooses candidate o with probability proportional to e^(factor · score(o))."""
 
     name: ClassVar[str] = "exponential/1"
-    factor: Fraction
-    monotone: bool = False
-
-    def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        require_flag(self, "monotone")
-
-    @classmethod
-    def for_epsilon(
-        cls, epsilon: Number, *, score_sensitivity: Number, monotone: bool = False
-    ) -> "Exponential":
-        """The sharpest choice whose event costs exactly ``epsilon``: ε / 2Δ, monotone ε / Δ."""
-        factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=monotone)
-        return cls(factor=factor, monotone=monotone)
 
     def event(self, score_sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.
@@ -57,13 +34,8 @@ class Exponential(Mechanism[Fraction]):
         Why: [MT07, Thm 6]; a log-ratio is factor times the change of the score plus a constant, and
             the changes lie in [-Δ, Δ], or in [0, Δ]. Rounding: none.
         """
-        epsilon = price_of(self.factor, score_sensitivity, monotone=self.monotone)
-        return ExponentialEvent(epsilon=epsilon)
+        return ExponentialEvent(epsilon=self.price(score_sensitivity))
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The position of the chosen candidate, given all scores (clamped to ±2**60)."""
         return choose(Contest(clamped_scores(exact), self.factor), bits=bits)
-
-    def shortfall(self, confidence: Number, *, candidates: int) -> int:
-        """How far below the best score the chosen one may be, at this confidence [MT07, Thm 7]."""
-        return shortfall(self.factor, candidates=candidates, confidence=confidence)

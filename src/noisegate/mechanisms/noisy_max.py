@@ -15,23 +15,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, positive, real, upper
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    failure_of,
-    require_whole,
-    store_positive,
-    whole_count,
-)
-from noisegate.mechanisms.scores import (
-    FACTOR_MAX,
-    clamped_scores,
-    factor_for,
-    price_of,
-    require_flag,
-    shortfall_up,
-)
+from noisegate.exact import Number, Real, real, upper
+from noisegate.mechanisms.base import failure_of, whole_count
+from noisegate.mechanisms.scores import SeveralByScore, clamped_scores, shortfall_up
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_with_gaps
 from noisegate.noise.chunks import Int64Array
@@ -40,27 +26,10 @@ from noisegate.privacy.event import DeclaredEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyMax(Mechanism[Fraction]):
+class NoisyMax(SeveralByScore):
     """Chooses the k best by score plus exponential noise, and says how far each leads the next."""
 
     name: ClassVar[str] = "noisy-max/1"
-    k: int
-    factor: Fraction
-    monotone: bool = False
-
-    def __post_init__(self) -> None:
-        require_whole(self, "k", least=1, most=INPUT_MAX)
-        store_positive(self, "factor", most=FACTOR_MAX)
-        require_flag(self, "monotone")
-
-    @classmethod
-    def for_epsilon(
-        cls, epsilon: Number, *, k: int, score_sensitivity: Number, monotone: bool = False
-    ) -> "NoisyMax":
-        """The sharpest choice that costs exactly ``epsilon``: factor ε / 2kΔ, monotone ε / kΔ."""
-        each = positive(epsilon, name="epsilon") / whole_count(k, name="k")
-        factor = factor_for(each, score_sensitivity=score_sensitivity, monotone=monotone)
-        return cls(k=k, factor=factor, monotone=monotone)
 
     def event(self, score_sensitivity: Fraction, /) -> DeclaredEvent:
         """What the k choices and their gaps are.
@@ -86,8 +55,7 @@ class NoisyMax(Mechanism[Fraction]):
             shift of all scores changes nothing. Rounding gaps down is post-processing.
         Rounding: none but that.
         """
-        each = price_of(self.factor, score_sensitivity, monotone=self.monotone)
-        return DeclaredEvent(epsilon=self.k * each)
+        return DeclaredEvent(epsilon=self.k * self.price(score_sensitivity))
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """Positions of the k chosen, best first, and then their k gaps."""

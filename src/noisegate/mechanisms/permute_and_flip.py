@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
-from noisegate.exact import Number
-from noisegate.mechanisms.base import Mechanism, store_positive
-from noisegate.mechanisms.scores import (
-    FACTOR_MAX,
-    clamped_scores,
-    factor_for,
-    price_of,
-    require_flag,
-    shortfall,
-)
+from noisegate.mechanisms.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose
 from noisegate.noise.chunks import Int64Array
@@ -26,24 +17,10 @@ from noisegate.privacy.event import PermuteAndFlipEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermuteAndFlip(Mechanism[Fraction]):
+class PermuteAndFlip(OneByScore):
     """Chooses by score plus exponential noise of mean 1 / factor."""
 
     name: ClassVar[str] = "permute-and-flip/1"
-    factor: Fraction
-    monotone: bool = False
-
-    def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        require_flag(self, "monotone")
-
-    @classmethod
-    def for_epsilon(
-        cls, epsilon: Number, *, score_sensitivity: Number, monotone: bool = False
-    ) -> "PermuteAndFlip":
-        """The sharpest choice whose event costs exactly ``epsilon``: ε / 2Δ, monotone ε / Δ."""
-        factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=monotone)
-        return cls(factor=factor, monotone=monotone)
 
     def event(self, score_sensitivity: Fraction, /) -> PermuteAndFlipEvent:
         """What one choice is.
@@ -55,14 +32,9 @@ class PermuteAndFlip(Mechanism[Fraction]):
             which moves by at most 2Δ (by Δ if monotone), and exponential noise forgets.
         Rounding: none.
         """
-        epsilon = price_of(self.factor, score_sensitivity, monotone=self.monotone)
-        return PermuteAndFlipEvent(epsilon=epsilon)
+        return PermuteAndFlipEvent(epsilon=self.price(score_sensitivity))
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The position of the chosen candidate, given all scores (clamped to ±2**60)."""
         contest = Contest(clamped_scores(exact), self.factor)
         return choose(contest, noise="exponential", bits=bits)
-
-    def shortfall(self, confidence: Number, *, candidates: int) -> int:
-        """How far below the best score the chosen one may be, at this confidence."""
-        return shortfall(self.factor, candidates=candidates, confidence=confidence)

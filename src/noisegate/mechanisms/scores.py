@@ -5,16 +5,78 @@ price is 2 · factor · sensitivity, or half of that when scores are monotone: a
 moves no score down (or no score up), whatever the data.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive, real, upper
-from noisegate.mechanisms.base import Mechanism, clamped, failure_of, whole_count
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Mechanism,
+    clamped,
+    failure_of,
+    require_whole,
+    store_positive,
+    whole_count,
+)
 from noisegate.noise.chunks import Int64Array
 
 SCORE_MAX: Final = 1 << 60
 FACTOR_MAX: Final = Fraction(1 << 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByScore(Mechanism[Fraction]):
+    """A choice by score, and whether it relies on monotone scores."""
+
+    factor: Fraction
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        store_positive(self, "factor", most=FACTOR_MAX)
+        require_flag(self, "monotone")
+
+    def price(self, score_sensitivity: Fraction) -> Fraction:
+        """The ε of one choice."""
+        return price_of(self.factor, score_sensitivity, monotone=self.monotone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneByScore(ByScore):
+    """A choice of one candidate."""
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: Number, *, score_sensitivity: Number, monotone: bool = False
+    ) -> Self:
+        """The sharpest choice whose event costs exactly ``epsilon``: ε / 2Δ, monotone ε / Δ."""
+        factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=monotone)
+        return cls(factor=factor, monotone=monotone)
+
+    def shortfall(self, confidence: Number, *, candidates: int) -> int:
+        """How far below the best score the chosen one may be, at this confidence."""
+        return shortfall(self.factor, candidates=candidates, confidence=confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralByScore(ByScore):
+    """A choice of ``k`` candidates, best first."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        ByScore.__post_init__(self)
+        require_whole(self, "k", least=1, most=INPUT_MAX)
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: Number, *, k: int, score_sensitivity: Number, monotone: bool = False
+    ) -> Self:
+        """The sharpest choice that costs exactly ``epsilon``: factor ε / 2kΔ, monotone ε / kΔ."""
+        each = positive(epsilon, name="epsilon") / whole_count(k, name="k")
+        factor = factor_for(each, score_sensitivity=score_sensitivity, monotone=monotone)
+        return cls(k=k, factor=factor, monotone=monotone)
 
 
 def sides(*, monotone: bool) -> int:

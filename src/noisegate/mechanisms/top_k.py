@@ -9,23 +9,9 @@ from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    failure_of,
-    require_whole,
-    store_positive,
-    whole_count,
-)
-from noisegate.mechanisms.scores import (
-    FACTOR_MAX,
-    clamped_scores,
-    factor_for,
-    price_of,
-    require_flag,
-    shortfall_up,
-)
+from noisegate.exact import Number
+from noisegate.mechanisms.base import failure_of
+from noisegate.mechanisms.scores import SeveralByScore, clamped_scores, shortfall_up
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose
 from noisegate.noise.chunks import Int64Array
@@ -34,27 +20,10 @@ from noisegate.privacy.event import TopKEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopK(Mechanism[Fraction]):
+class TopK(SeveralByScore):
     """Chooses k candidates, each of the next weighing e^(factor · score) among those left."""
 
     name: ClassVar[str] = "top-k/1"
-    k: int
-    factor: Fraction
-    monotone: bool = False
-
-    def __post_init__(self) -> None:
-        require_whole(self, "k", least=1, most=INPUT_MAX)
-        store_positive(self, "factor", most=FACTOR_MAX)
-        require_flag(self, "monotone")
-
-    @classmethod
-    def for_epsilon(
-        cls, epsilon: Number, *, k: int, score_sensitivity: Number, monotone: bool = False
-    ) -> "TopK":
-        """The sharpest choice whose k steps together cost exactly ``epsilon``, ε / k each."""
-        each = positive(epsilon, name="epsilon") / whole_count(k, name="k")
-        factor = factor_for(each, score_sensitivity=score_sensitivity, monotone=monotone)
-        return cls(k=k, factor=factor, monotone=monotone)
 
     def event(self, score_sensitivity: Fraction, /) -> TopKEvent:
         """What the k choices are.
@@ -63,8 +32,7 @@ class TopK(Mechanism[Fraction]):
         Adjacency: that of ``score_sensitivity``; monotone scores are a claim for add/remove.
         Why: [DR19, Lemma 4.2]; the k largest of Gumbel-noised scores, in order. Rounding: none.
         """
-        each = price_of(self.factor, score_sensitivity, monotone=self.monotone)
-        return TopKEvent(k=self.k, epsilon_each=each)
+        return TopKEvent(k=self.k, epsilon_each=self.price(score_sensitivity))
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """Positions of the k chosen candidates, best first."""
