@@ -224,6 +224,7 @@ REFUSED = [
     lambda: SmoothStudent(scale=0, beta=1, **GRID),
     lambda: SmoothStudent(scale=1, beta="1e-5", **GRID),
     lambda: SmoothStudent(scale=1, beta=1, low=10, high=0),
+    lambda: ProposeTestRelease(bound=1, test_scale=1, threshold=8, scale=1, low=10, high=10),
     lambda: SmoothStudent(scale=1, beta=1, low=0, high=1 << 51),
     lambda: SmoothStudent.for_epsilon(1, beta="1/3", **GRID),
     lambda: SmoothStudent(scale=1, beta=1, **GRID).event(0),

@@ -15,14 +15,14 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, positive, real, shown, upper
-from noisegate.mechanisms.base import INPUT_MAX, clamped, require_whole, store_positive, whole_count
+from noisegate.exact import Number, Real, positive, real, upper
+from noisegate.mechanisms.base import clamped, require_whole, store_positive, whole_count
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.smooth import REACH_MAX, LocalNoise
+from noisegate.mechanisms.smooth import REACH_MAX, LocalNoise, chance_of
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
-from noisegate.privacy.event import Event, Group, ProposeTestReleaseEvent
+from noisegate.privacy.event import ProposeTestReleaseEvent
 
 THRESHOLD_MAX: Final = 1 << 12
 
@@ -44,18 +44,15 @@ class ProposeTestRelease(LocalNoise):
         store_positive(self, "test_scale", least=SCALE_MIN, most=SCALE_MAX)
         store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
         require_whole(self, "threshold", least=1, most=THRESHOLD_MAX)
-        for field in ("low", "high"):
-            require_whole(self, field, least=-INPUT_MAX, most=INPUT_MAX)
-        require_whole(self, "bound", least=1, most=max(1, self.high - self.low))
+        self._require_range()
+        require_whole(self, "bound", least=1, most=self.high - self.low)
 
     @classmethod
     def for_budget(
         cls, epsilon: Number, delta: Number, *, bound: int, low: int, high: int
     ) -> "ProposeTestRelease":
         """Half of ε for the test and half for the release, with at most ``delta``."""
-        half, chance = positive(epsilon, name="epsilon") / 2, positive(delta, name="delta")
-        if chance >= 1:
-            raise SpecError(f"delta is {shown(chance)}.", fix="Use a δ below 1, such as 1e-6.")
+        half, chance = positive(epsilon, name="epsilon") / 2, chance_of(delta)
         whole = whole_count(bound, name="bound")
         log = upper(lambda: -(real(chance) * (1 + (-real(half)).exp())).log() / real(half))
         if log > THRESHOLD_MAX:
@@ -70,23 +67,21 @@ class ProposeTestRelease(LocalNoise):
         """Twice the threshold: what is further away passes nearly surely."""
         return 2 * self.threshold
 
-    def event(self, steps: int, /) -> Event:
-        """What one use is, where a unit's coming or going is at most so many steps.
+    def one_step(self) -> ProposeTestReleaseEvent:
+        """What one use is, where a unit's coming or going is one step.
 
         Claim: (1/test_scale + bound/scale, δ), δ = Pr[noise of the test ≥ threshold].
-        Adjacency: that of the steps.
+        Adjacency: one step.
         Why: [DL09]. Let g be the least k with A_k above the bound, at most ``depth``. One step
             changes g by at most 1, since A_k(x) ≤ A_{k+1}(x'). If g > 0 for one of two
             neighbours, they differ by at most A_0 ≤ bound, and test and release compose. Else
             g = 0 for both: the tests have one law, and pass with probability δ. Rounding: δ up.
         """
-        size = whole_count(steps, name="steps")
-        once = ProposeTestReleaseEvent(
+        return ProposeTestReleaseEvent(
             epsilon_test=1 / self.test_scale,
             epsilon_release=self.bound / self.scale,
             delta=upper(self._passing),
         )
-        return once if size == 1 else Group(event=once, size=size)
 
     def _passing(self) -> Real:
         alpha = (-real(1 / self.test_scale)).exp()

@@ -124,7 +124,7 @@ class SmallDatabase(Mechanism[Fraction]):
         return ExponentialEvent(epsilon=epsilon)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The place of the chosen database, given all answers (clamped to ±2**60)."""
+        """The place of the chosen database, given all answers (clamped to ±2**59)."""
         answers = clamped(exact, INPUT_MAX >> 1)
         if answers.shape != (self.width,):
             raise SpecError("There is not one answer for each question.", fix="Give one for each.")

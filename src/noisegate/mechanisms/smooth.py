@@ -73,6 +73,25 @@ class LocalNoise(Mechanism[int]):
     def depth(self) -> int:
         """How many reaches are looked at: public."""
 
+    @abstractmethod
+    def one_step(self) -> Event:
+        """What one use is, where a unit's coming or going is one step."""
+
+    def event(self, steps: int, /) -> Event:
+        """What one use is, where a unit's coming or going is at most so many steps.
+
+        Claim: `one_step`, as it protects ``steps`` steps together. Adjacency: that of the steps.
+        Why: the steps come or go one after the other. Rounding: that of `one_step`.
+        """
+        size = whole_count(steps, name="steps")
+        return self.one_step() if size == 1 else Group(event=self.one_step(), size=size)
+
+    def _require_range(self) -> None:
+        for field in ("low", "high"):
+            require_whole(self, field, least=-INPUT_MAX, most=INPUT_MAX)
+        if self.low >= self.high:
+            raise SpecError("The range is empty.", fix="Use low < high.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmoothNoise(LocalNoise):
@@ -90,10 +109,7 @@ class SmoothNoise(LocalNoise):
     def __post_init__(self) -> None:
         store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
         store_positive(self, "beta", least=BETA_MIN, most=BETA_MAX)
-        for field in ("low", "high"):
-            require_whole(self, field, least=-INPUT_MAX, most=INPUT_MAX)
-        if self.low >= self.high:
-            raise SpecError("The range is empty.", fix="Use low < high.")
+        self._require_range()
         if self.scale * (self.high - self.low) > SCALE_MAX:
             raise SpecError("The noise is too wide for the grid.", fix="Use a coarser grid.")
 
@@ -136,20 +152,14 @@ class SmoothNoise(LocalNoise):
 
     @abstractmethod
     def one_step(self) -> Event:
-        """The event of a number and a bound that one step moves as claimed."""
+        """What one use is, where a unit's coming or going is one step.
 
-    def event(self, steps: int, /) -> Event:
-        """What one use is, where a unit's coming or going is at most so many steps.
-
-        Claim: `one_step`, as it protects ``steps`` steps together.
-        Adjacency: that of the steps: A_0 and β are about one of them.
-        Why: `accounting.smooth`, for f + scale · S · Z. The number is whole, so rounding the noise
-            is rounding the sum; the grid is public and owes nothing to S. Keeping the result
-            inside low, …, high is post-processing, as is noise that stops at ±2**62.
+        Claim: that of `accounting.smooth`, for f + scale · S · Z. Adjacency: one step.
+        Why: A_0 and β are about one step. The number is whole, so rounding the noise is rounding
+            the sum; the grid is public and owes nothing to S. Keeping the result inside low, …,
+            high is post-processing, as is noise that stops at ±2**62.
         Rounding: none; the draw is the exactly rounded real.
         """
-        size = whole_count(steps, name="steps")
-        return self.one_step() if size == 1 else Group(event=self.one_step(), size=size)
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
@@ -225,9 +235,7 @@ class SmoothLaplace(SmoothNoise):
 
         Half of ε pays for the move, unless β is given; then as much as δ allows.
         """
-        price, chance = positive(epsilon, name="epsilon"), positive(delta, name="delta")
-        if chance >= 1:
-            raise SpecError(f"delta is {shown(chance)}.", fix="Use a δ below 1, such as 1e-6.")
+        price, chance = positive(epsilon, name="epsilon"), chance_of(delta)
         if beta is None:
             scale = 2 / price
             smooth = largest(
@@ -319,6 +327,14 @@ def _decays(beta: Fraction) -> tuple[int, ...]:
 def decays_of(noise: LocalNoise) -> Sequence[int]:
     """The decays of a smooth bound; of other noise none, so that all reaches count."""
     return noise.decays if isinstance(noise, SmoothNoise) else ()
+
+
+def chance_of(delta: Number) -> Fraction:
+    """A δ, exactly, above 0 and below 1."""
+    exact = positive(delta, name="delta")
+    if exact >= 1:
+        raise SpecError(f"delta is {shown(exact)}.", fix="Use a δ below 1, such as 1e-6.")
+    return exact
 
 
 def require_local(noise: object) -> None:
