@@ -250,3 +250,34 @@ def test_scores_of_private_rows_are_noisy_and_paid():
     assert abs(off + 0.25) < 0.1
     with pytest.raises(NoisegateError):
         scorer(budget, epsilon=1, error_max=0)
+
+
+TWO_UNITS = """
+name = "clinic"
+source = "."
+[budget]
+epsilon = 9
+[tables.visits]
+unit = "patient"
+rows_per_unit = 1
+columns.cost = { type = "integer", between = [0, 9] }
+[tables.shifts]
+unit = "nurse"
+rows_per_unit = 1
+columns.hours = { type = "integer", between = [0, 9] }
+"""
+
+
+def test_a_model_promises_about_the_table_it_was_learnt_from(tmp_path):
+    """And to those whose rows these are: other tables may have other units."""
+    for table, columns in (("visits", "patient,cost"), ("shifts", "nurse,hours")):
+        (tmp_path / f"{table}.csv").write_text(f"{columns}\n1,2\n2,9\n3,5\n")
+    (tmp_path / "clinic.toml").write_text(TWO_UNITS)
+    gate = noisegate.open(tmp_path / "clinic.toml")
+    promised = [
+        learn(gate.matrix(table), Task("nothing", {}, lambda _: {}), epsilon=1).guarantee
+        for table in ("visits", "shifts")
+    ]
+    assert [(each.unit.column, each.scope) for each in promised] == [
+        ("patient", "this model of 'visits'"), ("nurse", "this model of 'shifts'"),
+    ]  # fmt: skip

@@ -113,8 +113,8 @@ class Matrix:
 
     @property
     def domains(self) -> tuple[TableDomain, ...]:
-        """The private tables that it reads."""
-        return tuple(table for table in self.curator.tables.values() if table.unit is not None)
+        """The tables that it reads."""
+        return stability_of(self.relation).tables
 
     def require_all_rows(self) -> None:
         """Refuse a matrix of a sample."""
