@@ -12,7 +12,7 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Grouping, Rows, Term
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import NoisegateError
+from noisegate.errors import NoisegateError, SourceError
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.event import BoxNoiseEvent
@@ -393,6 +393,42 @@ def test_rows_without_room_are_read_again():
     for _ in range(2):
         (found,) = kept.rows(tally, lambda rows: statistic.total(rows, shape_of(tally)))
         assert found.tolist() == [[6 * 64 * 256]]
+
+
+class Stumbling:
+    """Two batches of rows, and an engine that fails after the first as often as it is told."""
+
+    def __init__(self, failures=0):
+        self.failures, self.reads = failures, 0
+
+    def rows(self, tally, use):
+        del tally
+        self.reads += 1
+        return use(self._batches())
+
+    def _batches(self):
+        yield Batch(np.array([[1], [2]], np.int32), np.zeros(2, np.int32))
+        if self.failures:
+            self.failures -= 1
+            raise SourceError("The rows cannot be reached.", fix="Ask again.")
+        yield Batch(np.array([[4]], np.int32), np.zeros(1, np.int32))
+
+
+def added(batches):
+    return sum(int(batch.coordinates.sum()) for batch in batches)
+
+
+@pytest.mark.parametrize("room", [3, 2, 1])
+def test_rows_of_which_only_some_were_read_are_not_kept(room):
+    """Which rows come first depends on all of them: a row more could push out any other."""
+    kept, asked = Kept(Stumbling(failures=1), most=room), people(table([1], [1.0], [0]))[1]
+    with pytest.raises(SourceError):
+        kept.rows(asked, added)
+    assert kept.rows(asked, added) == 7
+    early = Kept(Stumbling(), most=room)
+    assert early.rows(asked, lambda batches: len(next(batches))) == 2
+    assert [early.rows(asked, added) for _ in range(2)] == [7, 7]
+    assert early.source.reads == (2 if room == 3 else 3)
 
 
 def test_rows_that_are_units_weigh_one_and_take_no_cap():

@@ -74,13 +74,17 @@ class Kept:
 
 
 def _copying(batches: Iterator[Batch], copied: list[Batch], room: int) -> Iterator[Batch]:
-    """The batches, and a list of them all; an empty list if they find no room."""
+    """The batches, and a list of them all; an empty list if they find no room.
+
+    Nothing is copied before the last one was read: which rows come first depends on all of them.
+    """
     copied.clear()  # an engine that stumbled reads again
-    held = 0
+    held, size = list[Batch](), 0
     for batch in batches:
-        held += batch.coordinates.size
-        if held <= room:
-            copied.append(batch)
+        size += batch.coordinates.size
+        if size <= room:
+            held.append(batch)
         else:
-            copied.clear()
+            held.clear()
         yield batch
+    copied += held
