@@ -11,6 +11,7 @@ from noisegate.noise.bits import SYSTEM
 from noisegate.releases.allocation import plain_design
 from noisegate.releases.asking import Noisy
 from noisegate.synthetic.junction import cells_with
+from noisegate.synthetic.model import Evidence
 from noisegate.synthetic.recipes import SYNTHESIZERS, TablesWorkload, synthesizer
 from noisegate.synthetic.recipes.aim import overlaps
 from noisegate.synthetic.recipes.auto import _Steps
@@ -201,6 +202,11 @@ def test_aim_weighs_tables_by_their_overlap_with_the_workload():
     assert weights == {(0,): 1, (1,): 2, (2,): 1, (0, 1): 3, (1, 2): 3}
 
 
+def test_shares_too_small_to_buy_anything_are_left_out():
+    shares = exact_shares({(0,): 1.0, (1,): 1e-12}, Fraction(1, 3))
+    assert shares == {(0,): Fraction(1, 3)}
+
+
 def test_the_heaviest_tree():
     scores = {(0, 1): 5.0, (1, 2): 4.0, (0, 2): 4.5, (2, 3): 0.1, (4, 5): 9.0}
     assert spanning(scores) == [(4, 5), (0, 1), (0, 2), (2, 3)]
@@ -309,3 +315,14 @@ def test_what_is_public_is_used(rows):
         asked(rows, POOR), PAIRS, known=[evidence_of((0, 1), known)], total=4000.0
     )
     assert far(helped.model, rows, [(0, 1)]) < 0.05 < far(made.model, rows, [(0, 1)])
+
+
+def test_wider_groups_that_are_known_decide_where_measurements_are_mostly_noise(rows):
+    """Two groups of the fourth column, sharp; its five cells are measured with noise of 1,000."""
+    labels = np.array([0, 0, 1, 1, 1], np.int32)
+    sums = np.bincount(labels[rows[:, 3]]).astype(float)
+    made = synthesizer("auto").build(
+        asked(rows, POOR), PAIRS, known=[Evidence((3,), sums, 4.0, labels)]
+    )
+    table = made.model.table((3,))
+    assert np.abs(np.bincount(labels, table) - sums).max() < 20

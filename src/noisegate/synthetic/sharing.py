@@ -23,6 +23,7 @@ MEAN: Final = sqrt(2 / pi)  # the mean size of noise of variance 1
 _GROUPS: Final = 64
 _STEPS: Final = np.concatenate([[0.0], np.geomspace(1e-4, 1, 48)])
 _GRAIN: Final = 1 << 40
+_LEAST: Final = 2.0**-30  # a smaller share buys nothing but noise
 
 
 @final
@@ -96,7 +97,7 @@ def exact_shares(shares: Mapping[Axes, float], budget: Fraction) -> dict[Axes, F
     scale = float(budget) / max(sum(shares.values()), 1e-300)
     alike: dict[float, list[Axes]] = {}
     for axes, share in shares.items():
-        if share > 0:
+        if scale * share > _LEAST:
             alike.setdefault(round(-2 * log2(scale * share), 6), []).append(axes)
     if not alike:
         return {}

@@ -96,6 +96,7 @@ class _Steps:
         self.known = [each for each in known if each.labels is not None]
         whole = ask.variance(Fraction(1))
         self.scaled = [replace(each, variance=each.variance / whole) for each in self.known]
+        self.totals = [_total(each) for each in self.known if each.labels.min() >= 0]  # type: ignore[union-attr]
         self.fixed, self.cells_max = total, cells_max
         self.pairs = self._small(pairs_of(workload.sets))
         larger = self._small(axes for axes in workload.sets if len(axes) > 2)
@@ -204,7 +205,8 @@ class _Steps:
             return
         self.left -= sum(shares.values())
         self.answers += measured(self.ask, list(shares), list(shares.values()))
-        self.parts = combine(self.sizes, [(Question(e.axes), e) for e in self.answers])  # type: ignore[misc]
+        told = (*self.answers, *self.totals)
+        self.parts = combine(self.sizes, [(Question(e.axes), e) for e in told])  # type: ignore[misc]
         self.total = max(1.0, float(self.parts.values[()])) if self.fixed is None else self.fixed
         self.singles = [simplex(self.parts.table(a), self.total) for a in singles_of(self.sizes)]
 
@@ -256,7 +258,7 @@ class _Steps:
         evidence = [Evidence(axes, values, 1.0) for axes, values in (*singles, *targets.items())]
         self.model = fit(
             self.sizes,
-            [*evidence, *self.known],
+            [*evidence, *self.scaled],
             total=self.total,
             start=self.model,
             cells_max=self.cells_max,
@@ -290,6 +292,11 @@ class _Steps:
 
     def _small(self, sets: Iterable[Axes]) -> list[Axes]:
         return [axes for axes in sets if prod(self.sizes[a] for a in axes) <= self.cells_max]
+
+
+def _total(whole: Evidence) -> Evidence:
+    """What sums over all cells say about the number of rows."""
+    return Evidence((), np.array([whole.values.sum()]), whole.variance * len(whole.values))
 
 
 def _centred(table: Floats) -> Floats:
