@@ -1,8 +1,11 @@
 """Programs that try to leak: what a locked-in process can do, and what comes back from it."""
 
 import os
+import platform
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -40,8 +43,13 @@ def said(body, *blocks, **more):
     return [struct.unpack(f"{len(each) // 8}d", each) if each else None for each in raw]
 
 
-def test_a_program_sees_its_block_and_nothing_else():
-    assert said("return rows['id'].sum()", WITHOUT, WITH, []) == [(6.0,), (6.0 + TARGET,), (0.0,)]
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_program_sees_its_block_and_nothing_else(workers):
+    """However many run at once: and then they take as many turns less."""
+    start = time.monotonic()
+    found = said("return rows['id'].sum()", WITHOUT, WITH, [], workers=workers)
+    assert found == [(6.0,), (6.0 + TARGET,), (0.0,)]
+    assert time.monotonic() - start >= -(-3 // workers) * task("").turn
 
 
 # What a program cannot do, each told by the program itself: 1 where it could, 2 where it was refused.
@@ -50,12 +58,17 @@ ATTEMPTS = {
     "read itself": "os.open('/proc/self/maps', os.O_RDONLY)",
     "look into a folder": "os.listdir('/')",
     "ask whether a file is there": "os.stat('/')",
-    "write a file": "os.open('/tmp/leak', os.O_CREAT | os.O_WRONLY)",
-    "make a folder": "os.mkdir('/tmp/leak')",
+    "write a file": "os.open('leak', os.O_CREAT | os.O_WRONLY)",
+    "make a folder": "os.mkdir('leak')",
     "keep a file in memory": "os.memfd_create('leak')",
     "read what is open": "os.read(0, 1)",
     "open a pipe": "os.pipe()",
     "copy a descriptor": "os.dup(3)",
+    "map what is open": "checked(libc.mmap(None, 4096, 1, 2, 0, 0))",
+    "wait": "time.sleep(0.001)",
+    "wait for a moment": "checked(libc.syscall(230, 1, 1, ctypes.create_string_buffer(16), 0))",
+    "wait for a lock": "checked(libc.syscall(202, ctypes.byref(ctypes.c_int(1)), 9, 1, 0, 0, -1))",
+    "set an alarm": "checked(libc.setitimer(0, ctypes.create_string_buffer(32), None))",
     "open a socket": "socket.socket()",
     "open a socket of its own kind": "socket.socketpair()",
     "start a process": "os.fork()",
@@ -125,6 +138,53 @@ def test_the_same_attempts_succeed_without_the_lock():
     assert said(body, WITHOUT, imports=("ctypes", "socket")) == [(2.0,)]
 
 
+CLOCKS = """
+import ctypes, datetime, logging, time, timeit
+libc, seen = ctypes.CDLL(None), (ctypes.c_int64 * 2)()
+def told(call, *given):
+    seen[:] = 0, 0
+    call(*given)
+    return any(seen)
+record = logging.LogRecord("", 0, "", 0, "", None, None)
+legacy = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(0xFFFFFFFFFF600400)  # where it is mapped
+return [
+    any(told(libc.clock_gettime, number, seen) for number in range(12)),
+    any(told(libc.syscall, 228, number, seen) for number in range(12)),
+    told(libc.gettimeofday, seen, None),
+    libc.time(None) > 0,
+    rows["id"][0] > 1 and legacy(None) > 0,
+    datetime.datetime.now() > datetime.datetime(2020, 1, 1),
+    time.time() + time.monotonic_ns() + timeit.default_timer() + record.created > 0,
+]
+"""
+
+
+def test_a_program_has_no_clock():
+    """Each answer is whether a clock shows anything; without the lock all do."""
+    mapped = "[vsyscall]" in Path("/proc/self/maps").read_text() and platform.machine() == "x86_64"
+    asked = [2 if mapped else 1]
+    modules = {"imports": ("ctypes", "datetime", "logging", "timeit"), "outputs": 7}
+    assert said(CLOCKS, asked, **modules) == [(0.0,) * 7]
+    assert said(CLOCKS, asked, locked=False, **modules) == [(*(1.0,) * 4, mapped, 1.0, 1.0)]
+
+
+COUNTER = """
+import ctypes, mmap
+held = mmap.mmap(-1, 4096, prot=7)
+held.write(bytes.fromhex("0f31c3"))  # rdtsc; ret
+return ctypes.CFUNCTYPE(ctypes.c_uint32)(ctypes.addressof(ctypes.c_char.from_buffer(held)))()
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="these are instructions of x86_64")
+def test_the_counter_of_the_processor_ends_a_program_that_reads_it():
+    modules = {"imports": ("ctypes", "mmap")}
+    assert said(COUNTER, WITHOUT, **modules) == [None]
+    ((counted,),) = said(COUNTER, WITHOUT, locked=False, **modules)
+    assert counted > 0
+    assert said(COUNTER.replace("0f31c3", "31c0c3"), WITHOUT, **modules) == [(0.0,)]
+
+
 class Clock:
     """Time that passes when somebody waits or works."""
 
@@ -135,32 +195,50 @@ class Clock:
         self.now += seconds
 
 
-def schedule(monkeypatch, clearing):
-    """When blocks begin and end, and all is over, where clearing away takes so long after each."""
+def schedule(monkeypatch, clearing, workers=1, reading=0.001):
+    """When turns begin and end, and all is over, where clearing away takes so long after each."""
     clock, seen = Clock(), []
     monkeypatch.setattr(cells, "monotonic", lambda: clock.now)
     monkeypatch.setattr(cells, "sleep", clock.sleep)
 
-    def answer(_self, _task, _most, *, end):
+    def said_of(_self, tasks, _most, *, end):
         seen.append((clock.now, end))
         clock.now = end + next(takes)
-        return b""
+        return [b""] * len(tasks)
+
+    def read():
+        clock.now += reading
+        yield from [b""] * len(clearing) * workers
 
     takes = iter(clearing)
-    monkeypatch.setattr(Cell, "_answer", answer)
-    Cell(task("return 1"))._in_turn([b""] * len(clearing))
+    monkeypatch.setattr(Cell, "_said", said_of)
+    Cell(task("return 1", workers=workers)).answers(read())
     return [*seen, clock.now]
 
 
 def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch):
     quick, slow = (schedule(monkeypatch, [t, t, t]) for t in (0.001, 0.04))
     turn = task("return 1").turn
-    assert quick == slow
-    assert quick[-1] == pytest.approx(100 + 3 * turn)
+    assert quick == slow == schedule(monkeypatch, [0.001] * 3, workers=2)
+    assert quick[-1] == pytest.approx(100 + 1 / 16 + 3 * turn)
     assert all(end - begin == pytest.approx(0.2) for begin, end in quick[:-1])
     stalled = schedule(monkeypatch, [0.001, 0.3, 0.001])  # a machine that stands still for a while
     assert stalled[:2] == quick[:2]
     assert stalled[-1] == pytest.approx(quick[-1] + turn)
+
+
+def begins(monkeypatch, reading):
+    return schedule(monkeypatch, [0.001] * 2, reading=reading)[0][0] - 100
+
+
+def test_when_blocks_begin_says_of_reading_only_its_power_of_two(monkeypatch):
+    quick, slow = 0.51, 0.99  # one unit of long rows
+    assert begins(monkeypatch, quick) == begins(monkeypatch, slow) == 1
+    assert [begins(monkeypatch, 2.0**power - 0.01) for power in range(-6, 4)] == [
+        *[1 / 16] * 3, *(2.0**power for power in range(-3, 4))
+    ]  # fmt: skip
+    monkeypatch.setattr(cells, "_next_moment", lambda _: cells.monotonic())  # a broken copy
+    assert begins(monkeypatch, slow) - begins(monkeypatch, quick) == pytest.approx(0.48)
 
 
 def test_nobody_waits_until_a_program_is_cleared_away(monkeypatch):
@@ -216,7 +294,7 @@ def test_a_rehearsal_does_not_run_beside_a_program_that_sees_rows():
     assert done == [()]
 
 
-LATE = f"import time\ntime.sleep(9 if {TARGET} in rows['id'] else 0)\nreturn 1"
+LATE = f"while {TARGET} in rows['id']: pass\nreturn 1"
 
 
 @pytest.mark.parametrize("blocks", [[WITHOUT, WITHOUT], [WITHOUT, WITH]])
@@ -342,6 +420,14 @@ def test_every_mapped_library_is_read_before_the_first_block():
     libraries = {name for name in mapped if ".so" in name}
     assert len(libraries) > 10
     assert libraries <= zygote._READ
+
+
+def test_memory_that_children_would_share_is_noticed():
+    """One block could leave a sign in it for the next; Python's own way to map memory shares it."""
+    known = "from noisegate.isolated.zygote import _shares_memory as shared; import mmap; "
+    trial = "print(shared()); held = mmap.mmap(-1, 4096); print(shared())"
+    found = subprocess.run([sys.executable, "-c", known + trial], capture_output=True, check=True)
+    assert found.stdout.split() == [b"False", b"True"]
 
 
 def test_no_socket_of_ours_is_left_open():

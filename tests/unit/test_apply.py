@@ -256,6 +256,16 @@ def test_dealing_more_often_does_not_change_the_noise_of_a_mean(unspent):
     assert four.seconds == pytest.approx(4 * one.seconds)
 
 
+def test_blocks_at_once_take_less_time_and_more_noise_unless_they_are_trusted(unspent):
+    def plan(**more):
+        return unspent.apply_plan(mean_age, epsilon=1, **TERMS | {"blocks": 40} | more)
+
+    one, four, own = plan(), plan(workers=4), plan(workers=4, trusted=True)
+    assert four.seconds == own.seconds == pytest.approx(one.seconds / 4)
+    assert four.widths(0.95)[0] == pytest.approx(4 * one.widths(0.95)[0], rel=1e-3)
+    assert own.widths(0.95) == one.widths(0.95)
+
+
 def test_the_number_of_blocks_follows_from_public_rows(unspent):
     terms = {name: value for name, value in TERMS.items() if name != "blocks"}
     assert unspent.apply_plan(mean_age, rows=100_000, epsilon=1, **terms).blocks == 100
@@ -285,6 +295,8 @@ def test_a_centre_with_a_delta_has_lighter_noise():
     assert noise().high == 2 * STEPS
     with pytest.raises(SpecError, match="dealt once"):
         noise(delta="1e-6", resample=2)
+    with pytest.raises(SpecError, match="one at a time"):
+        noise(delta="1e-6", workers=2)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +321,7 @@ def test_a_centre_with_a_delta_has_lighter_noise():
         ({"default": (1, 2)}, "default"),
         ({"names": ("a", "b")}, "name"),
         ({"seconds": 0}, "seconds"),
-        ({"workers": 2}, "trusted"),
+        ({"workers": 0}, "workers"),
         ({"speed": 3}, "speed"),
     ],
 )

@@ -1,5 +1,6 @@
 """Programs on blocks of rows: who is in which block, and how far one of them moves the answer."""
 
+import struct
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -18,6 +19,7 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, Sampled, Table
 from noisegate.curator.blocks import BlockMeasurement, said_of_blocks, turns_of
 from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.isolated.cell import Cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed, unpacked
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -257,6 +259,31 @@ def test_a_program_that_looks_for_one_person_moves_the_sum_by_its_whole_sensitiv
 
 
 @runs
+@pytest.mark.parametrize(("blocks", "workers"), [(4, 2), (6, 3), (3, 8)])
+def test_programs_that_feel_each_other_move_the_sum_by_its_whole_sensitivity(
+    monkeypatch, blocks, workers
+):
+    """The worst that can be felt: all of a turn know who is in one of its blocks."""
+
+    def said_of(_cell, tasks, _most, *, end):
+        known = any(77 in unpacked(task.split(b"}", 1)[1])["n"] for task in tasks)
+        return [struct.pack("d", 10 * known)] * len(tasks)
+
+    monkeypatch.setattr(Cell, "_said", said_of)
+    tally = asked(blocks=blocks, workers=workers, resample=2, seconds=Fraction(1, 50))
+    listed = [(person, 0.0, person, "") for person in (*range(8), 77)]
+    with_one, without = (
+        int(said_of_blocks(tally, Dealt(rows, ["one", "two"]), SYSTEM).sum())
+        for rows in (listed, listed[:-1])
+    )
+    moved = with_one - without
+    assert moved == BlockQuery(tally).l1s[0].value == 2 * min(blocks, workers) * STEPS
+    alone = BlockQuery(replace(tally, workers=1))  # a broken copy: as if nobody felt another
+    assert moved / Geometric.for_epsilon(1, sensitivity=alone.l1s[0]).scale == min(blocks, workers)
+    assert BlockQuery(replace(tally, trusted=True)).changed == alone.changed == 2
+
+
+@runs
 def test_numbers_are_clamped_and_what_is_none_is_the_default():
     text = (
         "def f(rows):\n"
@@ -318,6 +345,7 @@ def test_what_is_asked_is_part_of_the_question():
         mean(asked(text="def f(rows): return 1"), 1),
         mean(asked(blocks=7), 1),
         mean(asked(resample=2), 1),
+        mean(asked(workers=2), 1),
         mean(asked(seconds=Fraction(1)), 1),
         mean(asked(memory=64), 1),
         mean(asked(columns=("n",)), 1),
@@ -351,7 +379,8 @@ PUBLIC = table("wards", "public", ("n", Kind.INTEGER), ("bed", Kind.INTEGER))
         ({"blocks": 1000, "resample": 1000}, "times"),
         ({"memory": 1}, "memory"),
         ({"seconds": Fraction(1, 1000)}, "seconds"),
-        ({"workers": 2}, "at once"),
+        ({"workers": 0}, "workers"),
+        ({"trusted": 1}, "trusted"),
         ({"columns": ("y",)}, "no column"),
         ({"columns": ()}, "no column"),
         ({"columns": ("x", "x")}, "twice"),

@@ -30,8 +30,8 @@ class Blocks:
     All rows of an owner are in one block, whichever the door's secret says; rows are in an order
     that is as secret. With ``resample`` owners are dealt so often anew, and all blocks are asked.
     A number is clamped into its range; where a program gives none, that of ``defaults`` stands.
-    A program has ``seconds`` and ``memory`` (megabytes). Nobody locks a ``trusted`` one in, and
-    ``workers`` of them may run at once.
+    A program has ``seconds`` and ``memory`` (megabytes). Nobody locks a ``trusted`` one in.
+    ``workers`` blocks run at once.
     """
 
     relation: Relation

@@ -50,7 +50,9 @@ def apply(
     trusted: Annotated[
         bool, typer.Option("--trusted", help="Do not lock it in: it is your own.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="Of a trusted one: how many run at once.")] = 1,
+    workers: Annotated[
+        int, typer.Option(help="How many blocks run at once; noise is for as many.")
+    ] = 1,
     rehearse: Annotated[
         bool, typer.Option(help="Try it on made-up rows before anything is paid.")
     ] = True,

@@ -7,9 +7,7 @@ blocks, their median, or the centre of most of them. The numbers of single block
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isfinite
@@ -117,16 +115,15 @@ def require_place(tally: Blocks) -> None:
 
 def said_of_blocks(tally: Blocks, source: Source, bits: Bits) -> Int64Array:
     """What the program says of each block, on the grid, of shape (outputs, answers). Exact."""
-    task, said = _task(tally), []
-    with ExitStack() as stack:
-        cells = [stack.enter_context(Cell(task)) for _ in range(tally.workers)]
-        threads = stack.enter_context(ThreadPoolExecutor(tally.workers))
+    said: list[Sequence[int]] = []
+    with Cell(_task(tally)) as cell:
         for _ in range(tally.resample):
-            blocks = list(map(packed, source.blocks(tally, fresh_coins(bits))))
-            parts = [blocks[first :: tally.workers] for first in range(tally.workers)]
-            for answers in threads.map(Cell.answers, cells, parts):
-                said += [_on_grid(raw, tally) for raw in answers]
+            said += [_on_grid(raw, tally) for raw in cell.answers(_dealt(tally, source, bits))]
     return np.array(said, np.int64).T
+
+
+def _dealt(tally: Blocks, source: Source, bits: Bits) -> Iterator[bytes]:
+    yield from map(packed, source.blocks(tally, fresh_coins(bits)))
 
 
 def rehearsed(
@@ -162,6 +159,7 @@ def _task(tally: Blocks) -> Task:
         memory=tally.memory * _MEGABYTE,
         imports=program.imports,
         locked=not tally.trusted,
+        workers=tally.workers,
     )
 
 

@@ -4,15 +4,17 @@
     with Cell(task) as cell:
         raw = cell.answers(blocks)      # bytes of doubles, or nothing, one for each block
 
-Claim: the k-th answer is made of the k-th block, the task and chance alone; how many blocks there
-    are and the task decide when each begins and ends, and when all is over. Why: every block has a
-    process of its own, made of one that has seen no rows, and locked in before it looks at the
-    program (`lockdown.py`); its answer is taken when its time is over, never before, and it is
-    ended then. The next begins at a time that was fixed beforehand. By then all is cleared away,
-    unless the program took pains to make that slow; nobody waits for it, or the clock would tell.
-    Should the machine itself stand still, all that follows is put off by a whole turn.
-    What is not claimed: that a program cannot tell by the clock when all began, and so how long it
-    took to read the rows of all blocks.
+Claim: the k-th answer is made of the k-th block, the task and chance alone, and of how busy those
+    of its turn (`workers`) keep the machine; how many blocks there are and the task decide when
+    each begins and ends, and when all is over. Why: every block has a process of its own, made of
+    one that has seen no rows, and locked in before it looks at the program (`lockdown.py`); its
+    answer is taken when its time is over, never before, and it is ended then. The next turn begins
+    at a time that was fixed beforehand. By then all is cleared away, unless a program took pains to
+    make that slow; nobody waits for it, or whoever holds a watch could tell. Should the machine
+    itself stand still, all that follows is put off by a whole turn.
+    The first begins a 16th, an 8th, a 4th … of a second after blocks were asked for. So how long it
+    took to read all of them shows in which of these moments it is, and in nothing else; programs
+    have no clock to tell these apart.
 """
 
 import io
@@ -21,8 +23,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from select import select
 from tempfile import TemporaryFile
@@ -31,9 +33,10 @@ from time import monotonic, sleep
 from typing import Final, Self, final
 
 from noisegate.errors import SpecError, Unsupported
-from noisegate.isolated.channel import SIZE, receive, send
+from noisegate.isolated.channel import LOCKED, SIZE, receive, send
 from noisegate.isolated.lockdown import can_lock
 
+_FIRST: Final = 1 / 16  # when blocks begin, if they are there by then
 _PAUSE: Final = 0.05  # between blocks, and more for the memory that has to be cleared away
 _PAUSE_PER_BYTE: Final = 0.25 / (1 << 30)
 _ALONE: Final = Lock()
@@ -47,7 +50,10 @@ _ONE_THREAD: Final = dict.fromkeys(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A program and what it may use: ``memory`` bytes, ``seconds`` of which all are always used."""
+    """A program and what it may use: ``memory`` bytes, ``seconds`` of which all are always used.
+
+    In each turn, ``workers`` blocks run at once.
+    """
 
     text: str
     name: str
@@ -56,15 +62,16 @@ class Task:
     memory: int
     imports: tuple[str, ...] = ()
     locked: bool = True
+    workers: int = 1
 
     @property
     def pause(self) -> float:
-        """The time between two blocks, for clearing away."""
+        """The time between two turns, for clearing away."""
         return _PAUSE + self.memory * _PAUSE_PER_BYTE
 
     @property
     def turn(self) -> float:
-        """The time from the beginning of one block to that of the next."""
+        """The time from the beginning of one turn to that of the next."""
         return self.seconds + self.pause
 
     def packed(self, block: bytes, *, rehearsal: bool = False) -> bytes:
@@ -87,9 +94,11 @@ class Cell:
         if task.locked and not can_lock():
             raise Unsupported(
                 "This machine cannot lock a program in.",
-                fix="Use Linux on x86_64 or aarch64; or trusted=True, if it is your own program.",
+                fix="Use Linux on x86_64, or from 6.12 on on aarch64; "
+                "or trusted=True, if it is your own program.",
             )
-        if task.locked and task.memory > (most := _memory_of_machine() // 2):  # it, and the last
+        most = _memory_of_machine() // (2 * task.workers)  # they, and the last
+        if task.locked and task.memory > most:
             raise SpecError(
                 "A program could use up the memory of the machine, for the next to feel.",
                 fix=f"Use memory up to {most >> 20:,} megabytes.",
@@ -103,25 +112,29 @@ class Cell:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def answers(self, blocks: Sequence[bytes]) -> list[bytes]:
+    def answers(self, blocks: Iterable[bytes]) -> list[bytes]:
         """What the program says about each block: raw bytes, none where it said nothing in time.
 
-        Locked-in programs run one at a time, those of other questions too.
+        Blocks are read whole before any runs. Locked-in programs run alone, whoever asked.
         """
+        asked = monotonic()
+        listed = list(blocks)
+        begin = _next_moment(asked)
         with _ALONE if self._task.locked else nullcontext():
-            return self._in_turn(blocks)
+            return self._in_turns(listed, begin)
 
-    def _in_turn(self, blocks: Sequence[bytes]) -> list[bytes]:
-        task, begin, found = self._task, monotonic(), []
-        for place, block in enumerate(blocks):
-            while monotonic() > begin + place * task.turn + task.pause / 2:
+    def _in_turns(self, blocks: Sequence[bytes], begin: float) -> list[bytes]:
+        task, found = self._task, list[bytes]()
+        for first in range(0, len(blocks), task.workers):
+            while monotonic() > begin + task.pause / 2:
                 begin += task.turn
-            _wait_until(begin + place * task.turn)
+            _wait_until(begin)
             end = monotonic() + task.seconds
-            said = self._answer(task.packed(block), task.outputs * 8, end=end)
-            found.append(said if len(said) == task.outputs * 8 else b"")
-        _wait_until(begin + len(blocks) * task.turn)
-        return found
+            tasks = [task.packed(block) for block in blocks[first : first + task.workers]]
+            found += self._said(tasks, task.outputs * 8, end=end)
+            begin += task.turn
+        _wait_until(begin)
+        return [said if len(said) == task.outputs * 8 else b"" for said in found]
 
     def rehearse(self, block: bytes) -> tuple[str, ...]:
         """Run the program on made-up rows, and refuse it if it fails there.
@@ -134,7 +147,7 @@ class Cell:
 
     def _rehearsed(self, block: bytes) -> tuple[str, ...]:
         for _ in range(_LOADED_MAX):
-            said = self._answer(self._task.packed(block, rehearsal=True), _WORDS, end=None)
+            (said,) = self._said([self._task.packed(block, rehearsal=True)], _WORDS, end=None)
             if said == b"O":
                 return self._imports[len(self._task.imports) :]
             words, module = _went_wrong(said)
@@ -144,38 +157,44 @@ class Cell:
             self._load(module)
         raise SpecError(
             f"On made-up rows the program fails: {words}",
-            fix="It sees a dictionary of NumPy arrays, and no file, network, process or thread. "
+            fix="It sees a dictionary of NumPy arrays, and no file, network, thread or clock. "
             "Mend it, give it more seconds or memory, or rehearse=False.",
         )
 
-    def _answer(self, task: bytes, most: int, *, end: float | None) -> bytes:
-        """One child from start to end; without an ``end``, until it has answered or its time is up.
+    def _said(self, tasks: Sequence[bytes], most: int, *, end: float | None) -> list[bytes]:
+        """A child for each task, from start to end.
 
-        If the clean process is gone, which no program can cause, a new one takes its place.
+        Without an ``end``, until the first has answered or its time is up. If the clean process is
+        gone, which no program can cause, a new one takes its place.
         """
+        with ExitStack() as open_until_then:
+            try:
+                answers = [self._child(task, open_until_then) for task in tasks]
+                if end is None:
+                    select(answers, [], [], self._task.seconds)
+                else:
+                    _wait_until(end)
+                self._channel.sendall(b"k")
+                said = [_read(answer, most + 1) for answer in answers]
+                self._echoed(b"k")
+            except OSError:
+                _wait_until(end or monotonic())
+                self._restart()
+                return [b""] * len(tasks)
+            return said
+
+    def _child(self, task: bytes, kept: ExitStack) -> int:
+        """Start one, and say where it will answer."""
         given, (answer, sent) = _held(task), os.pipe()
+        kept.callback(os.close, answer)
         os.set_blocking(answer, False)
         try:
             socket.send_fds(self._channel, [b"f"], [given, sent])
             self._echoed(b"f")
-            os.close(sent)
-            sent = -1
-            if end is None:
-                select([answer], [], [], self._task.seconds)
-            else:
-                _wait_until(end)
-            self._channel.sendall(b"k")
-            said = _read(answer, most + 1)
-            self._echoed(b"k")
-        except OSError:
-            _wait_until(end or monotonic())
-            self._restart()
-            return b""
         finally:
-            for descriptor in (given, answer, sent):
-                if descriptor >= 0:
-                    os.close(descriptor)
-        return said
+            os.close(given)
+            os.close(sent)
+        return answer
 
     def _echoed(self, order: bytes) -> None:
         if self._channel.recv(1) != order:
@@ -183,8 +202,9 @@ class Cell:
 
     def _start(self) -> None:
         self._channel, other = socket.socketpair()
+        locked = [LOCKED] if self._task.locked else []
         self._process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-I", "-m", "noisegate.isolated.zygote", str(other.fileno())],
+            [sys.executable, "-I", "-m", "noisegate.isolated.zygote", str(other.fileno()), *locked],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             pass_fds=[other.fileno()], env=_ONE_THREAD, cwd="/", start_new_session=True,
         )  # fmt: skip
@@ -228,6 +248,14 @@ def _memory_of_machine() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def _next_moment(asked: float) -> float:
+    """When blocks begin that were asked for then: a moment that hardly says when they were read."""
+    after = _FIRST
+    while asked + after < monotonic():
+        after *= 2
+    return asked + after
+
+
 def _wait_until(end: float) -> None:
     while (left := end - monotonic()) > 0:
         sleep(left)
@@ -261,4 +289,4 @@ def _went_wrong(said: bytes) -> tuple[str, str | None]:
         found = json.loads(said.removeprefix(b"E"))
         return str(found["words"]), found["module"]
     except (ValueError, TypeError, KeyError):
-        return "it does not end in time, or needs too much memory.", None
+        return "it does not end in time, needs too much memory, or counts the time.", None

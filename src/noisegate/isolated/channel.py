@@ -6,6 +6,7 @@ import struct
 from typing import Any, Final
 
 SIZE: Final = struct.Struct("=Q")
+LOCKED: Final = "locked"  # the clean process is told so where its children will be
 
 
 def send(channel: socket.socket, value: object) -> None:

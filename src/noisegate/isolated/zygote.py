@@ -5,7 +5,7 @@ rows, no program and no secret. What it is told comes over one socket:
 
     b"i" and the names of modules: loads them, and says which it cannot;
     b"f" with two descriptors, what to run and where to answer: starts a child;
-    b"k": ends the child, and waits for nothing: a program can make itself slow to clear away.
+    b"k": ends all children, and waits for nothing: a program can make itself slow to clear away.
 
 The child reads what to run, locks itself in, and only then looks at the program. So nothing that a
 program does reaches the process that the next child is made of.
@@ -20,6 +20,7 @@ import resource  # noqa: F401 - `limit` needs it in every child
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from importlib.machinery import BuiltinImporter, FrozenImporter
 from pathlib import Path
@@ -27,13 +28,13 @@ from typing import Any, Final, Never
 
 import numpy as np
 
-from noisegate.isolated.channel import SIZE, receive, send
+from noisegate.isolated.channel import LOCKED, SIZE, receive, send
 from noisegate.isolated.lockdown import ANSWER, limit, lock
 from noisegate.isolated.rows import unpacked
 
 _SKLEARN_LOOKS: Final = "_get_threadpool_controller"  # reads which libraries are mapped, once
 _NO_NUMBER: Final = "It gives NaN, as where values are missing: leave out NULL, or mind it."
-_MAPS: Final = Path("/proc/self/maps")
+_MAPS, _MAPPED = Path("/proc/self/maps"), Path("/proc/self/smaps")
 _PART: Final = 1 << 20
 _READ: Final[set[str]] = set()  # files that have been read whole
 _WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
@@ -41,22 +42,26 @@ _WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
 
 def serve() -> None:
     """Load what is asked for, start and end children, until nobody asks any more."""
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    child = 0
+    channel, locked = socket.socket(fileno=int(sys.argv[1])), LOCKED in sys.argv
+    children: list[int] = []
+    if locked:
+        _stop_clocks()
     while True:
         order, given, _, _ = socket.recv_fds(channel, 1, 2)
         if order == b"i":
-            send(channel, [name for name in receive(channel) if not _loads(name)])
+            found = [(name, _loads(name)) for name in receive(channel)]
+            shared = locked and _shares_memory()
+            send(channel, [name for name, known in found if shared or not known])
             _settle()
         elif order == b"f" and len(given) == 2:
-            child = os.fork()
-            if child == 0:
+            children.append(os.fork())
+            if children[-1] == 0:
                 _be_a_child(channel, *given)
             for descriptor in given:
                 os.close(descriptor)
-        elif order == b"k" and child:
-            os.kill(child, signal.SIGKILL)
-            child = 0
+        elif order == b"k":
+            while children:
+                os.kill(children.pop(), signal.SIGKILL)
             _forget_the_gone()
         else:
             channel.close()
@@ -65,13 +70,20 @@ def serve() -> None:
 
 
 def _forget_the_gone() -> None:
-    """Let the kernel drop the last child, and one before that was slow; waits for neither.
+    """Let the kernel drop the last children, and those before that were slow; waits for none.
 
     Which of them are left is noted down nowhere: the next child could read it.
     """
-    for _ in range(2):
-        with suppress(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _stop_clocks() -> None:
+    """Let Python's clocks stand still: libraries look in passing, and the kernel will refuse."""
+    for name in ("time", "monotonic", "perf_counter", "process_time", "thread_time"):
+        setattr(time, name, lambda: 0.0)
+        setattr(time, f"{name}_ns", lambda: 0)
 
 
 def _settle() -> None:
@@ -106,6 +118,14 @@ def _loads(name: str) -> bool:
     except BaseException:  # noqa: BLE001 - a module may do anything when it is loaded
         return False
     return True
+
+
+def _shares_memory() -> bool:
+    """Whether some memory is shared with children: one could leave a sign there for the next."""
+    if not _MAPPED.exists():
+        return False
+    facts = (line.split() for line in _MAPPED.read_text().splitlines())
+    return any(fact[0] == "VmFlags:" and "sh" in fact for fact in facts)
 
 
 def _be_a_child(channel: socket.socket, task: int, answer: int) -> Never:

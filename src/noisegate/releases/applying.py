@@ -84,7 +84,8 @@ class ApplyOrder:
         memory: How many megabytes a program may use.
         imports: Modules that it uses and no line of it names.
         trusted: Do not lock it in: it is the steward's own. The promise says so.
-        workers: How many blocks of a trusted program run at once.
+        workers: How many blocks run at once. They may feel how busy each other are, so the noise is
+            for as many of them, unless the program is trusted.
         rehearse: Try it on made-up rows before anything is paid.
         fresh: Pay for new, independent draws instead of the release that exists.
         progress: Called with a part from 0 to 1 and words, now and then.
@@ -293,7 +294,7 @@ class Applying:
         if order.narrow:
             return (self._narrow(share, query),) * count
         if order.aggregate == "center":
-            return (_smooth_noise(share, query.changed, self._delta(count)),) * count
+            return (_smooth_noise(share, query.changed, self._delta(query)),) * count
         if order.delta is not None:
             raise SpecError("Only a center has a δ.", fix="Leave out delta.")
         return (_noise(order.aggregate, share, query),) * count
@@ -313,16 +314,17 @@ class Applying:
             )
         return noise
 
-    def _delta(self, count: int) -> Fraction | None:
+    def _delta(self, query: BlockQuery) -> Fraction | None:
         """The δ of each output, if there is one."""
         order = self._order
         if order.delta is None:
             return None
-        if order.resample > 1 or self._accountant != "pure":
+        if query.changed > 1 or self._accountant != "pure":
             raise SpecError(
-                "A δ is for blocks dealt once, in an account that adds up ε.", fix="Leave it out."
+                "A δ is for blocks dealt once, one at a time, in an account that adds up ε.",
+                fix="Leave it out.",
             )
-        return positive(order.delta, name="delta") / count
+        return positive(order.delta, name="delta") / len(query.tally.ranges)
 
     def _noise_within(self, query: BlockQuery, within: Fraction) -> tuple[Mechanism[Any], ...]:
         """The cheapest noise that moves no average further than this, at the confidence."""

@@ -61,11 +61,8 @@ class BlockQuery:
         low, high = SECONDS
         if type(tally.seconds) is not Fraction or not low <= tally.seconds <= high:
             raise SpecError("seconds is not usable.", fix=f"Use {float(low)} to {high} seconds.")
-        if type(tally.trusted) is not bool or (tally.workers > 1 and not tally.trusted):
-            raise SpecError(
-                "Programs that run at once can see how busy each other are.",
-                fix="Use workers=1, or trusted=True if the program is your own.",
-            )
+        if type(tally.trusted) is not bool:
+            raise SpecError("trusted is not usable.", fix="Use True or False.")
         self._require_ranges(tally)
 
     def _require_rows(self, tally: Blocks) -> None:
@@ -108,15 +105,20 @@ class BlockQuery:
     def changed(self) -> int:
         """How many of the numbers of one output a unit changes at most.
 
-        Claim: as many as there are deals (`resample`); the others are the same, and how many there
-            are is public. Adjacency: add/remove one unit; changing one likewise.
+        Claim: as many as run at once, for each deal (`resample`); the others are the same, and how
+            many there are is public. Adjacency: add/remove one unit; changing one likewise.
         Why: [MTSSC12], [Smi11]. Which block a unit is dealt to, and the order of its rows among the
             others of the block, are decided by chance of its own, whoever else is there; its rows
             depend on no other unit (`stability`). So, chance being the same, one block of each deal
-            has other rows, and a program's number is made of one block alone (`isolated`).
+            has other rows. A program's number is made of one block alone, and of how busy those of
+            the same turn keep the machine (`isolated`); a trusted one does not look at that.
         Rounding: none.
         """
-        return self.tally.resample
+        return self.tally.resample * self._feel_each_other
+
+    @property
+    def _feel_each_other(self) -> int:
+        return 1 if self.tally.trusted else min(self.tally.workers, self.tally.blocks)
 
     @property
     def l1s(self) -> tuple[L1, ...]:
@@ -149,6 +151,7 @@ class BlockQuery:
                 "seconds": str(tally.seconds),
                 "memory": tally.memory,
                 "trusted": tally.trusted,
+                "at_once": self._feel_each_other,
             },
         }
 
