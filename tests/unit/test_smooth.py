@@ -158,11 +158,9 @@ def test_what_cannot_be_is_refused_before_any_charge(sql, terms):
     assert door.spent.epsilon == 0
 
 
-def test_a_budget_that_is_too_small_and_a_sample_are_refused():
+def test_a_budget_that_is_too_small_is_refused():
     with pytest.raises(OverBudget):
         gate(epsilon=1).smooth(MEDIAN, epsilon=2)
-    with pytest.raises(SpecError):
-        gate().sample("0.5").smooth(MEDIAN, epsilon=1)
 
 
 def test_noise_of_strangers_is_refused_at_the_door():

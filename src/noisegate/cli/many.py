@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, Sample, app
+from noisegate.cli.app import Confidence, Epsilon, Json, app
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table
 from noisegate.cli.releases import bar, bins_of
@@ -33,7 +33,6 @@ def many(
     sure: Annotated[
         bool, typer.Option("--sure", help="With --rows: promise answers to the last question.")
     ] = False,
-    sample: Sample = None,
     confidence: Confidence = "0.95",
     plan: Annotated[
         bool, typer.Option("--plan", help="Show price and promise without paying.")
@@ -42,7 +41,7 @@ def many(
 ) -> None:
     """Answer many counting questions from a model, paying only for surprises."""
     asked = _read(questions)
-    gate = opening.gate(to_plan=plan, sample=sample)
+    gate = opening.gate(to_plan=plan)
     terms: dict[str, Any] = {
         "table": table, "epsilon": epsilon, "within": within, "surprises": surprises, "rows": rows,
         "confidence": confidence, "questions": len(asked), "workload": asked, "sure": sure,

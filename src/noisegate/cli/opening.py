@@ -18,6 +18,7 @@ from noisegate.cli.app import (
     LedgerPath,
     Practice,
     RowsPerUnit,
+    Sample,
     Share,
     Types,
     Unit,
@@ -50,6 +51,7 @@ class Opening:
     keys: Keys = None
     between: Between = None
     types: Types = None
+    sample: Sample = None
     ledger: LedgerPath = None
     practice: Practice = False
 
@@ -60,7 +62,7 @@ class Opening:
             return {}
         return {"rows_per_unit": self.rows_per_unit, "groups_per_unit": self.groups_per_unit}
 
-    def gate(self, *, to_plan: bool = False, sample: str | None = None) -> "Gate":
+    def gate(self, *, to_plan: bool = False) -> "Gate":
         """The gate, or the one about a sample. One that only plans leaves nothing behind."""
         from noisegate.connect import ledger_beside  # noqa: PLC0415 - quick help
         from noisegate.connect import open as open_gate  # noqa: PLC0415
@@ -83,7 +85,7 @@ class Opening:
             analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
             practice=self.practice, **own,
         )  # fmt: skip
-        return found if sample is None else found.sample(sample)
+        return found if self.sample is None else found.sample(self.sample)
 
     @property
     def _is_policy(self) -> bool:

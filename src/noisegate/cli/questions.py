@@ -19,7 +19,6 @@ from noisegate.cli.app import (
     LedgerPath,
     Relative,
     RowsPerUnit,
-    Sample,
     Sql,
     Unit,
     Within,
@@ -40,7 +39,6 @@ def ask(
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
-    sample: Sample = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
     save: Annotated[
         list[Path] | None,
@@ -55,7 +53,7 @@ def ask(
 
     for path in save or []:
         require_writable(path)
-    gate = opening.gate(sample=sample)
+    gate = opening.gate()
     answer = gate.sql(
         sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
         delta=keys_delta, choose=choose, fresh=fresh,
@@ -82,11 +80,10 @@ def plan(
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
-    sample: Sample = None,
     as_json: Json = False,
 ) -> None:
     """Show price and error of a question without paying."""
-    gate = opening.gate(to_plan=True, sample=sample)
+    gate = opening.gate(to_plan=True)
     terms = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
         "delta": keys_delta, "choose": choose, **opening.caps,

@@ -13,7 +13,6 @@ from noisegate.cli.app import (
     Confidence,
     Epsilon,
     Json,
-    Sample,
     app,
 )
 from noisegate.cli.opening import Opening, opens
@@ -57,7 +56,6 @@ def release(
         list[str] | None, typer.Option(help="Of synthetic: find bounds or bins, for a fifth of ε.")
     ] = None,
     epsilon: Epsilon = None,
-    sample: Sample = None,
     confidence: Confidence = "0.95",
     fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
     plan: Annotated[
@@ -77,7 +75,7 @@ def release(
         **opening.caps,
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
-    gate = opening.gate(to_plan=plan, sample=sample)
+    gate = opening.gate(to_plan=plan)
     if save:
         _require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:

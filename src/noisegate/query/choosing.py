@@ -218,7 +218,7 @@ class Choosing:
             question, terms, accountant=accountant, least=_flag(order.least, "least")
         )
         gaussian = accountant != "pure" and rules.sample is None
-        inner = inner_price(self._epsilon, self._candidates.query)
+        inner = inner_price(self._epsilon, rules.sample)
         funds = Funds(epsilon=inner, gaussian=gaussian)
         selection = selection_of(self._candidates, funds, order)
         self._measurement = Measurement(query=self._candidates.query, mechanisms=(selection,))

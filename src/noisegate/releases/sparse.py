@@ -26,7 +26,9 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
+from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.plot import plot
+from noisegate.releases.estimate import Floats
 from noisegate.releases.held import ENDINGS, Held, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
 
@@ -65,6 +67,9 @@ class SparseNumber:
 class SparseRelease(Held):
     """Numbers of some cells of ``axes``; all others are below the threshold, or not sampled.
 
+    ``values`` are as drawn; of a secret sample of units, with its ``sampling``, they are those of
+    the sample, and whatever is said about cells is scaled up to all units.
+
     Immutable: reading it again never draws again and never costs.
     """
 
@@ -77,6 +82,7 @@ class SparseRelease(Held):
     values: NDArray[np.int64]
     noise: SparseGeometric | SparsePriority
     words: tuple[str, ...]
+    sampling: Sampling | None
     cost: ApproxDP
     remaining: ApproxDP | None
     guarantee: Guarantee
@@ -102,24 +108,35 @@ class SparseRelease(Held):
     @property
     def grain(self) -> Fraction:
         """What a released number counts in."""
+        return self._drawn * self._scale
+
+    @property
+    def _drawn(self) -> Fraction:
+        """The same in rows that took part."""
         return Fraction(1, GRAINS) if isinstance(self.noise, SparsePriority) else Fraction(1)
 
     @property
+    def _scale(self) -> Fraction:
+        """How many rows one that took part stands for."""
+        return Fraction(1) if self.sampling is None else 1 / self.sampling.probability
+
+    @property
     def bar(self) -> int:
-        """Noisy counts of cells that are not shown are below this, for certain."""
+        """Noisy counts, of rows that took part, of cells that are not shown are surely below."""
         if isinstance(self.noise, SparseGeometric):
             return self.noise.tau
         full = self.values.size >= self.noise.size
-        return floor(int(self.values.min()) * self.grain) + 1 if full else self.noise.threshold
+        return floor(int(self.values.min()) * self._drawn) + 1 if full else self.noise.threshold
 
     def missing(self, confidence: Numeric = 0.95) -> int:
         """A cell with at least so many rows is shown, this surely.
 
         Claim: a cell of t rows more than the bar needs noise below -t to be missing, which has
-            probability α^(t+1) / (1 + α), half of that of |noise| > t. Rounding: up.
+            probability α^(t+1) / (1 + α), half of that of |noise| > t. Of a sample, half of what
+            may fail is for sampling. Rounding: up.
         """
-        doubled = 1 - 2 * min(failure_of(confidence), Fraction(49, 100))
-        return self.bar + geometric_error(self.noise.scale, confidence=doubled)
+        failure = failure_of(confidence)
+        return missing_rows(self.bar, self.noise.scale, self.sampling, failure)
 
     @property
     def false_cells(self) -> float:
@@ -127,8 +144,22 @@ class SparseRelease(Held):
         return false_cells(self.noise)
 
     def margin(self, confidence: Numeric = 0.95) -> int:
-        """The count of a cell, named beforehand, is off by at most this if it was not sampled."""
-        return geometric_error(self.noise.scale, confidence=confidence)
+        """The count of a cell, named beforehand, is off by at most this if it was not sampled.
+
+        That is by noise; what a sample of units adds depends on the count.
+        """
+        return ceil(geometric_error(self.noise.scale, confidence=confidence) * self._scale)
+
+    def _widths(self, confidence: Numeric) -> Floats:
+        """The ± of each shown cell, none (NaN) where it was sampled."""
+        shown = self.values.astype(np.float64) * float(self.grain)
+        if self.sampling is None:
+            width = np.full(shown.size, float(self.margin(confidence)))
+        else:
+            failure = failure_of(confidence) / 2
+            noise = np.full(shown.size, float(self.margin(1 - failure)))
+            width = np.ceil(self.sampling.widened(shown, noise, float(failure)))
+        return np.where(self._plain, width, np.nan)
 
     # asking
 
@@ -137,15 +168,17 @@ class SparseRelease(Held):
 
         By the name of an axis: a key, a list of keys, or a pair (low, high) with both ends inside.
         Claim: the noise of all cells asked for is at most t, all at once with the confidence; then
-            a shown count is within t, and a missing one at most the bar - 1 + t.
+            a shown count is within t, and a missing one at most the bar - 1 + t. Of a sample of
+            units this holds for its rows, with half of what may fail, and `Sampling` for all.
         """
         inside, size = self._inside(where)
         exact = fraction(confidence, name="confidence")
         if size == 0:
             return SparseNumber(value=0, shown=0, low=0, high=0, confidence=exact)
-        each = 1 - failure_of(confidence) / size  # a union bound over all cells asked for
+        failure = failure_of(confidence) / (1 if self.sampling is None else 2)
+        each = 1 - failure / size  # a union bound over all cells asked for
         t = geometric_error(self.noise.scale, confidence=each)
-        numbers = self.values[inside] * float(self.grain)
+        numbers = self.values[inside] * float(self._drawn)
         plain, theta = self._plain[inside], self.noise.threshold
         least = np.where(plain, numbers, np.minimum(numbers, theta))
         most = np.where(plain, numbers, np.maximum(numbers, -theta))
@@ -155,8 +188,11 @@ class SparseRelease(Held):
         value = float(numbers.sum())
         if not getattr(self.noise, "signed", False):
             value = max(0.0, value - self._false_sum * size / self.domain)
+        value, high = value * float(self._scale), max(high, low)
+        if self.sampling is not None:
+            low, high = scaled_up(self.sampling, low, high, failure)
         return SparseNumber(
-            value=value, shown=int(numbers.size), low=low, high=max(high, low), confidence=exact
+            value=value, shown=int(numbers.size), low=low, high=high, confidence=exact
         )
 
     @property
@@ -210,7 +246,7 @@ class SparseRelease(Held):
         if not 0 < least <= 1:
             raise SpecError(f"share is {share}.", fix="Use a share such as 0.01.")
         many = max(1, int(1 / least))  # no more cells can hold the share
-        off = geometric_error(self.noise.scale, confidence=1 - failure_of(confidence) / many)
+        off = self.margin(1 - failure_of(confidence) / many)
         kept = self.values * float(self.grain) >= float(least) * self.total.value - off
         return self.answer(int(kept.sum()))
 
@@ -240,13 +276,12 @@ class SparseRelease(Held):
 
         places = places_of(self.axes, self.cells)
         columns = [axis.column(at) for axis, at in zip(self.axes, places, strict=True)]
-        whole = self.grain == 1
-        numbers = self.values if whole else self.values * float(self.grain)
+        whole = self.grain.denominator == 1
+        numbers = self.values * (int(self.grain) if whole else float(self.grain))
         found = pa.table([*columns, pa.array(numbers)], [*self._names, self.value])
         if confidence is None:
             return found
-        width = np.where(self._plain, float(self.margin(confidence)), np.nan)
-        margins = pa.array(width, from_pandas=True).cast(pa.int64())
+        margins = pa.array(self._widths(confidence), from_pandas=True).cast(pa.int64())
         return found.append_column(f"{self.value}_margin", margins)
 
     @property
@@ -299,6 +334,7 @@ class SparseRelease(Held):
             "axes": [axis.to_record() for axis in self.axes],
             "noise": to_record(self.noise),
             "words": list(self.words),
+            "sampling": None if self.sampling is None else self.sampling.to_record(),
         }
 
     def parquet(self, confidence: Numeric) -> "pa.Table":
@@ -323,6 +359,7 @@ class SparseRelease(Held):
             values=table.column("number").to_numpy(),
             noise=noise,
             words=tuple(record["words"]),
+            sampling=Sampling.from_record(record.get("sampling")),
             **record["standing"],
         )
 
@@ -335,8 +372,9 @@ class SparseRelease(Held):
         plain = self._plain[order].tolist()
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
-            width = self.margin(confidence)
-            return (*[None] * len(self.axes), tuple(width if each else None for each in plain))
+            widths = self._widths(confidence)[order].tolist()
+            known = zip(widths, plain, strict=True)
+            return (*[None] * len(self.axes), tuple(int(w) if each else None for w, each in known))
 
         left = self.cells.size - table.num_rows
         return Answer(
@@ -361,6 +399,20 @@ class SparseRelease(Held):
     def headline(self) -> str:
         """How many cells are shown."""
         return f"{self.cells.size:,} of {self.domain:,} cells"
+
+
+def missing_rows(bar: int, scale: Fraction, sampling: Sampling | None, failure: Fraction) -> int:
+    """A cell with at least so many rows has a noisy count of the bar or more, but for a failure."""
+    part = failure / (1 if sampling is None else 2)
+    rows = bar + geometric_error(scale, confidence=1 - 2 * min(part, Fraction(49, 100)))
+    return rows if sampling is None else scaled_up(sampling, rows, rows, part)[1] + 1
+
+
+def scaled_up(sampling: Sampling, low: int, high: int, failure: Fraction) -> tuple[int, int]:
+    """Where numbers of all units lie, if those of the sample are between the ends."""
+    ends = np.array([low, high]) / float(sampling.probability)
+    least, most = sampling.bounds(ends[:1], ends[1:], float(failure))
+    return floor(least[0]), ceil(most[0])
 
 
 def least_error(noise: SparseGeometric, values: NDArray[np.int64]) -> int:

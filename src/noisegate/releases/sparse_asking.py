@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final, final
 
 from noisegate.accounting.calibrate import geometric_error, geometric_scale
@@ -15,13 +16,15 @@ from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.estimates.purchase import inner_price
+from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.looks import declared_rows
 from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.held import standing
-from noisegate.releases.sparse import SparseRelease, false_cells
+from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
 from noisegate.releases.sparse_axes import SparseAxis, axes_of, axis_names
 from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
@@ -84,6 +87,7 @@ class _Job:
     noise: SparseGeometric | SparsePriority
     epsilon: Fraction
     words: tuple[str, ...]
+    sampling: Sampling | None
 
 
 def plan_sparse(curator: Curator, rules: Rules, order: SparseOrder) -> SparsePlan:
@@ -96,8 +100,8 @@ def plan_sparse(curator: Curator, rules: Rules, order: SparseOrder) -> SparsePla
         cells=job.noise.domain,
         threshold=job.noise.threshold,
         false_cells=false_cells(job.noise),
-        sure=_sure(job.noise),
-        margin=geometric_error(job.noise.scale, confidence=Fraction(95, 100)),
+        sure=_sure(job.noise, job.sampling),
+        margin=_margin(job),
         epsilon=job.epsilon,
         price=price,
         fits=fits,
@@ -119,6 +123,7 @@ def release_sparse(
         values=found.values,
         noise=job.noise,
         words=job.words,
+        sampling=job.sampling,
         question=found.question,
         **standing(curator, rules, job.measurement.query.tables, found),
     )
@@ -127,7 +132,7 @@ def release_sparse(
 def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
     sql = _sql(curator, order)
-    question = read(sql, curator.tables)
+    question = Run(curator, rules).sampled(read(sql, curator.tables))
     block = _block(question)
     epsilon = _epsilon(curator, rules, order, question)
     tally_axes, axes = axes_of(block, axis_names(block, shown_names(question)))
@@ -140,13 +145,19 @@ def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
     elif order.rows_per_unit is not None:
         raise SpecError("Every row is one unit, so a cap has no meaning.", fix="Leave it out.")
     query = Query(Cells(relation=block.relation, by=tally_axes, rows_per_unit=cap))
-    noise = _noise(order, query, epsilon)
+    noise = _noise(order, query, inner_price(epsilon, query.sample))
     moves = query.path[-1]
-    words = (*_words(noise), f"{moves[0].upper()}{moves[1:]}.", *_left_out(block))
+    sampling, secret = None, []
+    if query.sample is not None:
+        sampling = sampling_of(query.sample, query.per_unit, 1 / query.sample)
+        secret = [sample_words(query.sample, in_bars=True)]
+    shown = (*_words(noise, sampling), f"{moves[0].upper()}{moves[1:]}.")
+    words = (*shown, *secret, *_left_out(block))
     measurement = Measurement(query=query, mechanisms=(noise,))
     return _Job(
-        sql=sql, axes=axes, measurement=measurement, noise=noise, epsilon=epsilon, words=words
-    )
+        sql=sql, axes=axes, measurement=measurement, noise=noise, epsilon=epsilon, words=words,
+        sampling=sampling,
+    )  # fmt: skip
 
 
 def _sql(curator: Curator, order: SparseOrder) -> str:
@@ -231,14 +242,21 @@ def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometr
     )  # fmt: skip
 
 
-def _sure(noise: SparseGeometric | SparsePriority) -> int:
-    """A cell with so many rows is shown with 95 %, unless a sample leaves it out."""
+def _margin(job: _Job) -> int:
+    """The ± of a count by its noise."""
+    off = geometric_error(job.noise.scale, confidence=Fraction(95, 100))
+    return off if job.sampling is None else ceil(off / job.sampling.probability)
+
+
+def _sure(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -> int:
+    """A cell with so many rows is shown with 95 %, unless a sample of cells leaves it out."""
     bar = noise.tau if isinstance(noise, SparseGeometric) else noise.threshold
-    return bar + geometric_error(noise.scale, confidence=Fraction(90, 100))
+    return missing_rows(bar, noise.scale, sampling, Fraction(5, 100))
 
 
-def _words(noise: SparseGeometric | SparsePriority) -> tuple[str, ...]:
-    false, sure = f"{false_cells(noise):.3g}", f"{_sure(noise):,}"
+def _words(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -> tuple[str, ...]:
+    false, sure = f"{false_cells(noise):.3g}", f"{_sure(noise, sampling):,}"
+    among = "" if sampling is None else " in the sample"
     theta, tau = f"{noise.threshold:,}", getattr(noise, "tau", 0)
     if isinstance(noise, SparsePriority):
         sampled = (
@@ -251,11 +269,12 @@ def _words(noise: SparseGeometric | SparsePriority) -> tuple[str, ...]:
         f"{false} are shown."
     )
     if tau == noise.threshold:
-        return (f"Cells of a noisy count of {theta} or more are shown, all others missing.", surely)
+        held = f"Cells of a noisy count of {theta} or more{among} are shown, all others missing."
+        return (held, surely)
     shown = "noisy count, of either sign," if noise.signed else "noisy count"
     sampled = (
         f"A cell is shown with a probability in proportion to its {shown} up to {tau:,}, from "
-        f"{theta} on, and then counts at least {tau:,}."
+        f"{theta} on, and then counts at least {tau:,}{among}."
     )
     return sampled, surely
 

@@ -73,7 +73,6 @@ _OTHERS: Final[Mapping[str, type[Held]]] = {  # names with results of their own
     "boxplot": BoxplotRelease,
     "cdf": CdfRelease,
 }
-_UNSAMPLED: Final = ("sparse", "above")  # each is one question, not a recipe
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _WITHOUT_MISSING: Final = ("map", "series")
 
@@ -158,7 +157,7 @@ class Workbench:
     def _other(self, order: Order) -> "_Other | None":
         """Names that have results of their own."""
         door = self._curator, self._rules
-        if self._rules.sample is not None and (order.name in _UNSAMPLED or is_running(order)):
+        if self._rules.sample is not None and is_running(order):
             raise SpecError(
                 f"{order.name!r} is about all rows.",
                 fix="Use the gate itself; of a sample, a table, map, cube, synthetic rows.",

@@ -41,6 +41,8 @@ def ask_claimed(
     import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
     order = _order(terms)
+    if till.rules.sample is not None:
+        raise SpecError("A program sees all rows.", fix="Use the gate itself.")
     noise = Geometric.for_epsilon(till.price(order.epsilon), sensitivity=L1(1))
     measurement = ClaimedMeasurement(query=_query(till, function, order), noise=noise)
     asked = f"the distance {measurement.query.tally.program.name!r}"

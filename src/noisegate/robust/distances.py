@@ -11,16 +11,20 @@ from itertools import product
 from math import cos, pi, sin
 from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
+
+from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.privacy.distance import L1
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.candidates import candidates_of
+from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.question import Terms
-from noisegate.query.reading.reader import read
 from noisegate.query.run import Run
 from noisegate.robust.paying import Found, Outcome, Till
 
@@ -56,12 +60,12 @@ class Distance:
     def __init__(self, till: Till, order: DistanceOrder) -> None:
         self._till = till
         self._sql = order.sql if order.sql is not None else _best_line(till, order)
-        question = read(self._sql, till.curator.tables)
+        question = till.read(self._sql)
         accountant = till.curator.ledger.balance(till.curator.account).accountant
         terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
         self._found = candidates_of(question, terms, accountant=accountant)
         reach = L1(self._found.query.single)
-        price = till.price(order.epsilon if order.epsilon is not None else question.terms.epsilon)
+        price = till.inner(order.epsilon if order.epsilon is not None else question.terms.epsilon)
         self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
         self.measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
 
@@ -73,14 +77,41 @@ class Distance:
         )
 
     def _answer(self, found: Found) -> Answer:
-        grain = self._found.grain
+        value = found.values[0][0] * self._found.grain
+        words = [f"The least of {len(self._found.names):,} numbers; which one is not said."]
+        if self._till.rules.sample is not None:
+            words.append(sample_words(self._till.rules.sample, in_bars=self._sampling is not None))
+        else:
+            words.extend(self._found.caveats)
 
         def widths(confidence: Number) -> HalfWidths:
-            return (_shown(self._noise.interval(confidence) * grain),)
+            return (self._width(value, confidence),)
 
-        words = f"The least of {len(self._found.names):,} numbers; which one is not said."
-        table = _table(_shown(found.values[0][0] * grain))
-        return found.answer(self._sql, table, widths, (words, *self._found.caveats))
+        return found.answer(self._sql, _table(_shown(value)), widths, words)
+
+    @property
+    def _sampling(self) -> Sampling | None:
+        """What sampling adds to numbers from 0 on; None of all rows, or where signs differ."""
+        query, chance = self._found.query, self._till.rules.sample
+        signed = not isinstance(query.tally, Sums) or any(t.low < 0 for t in query.tally.terms)
+        if chance is None or signed:
+            return None
+        return sampling_of(chance, int(query.single), self._found.grain)
+
+    def _width(self, value: Fraction, confidence: Number) -> int | float:
+        """How far the least may be off; of a sample, half of what may fail is for sampling.
+
+        Why: bounds rise with the number they are for. If those of all numbers hold at once, each
+            with an equal part of what may fail, so do those of the least.
+        """
+        sampling, grain = self._sampling, self._found.grain
+        if sampling is None:
+            return _shown(self._noise.interval(confidence) * grain)
+        failure = failure_of(confidence) / 2
+        noise = float(self._noise.interval(1 - failure) * grain)
+        each = float(failure / len(self._found.names))
+        (off,) = sampling.widened(np.array([float(value)]), np.array([noise]), each).tolist()
+        return float(off)
 
 
 def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:

@@ -34,7 +34,6 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.looks import caps_of
 from noisegate.query.question import Block, Terms
-from noisegate.query.reading.reader import read
 from noisegate.releases.sparse_axes import SparseAxis, axes_of
 from noisegate.robust.paying import (
     REFUSED,
@@ -81,6 +80,12 @@ class Graph:
         if order.level not in LEVELS:
             raise SpecError(
                 f"There is no level {order.level!r}.", fix=f"Use {' or '.join(LEVELS)}."
+            )
+        if order.level == "node" and till.rules.sample is not None:
+            raise SpecError(
+                "Each edge has a coin of its own, so a sample hides no vertex: all its edges "
+                "together would pay more than the amplified price.",
+                fix='Use level="edge", or the gate itself.',
             )
         self._till, self._order = till, order
         self._block = _block(till, order, (order.source, order.target))
@@ -286,6 +291,11 @@ class Graph:
         words = [] if more is None else [more]
         if self._order.level == "node":
             words.append("The same promise holds for all edges of one vertex together.")
+        if (chance := self._till.rules.sample) is not None:
+            words.append(
+                f"Of the graph that a secret sample shows, which holds each unit with probability "
+                f"{chance}: not scaled up."
+            )
         return tuple(words)
 
     def _sql(self, statistic: str) -> str:
@@ -316,7 +326,7 @@ def _block(till: Till, order: GraphOrder, columns: Sequence[str]) -> Block:
 def _read(till: Till, order: GraphOrder, what: str, how: str = "") -> Block:
     where = "" if order.where is None else f" WHERE {order.where}"
     sql = f"SELECT {what} FROM {order.table}{where}{how}"  # noqa: S608 - it is read, not run
-    blocks = read(sql, till.curator.tables).blocks
+    blocks = till.read(sql).blocks
     if len(blocks) != 1 or len(blocks[0].aggregates) != 1:
         raise SpecError("A graph is in one private table.", fix="See gate.tables.")
     return blocks[0]

@@ -17,7 +17,9 @@ from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognorm
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.estimates.purchase import Funds
+from noisegate.query.estimates.purchase import Funds, inner_delta, inner_price
+from noisegate.query.question import Question
+from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.held import guarantee_of
 from noisegate.robust.plans import RobustPlan
@@ -47,11 +49,12 @@ class Order:
 
 @final
 class Till:
-    """Buys noise and answers through a curator, by the rules of a policy; or plans only."""
+    """Buys noise and answers through a curator, by the rules of a policy; or plans only.
+
+    About a sample, noise is bought for those who are in it, at the price that all pay.
+    """
 
     def __init__(self, curator: Curator, rules: Rules, *, to_plan: bool = False) -> None:
-        if rules.sample is not None:
-            raise SpecError("Robust numbers are about all rows.", fix="Use the gate itself.")
         self.curator, self.rules, self.to_plan = curator, rules, to_plan
 
     def price(self, epsilon: Number | None) -> Fraction:
@@ -63,9 +66,18 @@ class Till:
         Run(self.curator, self.rules).require_price(exact)
         return exact
 
+    def inner(self, epsilon: Number | None) -> Fraction:
+        """What those who take part pay: more than the price, if they are a sample."""
+        return inner_price(self.price(epsilon), self.rules.sample)
+
+    def read(self, sql: str) -> Question:
+        """What the SQL asks, of a sample if these are the rules."""
+        return Run(self.curator, self.rules).sampled(read(sql, self.curator.tables))
+
     def plain(self, epsilon: Number | None, *, l1: L1, l2: L2) -> Geometric | DiscreteGaussian:
         """The better noise for numbers that move so far: Gaussian only where accounts have ρ."""
-        funds = Funds(epsilon=self.price(epsilon), gaussian="pure" not in self.curator.accountants)
+        gaussian = self.rules.sample is None and "pure" not in self.curator.accountants
+        funds = Funds(epsilon=self.inner(epsilon), gaussian=gaussian)
         return funds.noise(Fraction(1), l1=l1, l2=l2)
 
     def noise(
@@ -75,9 +87,12 @@ class Till:
 
         ``steps`` are those that a unit's coming or going is: each has its part of the price.
         """
-        price, span = self.price(order.epsilon) / steps, {"low": low, "high": high}
+        price, span = self.inner(order.epsilon) / steps, {"low": low, "high": high}
         _require_method(order)
-        delta = None if order.delta is None else _delta_each(order.delta, price, steps)
+        delta = None
+        if order.delta is not None:
+            whole = inner_delta(positive(order.delta, name="delta"), self.rules.sample)
+            delta = _delta_each(whole, price, steps)
         if order.method == "ptr":
             if delta is None or order.bound is None:
                 raise SpecError(
@@ -90,7 +105,7 @@ class Till:
         if delta is not None:
             return SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
         student = SmoothStudent.for_epsilon(price, beta=order.beta, **span)
-        if set(self.curator.accountants) != {"zcdp"}:
+        if self.rules.sample is not None or set(self.curator.accountants) != {"zcdp"}:
             return student
         return min((student, *_lognormal(price, student, span)), key=lambda each: each.spread)
 
@@ -125,7 +140,10 @@ class Till:
         if isinstance(measurement, Measurement):
             path, noise = measurement.query.path, measurement.mechanisms[0]
         noise = getattr(noise, "noise", noise)  # of a statistic, its own
-        return RobustPlan(asked=asked, noise=noise, unit=unit, path=path, price=price, fits=fits)
+        return RobustPlan(
+            asked=asked, noise=noise, unit=unit, path=path, price=price, fits=fits,
+            sampled=self.rules.sample is not None,
+        )  # fmt: skip
 
     def _measure(self, measurement: Asked, *, fresh: bool, provided: str | None) -> "Found":
         """The numbers: from the ledger if they were released before, else for their price."""
@@ -193,16 +211,15 @@ def _require_method(order: Order) -> None:
         raise SpecError("A smooth bound is found, not proposed.", fix='Use method="ptr".')
 
 
-def _delta_each(delta: Number, price: Fraction, steps: int) -> Fraction:
+def _delta_each(delta: Fraction, price: Fraction, steps: int) -> Fraction:
     """The δ of each of several steps, so that together they have ``delta``; see `group_of_approx`.
 
     Rounding: down.
     """
-    whole = positive(delta, name="delta")
     if steps == 1:
-        return whole
+        return delta
     part = lower(lambda: real(price).expm1() / real(steps * price).expm1())
-    return digits_down(whole * part)
+    return digits_down(delta * part)
 
 
 def _lognormal(

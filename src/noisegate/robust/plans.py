@@ -32,9 +32,10 @@ class RobustPlan:
     path: tuple[str, ...]
     price: ApproxDP
     fits: bool
+    sampled: bool = False
 
     def margin(self, confidence: Number = USUAL) -> float | None:
-        """How far the answer may be off, if there is one; None where that stays a secret."""
+        """How far the answer may be off by its noise, if known; None where that is a secret."""
         if isinstance(self.noise, SmoothNoise):
             return None
         return float(self.noise.interval(confidence) * self.unit)
@@ -52,7 +53,8 @@ class RobustPlan:
                 far = f"seem at least {noise.threshold} steps away"
                 lines.append(("test", f"released if rows where the bound fails {far}"))
             off = bare(self.margin(confidence))
-            lines.append(("error", f"± {off} at {percent(confidence)} confidence"))
+            more = ", and what sampling adds" if self.sampled else ""
+            lines.append(("error", f"± {off} at {percent(confidence)} confidence{more}"))
         return [*lines, ("price", f"{self.price}{fits}")]
 
     def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:

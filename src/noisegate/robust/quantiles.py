@@ -13,7 +13,6 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.draft import Draft, draft
 from noisegate.query.looks import caps_of
 from noisegate.query.question import Function, Question, Terms
-from noisegate.query.reading.reader import read
 from noisegate.robust.paying import REFUSED, UNKNOWN, Found, Order, Outcome, Till, Widths
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class SmoothQuantile:
 
     def __init__(self, till: Till, sql: str, order: Order) -> None:
         self._till, self._sql = till, sql
-        question = read(sql, till.curator.tables)
+        question = till.read(sql)
         self._draft = _drafted(question, till, order)
         (part,) = self._draft.parts
         tally = part.query.tally

@@ -146,10 +146,9 @@ class Query:
         found = sample_of(self.tally.relation)
         if found is None:
             return
-        single = isinstance(self.tally, Sums | Values | Keys | Distinct)
-        if not single or self.strategy is not None:
+        if not isinstance(self.tally, Sums | Values | Keys | Distinct | Cells):
             raise Unsupported(
-                "A single question about a sample is for sums, quantiles, keys or values.",
+                "A single question about a sample is for sums, cells, quantiles, keys or values.",
                 fix="Ask about all rows, or reserve a sample for a recipe.",
             )
         if found.key is not None:

@@ -111,8 +111,8 @@ def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Key
     each = funds.share((KEY_SHARE if draft.rest else Fraction(1)) / len(draft.keys))
     return tuple(
         KeySelection.for_budget(
-            inner_price(each, query),
-            min(chance / len(draft.keys) / (query.sample or 1), _DELTA_MAX),
+            inner_price(each, query.sample),
+            inner_delta(chance / len(draft.keys), query.sample),
             keys_per_unit=query.per_unit,
         )
         for query in draft.keys
@@ -129,10 +129,10 @@ def _mechanisms(
         noises = tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
         return _sharpened(query, noises)
     if not isinstance(tally, Values) or part.other is None:
-        price = inner_price(funds.share(shares[0]), query)
+        price = inner_price(funds.share(shares[0]), query.sample)
         return (Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
     grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
-    price = inner_price(funds.choice(shares[0]), query)
+    price = inner_price(funds.choice(shares[0]), query.sample)
     if part.other.levels:
         taus = part.other.levels
         if funds.gaussian and len(taus) > 1:  # levels of the halving add up in ρ, not in ε
@@ -166,15 +166,20 @@ def _sharpened(query: Query, noises: tuple[Mechanism[Any], ...]) -> tuple[Mechan
         return noises
     pairs = zip(query.l1s, scales, strict=True)
     price = sum((l1.value / scale for l1, scale in pairs), Fraction(0))
-    factor = price / inner_price(price, query)
+    factor = price / inner_price(price, query.sample)
     return tuple(Geometric(scale=scale * factor) for scale in scales)
 
 
-def inner_price(price: Fraction, query: Query) -> Fraction:
-    """What may be spent on those who take part, so that all pay the price."""
-    if query.sample is None:
+def inner_price(price: Fraction, sample: Fraction | None) -> Fraction:
+    """What those in a sample may pay, so that all pay the price; without one, the price."""
+    if sample is None:
         return price
-    return digits_down(inner_epsilon_down(price, probability=query.sample))
+    return digits_down(inner_epsilon_down(price, probability=sample))
+
+
+def inner_delta(delta: Fraction, sample: Fraction | None) -> Fraction:
+    """The same for δ: δ' = p δ is that of all."""
+    return delta if sample is None else min(delta / sample, _DELTA_MAX)
 
 
 def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:

@@ -4,8 +4,8 @@ The questions are declared before: sums over boxes of cells, in an order. Each i
 no, up to a number of yeses; then the run ends. Nothing else leaves: no count, and no more answers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, prod
 from typing import Any, ClassVar, Final, NamedTuple, final
@@ -13,16 +13,21 @@ from typing import Any, ClassVar, Final, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.search import digits_up
+from noisegate.algebra.relation import Sampled
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
+from noisegate.query.estimates.purchase import inner_price
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
@@ -75,6 +80,7 @@ class AboveRelease(Held):
     threshold: Fraction
     noise: AboveThreshold
     grain: Fraction
+    sampling: Sampling | None
     cost: ApproxDP
     remaining: ApproxDP | None
     guarantee: Guarantee
@@ -106,7 +112,8 @@ class AboveRelease(Held):
 
     def margin_at(self, confidence: Number = 0.95) -> Fraction:
         """How far all answers may be off, in the units of the sum. Rounding: up."""
-        return self.noise.accuracy(confidence, questions=self.questions.size) * self.grain
+        size = self.questions.size
+        return _margin(self.noise, self.grain, self.sampling, self.threshold, size, confidence)
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each question that was answered: what it asks, and whether it is reached."""
@@ -125,10 +132,17 @@ class AboveRelease(Held):
             guarantee=self.guarantee,
             request_ids=(self.request_id,),
             questions=(self.text,),
-            caveats=() if self.complete else ("The last yes that was paid for ended the run.",),
+            caveats=tuple(self._words()),
             practice=self.practice,
             log=self.log,
         )  # fmt: skip
+
+    def _words(self) -> Iterator[str]:
+        if not self.complete:
+            yield "The last yes that was paid for ended the run."
+        if self.sampling is not None:
+            chance = self.sampling.probability
+            yield f"Of a secret sample that holds each unit with probability {chance}."
 
     def record(self) -> dict[str, Any]:
         """There is no Parquet file of it."""
@@ -161,6 +175,7 @@ def release_above(
         threshold=fraction(order.threshold, name="threshold"),
         noise=noise,
         grain=grid.grain,
+        sampling=_sampling(grid),
         text=found.question,
         **standing(curator, rules, grid.query.tables, found),
     )
@@ -186,7 +201,36 @@ def plan_above(
     price, fits = curator.price(measurement.event())
     if curator.find(measurement) is not None:
         price, fits = ApproxDP(0), True
-    return AbovePlan(price, fits, noise.accuracy(confidence, questions=asked.size) * grid.grain)
+    threshold = fraction(order.threshold, name="threshold")
+    margin = _margin(noise, grid.grain, _sampling(grid), threshold, asked.size, confidence)
+    return AbovePlan(price, fits, margin)
+
+
+def _sampling(grid: Grid) -> Sampling | None:
+    return None if grid.sample is None else sampling_of(grid.sample, grid.moved, grid.grain)
+
+
+def _margin(
+    noise: AboveThreshold,
+    grain: Fraction,
+    sampling: Sampling | None,
+    threshold: Fraction,
+    questions: int,
+    confidence: Number,
+) -> Fraction:
+    """How far all answers may be off; of a sample, half of what may fail is for sampling.
+
+    Why: a yes is a sum of the sample of at least the threshold less the noise, and a no one of
+        less than the threshold and the noise; sums of all units lie within `Sampling.bounds` of
+        these, for all questions at once, and bounds rise with the number. Rounding: up.
+    """
+    if sampling is None:
+        return noise.accuracy(confidence, questions=questions) * grain
+    failure = failure_of(confidence) / 2
+    off = noise.accuracy(1 - failure, questions=questions) * grain
+    ends = np.array([float(threshold)]), np.array([float(off)])
+    (wide,) = sampling.widened(*ends, float(failure / questions)).tolist()
+    return digits_up(Fraction(wide))
 
 
 def boxes_matrix(asked: Workload) -> Matrix:
@@ -219,9 +263,17 @@ def _job(
     asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
     if type(order.most) is not int or order.most < 1:
         raise SpecError(f"most is {order.most!r}.", fix="Use a whole number of at least 1.")
-    query = Query(grid.query.tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
+    tally = grid.query.tally
+    if rules.sample is not None:
+        if grid.signed:
+            raise SpecError(
+                "How far a sample is off is not known for sums of either sign.",
+                fix="Use a sum from 0 on, or the gate itself.",
+            )
+        tally = replace(tally, relation=Sampled(tally.relation, rules.sample))
+    query = Query(tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
     noise = AboveThreshold.for_epsilon(
-        epsilon,
+        inner_price(epsilon, rules.sample),
         threshold=ceil(fraction(order.threshold, name="threshold") / grid.grain),
         sensitivity=query.moved,
         cutoff=min(order.most, asked.size),
@@ -246,4 +298,5 @@ def _grid(curator: Curator, rules: Rules, order: AboveOrder) -> tuple[Grid, Frac
     Run(curator, rules).require_price(epsilon)
     terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
     accountant = curator.ledger.balance(curator.account).accountant
-    return grid_of(question, sql, terms, accountant=accountant, edges=edges), epsilon
+    grid = grid_of(question, sql, terms, accountant=accountant, edges=edges)
+    return grid.sampled(rules.sample), epsilon
