@@ -331,6 +331,7 @@ WRONG = (
     "answer = len(bytearray(1 << 30))",
     "while True: pass",
     "run(rows)",
+    "import sys; sys.setrecursionlimit(1 << 30); run(rows)",
     "import ctypes; ctypes.string_at(0)",
     "import os; os.write(3, b'12345678' * 2); answer = 1",
     "import os; os.write(3, b'x'); answer = 1",
@@ -420,6 +421,35 @@ def test_every_mapped_library_is_read_before_the_first_block():
     libraries = {name for name in mapped if ".so" in name}
     assert len(libraries) > 10
     assert libraries <= zygote._READ
+
+
+GIVEN = """
+import os, resource
+held = {int(name) for name in os.listdir("/proc/self/fd")}
+here = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LC_CTYPE"}
+files = [os.readlink(f"/proc/self/fd/{place}") for place in range(4)]
+return [
+    len(held - set(range(4))) - 1,  # but the folder that is listed
+    sum(file == "/dev/null" for file in files),
+    sum(file.startswith("pipe:") for file in files),
+    len(os.environ.keys() - here),
+    max(resource.getrlimit(resource.RLIMIT_CORE)),
+    max(resource.getrlimit(resource.RLIMIT_FSIZE)),
+    os.getcwd() != "/",
+]
+"""
+
+
+def test_a_process_is_given_nothing_of_the_door_s(monkeypatch):
+    """No open file, no word of its surroundings, no place for what is left of it."""
+    monkeypatch.setenv("PASSWORD", "secret")
+    held = os.open("/etc/hostname", os.O_RDONLY)
+    os.set_inheritable(held, True)
+    assert (
+        said(GIVEN, WITHOUT, WITHOUT, outputs=7, locked=False, workers=2)
+        == [(0.0, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0)] * 2
+    )
+    os.close(held)
 
 
 def test_memory_that_children_would_share_is_noticed():
