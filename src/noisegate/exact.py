@@ -23,6 +23,7 @@ from noisegate.errors import Bug, SpecError
 Number: TypeAlias = int | float | str | Decimal | Fraction
 Real: TypeAlias = Any  # flint.arb, which ships without types
 
+EXACT_MAX: Final = 1 << 53  # whole numbers up to here are doubles
 PRECISION_MAX: Final = 1 << 22
 EXPONENT_MAX: Final = 1 << 20
 DIGITS_BITS_MAX: Final = 14_000  # numbers that Python still writes out as text

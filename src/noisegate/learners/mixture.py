@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from noisegate.errors import SpecError
+from noisegate.exact import EXACT_MAX
 from noisegate.learners import pictures
 from noisegate.learners.asking import RowsAsk
 from noisegate.learners.base import PrivateEstimator
@@ -26,7 +27,7 @@ from noisegate.learners.kmeans import fit_kmeans
 from noisegate.learners.lines import square_of
 from noisegate.learners.noisy import Floats, Part, divided, nearest, require_whole, shrunk
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products, Squares
-from noisegate.transforms.statistics.numbers import EXACT_MAX, Numbers
+from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Lookup, Nearest, Scores, Soft
 

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Whole: TypeAlias = NDArray[np.int64]
+from noisegate.sources.source import Whole
 
-SUM_MAX: Final = 1 << 60  # what a cell is clamped to, as in any sum
+SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 _BITS: Final = 24
 _LOW: Final = (1 << _BITS) - 1
 
@@ -42,7 +42,7 @@ def add_up(
     outside = max(cells)
     for batch in batches:
         places = [np.where(p < n, p, outside) for p, n in zip(batch, sizes, strict=False)]
-        low, high = (None, None) if constant is not None else _halves(batch[-1])
+        low, high = (None, None) if constant is not None else _doubles(batch[-1])
         for place, each in enumerate(sets):
             at = np.minimum(_numbered(places, sizes, each, batch[0].size), cells[place])
             if constant is not None or low is not None:
@@ -52,16 +52,31 @@ def add_up(
     if constant is not None:
         highs = [count * (constant >> _BITS) for count in lows]
         lows = [count * (constant & _LOW) for count in lows]
-    return [_whole(low[:-1], high[:-1]) for low, high in zip(lows, highs, strict=True)]
+    return [joined(low[:-1], high[:-1]) for low, high in zip(lows, highs, strict=True)]
 
 
 Halves: TypeAlias = NDArray[np.float64]
 
 
-def _halves(numbers: Whole) -> tuple[Halves | None, Halves | None]:
-    """The low bits, never negative, and the others; None where there are none."""
-    low, high = numbers & _LOW, numbers >> _BITS
-    return tuple(half.astype(np.float64) if half.any() else None for half in (low, high))  # type: ignore[return-value]
+def halves(numbers: Whole) -> tuple[Whole, Whole]:
+    """The low bits, never negative, and the others: added up apart, they do not wrap."""
+    return numbers & _LOW, numbers >> _BITS
+
+
+def joined(low: Whole, high: Whole) -> Whole:
+    """High · 2**24 + low, clamped to ±2**60: 64 bits do not wrap on the way.
+
+    >>> joined(*halves(np.array([-5, 1 << 60]))).tolist(), joined(*halves(np.array([1 << 61])))
+    ([-5, 1152921504606846976], array([1152921504606846976]))
+    """
+    carried = np.clip(high + (low >> _BITS), -(SUM_MAX >> _BITS) - 1, SUM_MAX >> _BITS)
+    found: Whole = np.clip((carried << _BITS) + (low & _LOW), -SUM_MAX, SUM_MAX)
+    return found
+
+
+def _doubles(numbers: Whole) -> tuple[Halves | None, Halves | None]:
+    """Both halves; None where there are none."""
+    return tuple(half.astype(np.float64) if half.any() else None for half in halves(numbers))  # type: ignore[return-value]
 
 
 def _numbered(
@@ -78,10 +93,3 @@ def _numbered(
 
 def _added(at: Whole, numbers: Halves | None, cells: int) -> Whole:
     return np.bincount(at, numbers, cells + 1).astype(np.int64, copy=False)
-
-
-def _whole(low: Whole, high: Whole) -> Whole:
-    """High · 2**24 + low, clamped: 64 bits do not wrap on the way."""
-    carried = np.clip(high + (low >> _BITS), -(SUM_MAX >> _BITS) - 1, SUM_MAX >> _BITS)
-    found: Whole = np.clip((carried << _BITS) + (low & _LOW), -SUM_MAX, SUM_MAX)
-    return found

@@ -27,7 +27,9 @@ from noisegate.algebra.tally import (
     Term,
     Values,
 )
+from noisegate.exact import EXACT_MAX
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
+from noisegate.sources.adding import SUM_MAX
 from noisegate.sources.duckdb_expressions import write
 from noisegate.sources.duckdb_parts import (
     anchor_of,
@@ -50,8 +52,6 @@ from noisegate.sources.duckdb_parts import (
 from noisegate.sources.duckdb_relations import OWNER, Opened, RelationWriter, base_of
 
 _DOUBLE_MAX: Final = 10**300
-EXACT_MAX: Final = 1 << 53  # whole numbers up to here are doubles
-SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 
 
 def keys_table(place: int) -> str:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisegate.errors import Unsupported
+from noisegate.exact import EXACT_MAX
+from noisegate.sources.source import Whole
 
 Floats: TypeAlias = NDArray[np.float64]  # whole numbers, as doubles
-Whole: TypeAlias = NDArray[np.int64]
-EXACT_MAX: Final = 1 << 53  # whole numbers up to here are doubles
 _PRODUCTS_AT_ONCE: Final = 1 << 18
 _PIECE_MIN: Final = 16
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from noisegate.algebra.tally import Rows
 from noisegate.errors import Unsupported
-from noisegate.sources.source import Batch
+from noisegate.exact import EXACT_MAX
+from noisegate.sources.adding import halves, joined
+from noisegate.sources.source import Batch, Whole
 from noisegate.transforms.statistics.features import FEATURES, Feature, One, Products
 from noisegate.transforms.statistics.numbers import (
-    EXACT_MAX,
     Floats,
     Shape,
-    Whole,
     across,
     clip,
 )
@@ -50,8 +50,6 @@ _SIZE_MAX: Final = 1 << 22
 _FEW: Final = 12  # cells up to which a matrix of weights is quicker than counting
 _REACH_MAX: Final = 1 << 20
 _NORM_MAX: Final = 1 << 26
-SUM_MAX: Final = 1 << 60
-_BITS: Final = 24
 
 
 @final
@@ -141,10 +139,10 @@ class Statistic:
             if self.norm is not None:
                 rows = clip(rows, self.norm, self.clipped)
             for place, part in enumerate(self._added(batch, rows, seen, blocks[0].cells)):
-                whole = part.astype(np.int64)
-                low[place] += whole & ((1 << _BITS) - 1)
-                high[place] += whole >> _BITS
-        return [_joined(a, b) for a, b in zip(low, high, strict=True)]
+                few, many = halves(part.astype(np.int64))
+                low[place] += few
+                high[place] += many
+        return [joined(a, b) for a, b in zip(low, high, strict=True)]
 
     def rows_at_once(self, shape: Shape) -> int:
         """How many rows doubles add exactly, and that stay near the processor; public."""
@@ -262,10 +260,3 @@ def _spread(rows: Floats, held: Floats, feature: Feature) -> Floats:
 def _triangle(square: Floats, feature: Products) -> Floats:
     """The upper triangle of a matrix, weighed."""
     return square[np.triu_indices(len(square))] * feature.factors(len(square))
-
-
-def _joined(low: Whole, high: Whole) -> Whole:
-    """High · 2**24 + low, clamped: 64 bits do not wrap on the way."""
-    carried = np.clip(high + (low >> _BITS), -(SUM_MAX >> _BITS) - 1, SUM_MAX >> _BITS)
-    found: Whole = np.clip((carried << _BITS) + (low & ((1 << _BITS) - 1)), -SUM_MAX, SUM_MAX)
-    return found

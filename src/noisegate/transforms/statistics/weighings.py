@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import Unsupported
+from noisegate.exact import EXACT_MAX
+from noisegate.sources.source import Whole
 from noisegate.transforms.statistics.numbers import (
-    EXACT_MAX,
     Floats,
     Numbers,
     Shape,
-    Whole,
     times,
 )
 
