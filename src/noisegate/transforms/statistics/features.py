@@ -12,9 +12,8 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from noisegate.errors import Unsupported
-from noisegate.transforms.statistics.numbers import Floats, Shape
+from noisegate.transforms.statistics.numbers import Floats, Norms, Shape
 
-Norms: TypeAlias = tuple[int, int, int]  # largest number, sum of sizes, squared length
 Columns: TypeAlias = tuple[int, ...] | None  # which coordinates; None: all
 _WEIGHT_MAX: Final = 100
 _EDGES_MAX: Final = 1 << 12
@@ -38,18 +37,23 @@ class One:
         return ["one"]
 
 
-@final
 @dataclass(frozen=True, slots=True)
-class Linear:
-    """The coordinates themselves, or those of some columns."""
+class _OfColumns:
+    """One number for each coordinate, or for those of some columns."""
 
     columns: Columns = None
 
     def __post_init__(self) -> None:
         _require_columns(self.columns)
 
-    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
+    def width(self, shape: Shape) -> int:
         return shape.only(self.columns).columns
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Linear(_OfColumns):
+    """The coordinates themselves, or those of some columns."""
 
     def norms(self, shape: Shape) -> Norms:
         """Why: by Cauchy and Schwarz Σ|u| ≤ √columns · |u|; the sum is whole, so rounded down."""
@@ -65,16 +69,8 @@ class Linear:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Squares:
+class Squares(_OfColumns):
     """The square of each coordinate, or of those of some columns."""
-
-    columns: Columns = None
-
-    def __post_init__(self) -> None:
-        _require_columns(self.columns)
-
-    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
-        return shape.only(self.columns).columns
 
     def norms(self, shape: Shape) -> Norms:
         """Why: Σu² is the squared length; Σu⁴ ≤ max u² · Σu²."""
@@ -189,5 +185,7 @@ def _listed(columns: Columns) -> list[list[int]]:
     return [] if columns is None else [list(columns)]
 
 
+# Each says how many numbers it is (`width`), how long they can be for one row (`norms`), which they
+# are (`of`), and has a record that is equal exactly for equal features.
 Feature: TypeAlias = One | Linear | Squares | Products | Bins
 FEATURES: Final[frozenset[type]] = frozenset({One, Linear, Squares, Products, Bins})

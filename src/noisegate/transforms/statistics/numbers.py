@@ -17,6 +17,7 @@ from noisegate.exact import EXACT_MAX
 from noisegate.sources.source import Whole
 
 Floats: TypeAlias = NDArray[np.float64]  # whole numbers, as doubles
+Norms: TypeAlias = tuple[int, int, int]  # largest number, sum of sizes, squared length
 _PRODUCTS_AT_ONCE: Final = 1 << 18
 _PIECE_MIN: Final = 16
 

@@ -16,14 +16,8 @@ from numpy.typing import NDArray
 from noisegate.errors import Unsupported
 from noisegate.exact import EXACT_MAX
 from noisegate.sources.source import Whole
-from noisegate.transforms.statistics.numbers import (
-    Floats,
-    Numbers,
-    Shape,
-    times,
-)
+from noisegate.transforms.statistics.numbers import Floats, Norms, Numbers, Shape, times
 
-Norms: TypeAlias = tuple[int, int, int]  # largest weight, sum of sizes, squared length
 CELLS_MAX: Final = 1 << 20
 TABLE_MAX: Final = 1 << 16
 ENTRY_MAX: Final = 1 << 20
@@ -341,6 +335,8 @@ class Slopes:
         return ["slopes", self.scores.to_record(), self.table.to_record(), *how]
 
 
+# Each says how many `cells` there are, how long a row's weights can be (`norms`), and has a record
+# that is equal exactly for equal weighings.
 Weighing: TypeAlias = Plain | ByKey | Nearest | Leaves | Soft | Slopes
 WEIGHINGS: Final[frozenset[type]] = frozenset({Plain, ByKey, Nearest, Leaves, Soft, Slopes})
 
