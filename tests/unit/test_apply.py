@@ -173,6 +173,9 @@ def test_what_this_machine_cannot_run_is_refused_before_any_charge(monkeypatch):
     monkeypatch.setattr(cell, "_memory_of_machine", lambda: 127 << 20)
     with pytest.raises(SpecError, match="memory of the machine"):
         door.apply(mean_age, epsilon=1, rehearse=False, **TERMS)
+    monkeypatch.setattr(cell, "_memory_of_machine", lambda: 255 << 20)
+    with pytest.raises(SpecError, match="memory of the machine"):
+        door.apply(mean_age, epsilon=1, rehearse=False, workers=2, **TERMS)
     monkeypatch.setattr(cell, "can_lock", lambda: False)
     with pytest.raises(Unsupported, match="cannot lock a program in"):
         door.apply(mean_age, epsilon=1, rehearse=False, **TERMS)

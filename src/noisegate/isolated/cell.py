@@ -94,15 +94,11 @@ class Cell:
         if task.locked and not can_lock():
             raise Unsupported(
                 "This machine cannot lock a program in.",
-                fix="Use Linux on x86_64, or from 6.12 on on aarch64; "
+                fix="Use Linux on x86_64, or 6.12 and later on aarch64; "
                 "or trusted=True, if it is your own program.",
             )
-        most = _memory_of_machine() // (2 * task.workers)  # they, and the last
-        if task.locked and task.memory > most:
-            raise SpecError(
-                "A program could use up the memory of the machine, for the next to feel.",
-                fix=f"Use memory up to {most >> 20:,} megabytes.",
-            )
+        if task.locked:
+            _require_room(task)
         self._task, self._imports = task, task.imports
 
     def __enter__(self) -> Self:
@@ -228,7 +224,7 @@ class Cell:
             self._stop()
             raise SpecError(
                 f"The module {missing[0]!r} cannot be loaded.",
-                fix="Programs use what is installed here, and nothing beside their own file.",
+                fix="Programs use what is installed here and shares no memory, not files beside.",
             )
 
     def _stop(self) -> None:
@@ -242,6 +238,16 @@ class Cell:
     def _restart(self) -> None:
         self._stop()
         self._start()
+
+
+def _require_room(task: Task) -> None:
+    """Refuse programs for which memory, with that of those before, might not suffice."""
+    most = _memory_of_machine() // (2 * task.workers)
+    if task.memory > most:
+        raise SpecError(
+            "Programs could use up the memory of the machine, for the next to feel.",
+            fix=f"Use memory up to {most >> 20:,} megabytes, or fewer workers.",
+        )
 
 
 def _memory_of_machine() -> int:
