@@ -49,9 +49,10 @@ def test_workloads_are_numbers_sets_or_a_file_of_questions(folder):
     )
     plans = {
         words: json.loads(release(folder, "--plan", "--json", "--workload", words).stdout)
-        for words in ("1", "age+ward,ward", "asked.sql")
+        for words in ("1", "age+ward,ward", "asked.sql", "age+ward=3,ward")
     }
-    assert [plan["tables"] for plan in plans.values()] == [2, 2, 2]
+    assert [plan["tables"] for plan in plans.values()] == [2, 2, 2, 2]
+    assert plans["age+ward=3,ward"]["workload"] == "given sets of columns, by weights"
     assert plans["asked.sql"]["columns"]["age"] > plans["1"]["columns"]["age"]
     assert plans["asked.sql"]["workload"] == "given questions"
 

@@ -148,6 +148,22 @@ def test_a_plan_is_free_and_says_what_would_be_measured(gate):
     assert not gate.release_plan("synthetic", columns=["ward"], epsilon=100).fits
 
 
+def test_a_workload_with_weights_is_a_release_of_its_own():
+    gate = gate_of()
+    terms = {"columns": COLUMNS, "epsilon": 1, "method": "chosen"}
+    sets = [("ward", "age"), ("age", "married")]
+    plain = gate.release("synthetic", workload=sets, **terms)
+    equal = gate.release("synthetic", workload=dict.fromkeys(sets, 3), **terms)
+    heavy = gate.release("synthetic", workload=dict(zip(sets, ("0.5", 8), strict=True)), **terms)
+    assert (plain.free, equal.free, heavy.free) == (False, True, False)
+    margins = {line.names: line.margin for line in heavy.report().lines}
+    assert margins["age", "married"] < 0.6 * margins["ward", "age"]  # noise as weights^-1/3
+    asked = "SELECT COUNT(*) FROM people WHERE "
+    questions = {f"{asked}age < 30": 1, f"{asked}age < 30 AND married": 2, f"{asked}age >= 50": 5}
+    plan = gate.release_plan("synthetic", workload=questions, **terms)
+    assert (plan.tables, plan.workload) == (2, "given questions, by weights")
+
+
 def test_sampling_keeps_conditions_and_is_free(gate, made):
     spent = gate.spent
     found = made.sample(300, where={"ward": "north", "age": (20, 39)}).to_pandas()
@@ -399,6 +415,10 @@ def test_a_person_with_several_rows_weighs_as_the_cap_says():
         ({"workload": "pairs"}, "not understood"),
         ({"workload": [["ward", "town"]]}, "no measured column"),
         ({"workload": []}, "not understood"),
+        ({"workload": {}}, "not understood"),
+        ({"workload": {("ward", "age"): 0}}, "weight"),
+        ({"workload": {("ward", "age"): "much"}}, "weight"),
+        ({"workload": {"ward": 2}}, "no list of columns"),
         ({"workload": ["SELECT COUNT(*) FROM people WHERE id < 5"]}, "bounds"),
         ({"choose": "caps"}, "cannot be chosen"),
         ({"impossible": ["age < 13"]}, "inside a bin"),

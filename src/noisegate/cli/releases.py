@@ -42,7 +42,8 @@ def release(
         str | None,
         typer.Option(
             help="What will be asked: cells, ranges, prefixes, marginals. Of synthetic rows: 3 "
-            "(columns of a table), age+ward,sick (tables), or a file of questions (.sql)."
+            "(columns of a table), age+ward,sick (tables; by weights: age+ward=3,sick), or a "
+            "file of questions (.sql)."
         ),
     ] = None,
     option: Annotated[
@@ -123,7 +124,8 @@ def _synthetic(
     if workload.endswith(".sql"):
         questions = Path(workload).read_text(encoding="utf-8").split(";")
         return said | {"workload": [each.strip() for each in questions if each.strip()]}
-    return said | {"workload": [each.split("+") for each in workload.split(",")]}
+    sets = [each.partition("=") for each in workload.split(",")]
+    return said | {"workload": {tuple(names.split("+")): by or 1 for names, _, by in sets}}
 
 
 def _require_writable(files: list[Path], endings: tuple[str, ...]) -> None:

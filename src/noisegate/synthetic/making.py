@@ -64,7 +64,8 @@ class SyntheticOrder:
             most ten million.
         epsilon: The price of all of it.
         method: The synthesizer.
-        workload: How many columns the tables have that the public will ask, or lists of columns.
+        workload: How many columns the tables have that the public will ask, lists of columns, or
+            counting questions in SQL; with weights, ``{("age", "ward"): 3, ("sick",): 1}``.
         total: The number of rows of the original, where it is public.
         determined: Columns that follow from others: ``{"region": ("ward", {"north": "up"})}``.
         impossible: Combinations that no row has: ``[{"age": (0, 14), "married": True}]``.
@@ -113,7 +114,7 @@ class _Job:
     """An order that can be carried out: nothing about it is left to be refused but its price."""
 
     basis: Basis
-    sets: tuple[Axes, ...]
+    workload: TablesWorkload
     impossible: tuple[Impossible, ...]
     known: tuple[Evidence, ...]
     price: Price
@@ -163,14 +164,15 @@ class SyntheticBench:
         stored = None if fresh or missing else Attempts(self._curator, job.question).found()
         price, fits = self._curator.price(Sequential(events=(*missing, job.event)))
         layout = job.basis.layout
-        (noise,) = job.price.noise(job.basis.query((0,)), [Fraction(1, len(job.sets))])
+        sets = job.workload.sets
+        (noise,) = job.price.noise(job.basis.query((0,)), [Fraction(1, len(sets))])
         return SyntheticPlan(
             sql=job.basis.sql,
             columns=tuple((axis.name, axis.size) for axis in layout.axes),
             method=self._order.method,
-            workload=_workload_words(self._order.workload, job.sets),
-            tables=len(job.sets),
-            cells=sum(_cells(layout, axes) for axes in job.sets),
+            workload=_workload_words(self._order.workload, job.workload),
+            tables=len(sets),
+            cells=sum(_cells(layout, axes) for axes in sets),
             model_cells=getattr(job.synthesizer, "cells_max", CELLS_MAX),
             epsilon=self._epsilon,
             price=ApproxDP(0) if stored else price,
@@ -220,14 +222,15 @@ class SyntheticBench:
         epsilon = self._epsilon - self._looks.epsilon
         accountant = curator.ledger.balance(curator.account).accountant
         price = Price.of(epsilon, accountant=accountant, sample=self._rules.sample)
-        sets, words = sets_of(order.workload, basis, curator.tables)
+        workload, words = workload_of(order.workload, basis, curator.tables)
         impossible = impossible_of(order.impossible, basis, curator.tables)
         known = tuple(known_of(order.evidence, basis))
         options = plain_options(order.options)
         chosen = synthesizer(order.method, **options)
-        chosen.require(basis.layout.sizes, TablesWorkload(sets))
+        chosen.require(basis.layout.sizes, workload)
         parts = {
-            "sets": [list(axes) for axes in sets],
+            "sets": [list(axes) for axes in workload.sets],
+            **({"weights": list(map(str, workload.weights))} if workload.weights else {}),
             "options": options,
             "total": order.total,
             "impossible": [[each.axes, _digest(each.inside)] for each in impossible],
@@ -237,7 +240,7 @@ class SyntheticBench:
         }
         return _Job(
             basis=basis,
-            sets=sets,
+            workload=workload,
             impossible=impossible,
             known=known,
             price=price,
@@ -277,7 +280,7 @@ class SyntheticBench:
         empty = [each.evidence(ask.variance(Fraction(1)) / 100) for each in job.impossible]
         found = job.synthesizer.build(
             ask,
-            TablesWorkload(job.sets),
+            job.workload,
             known=(*job.known, *empty),
             total=None if order.total is None else order.total / float(basis.grain),
         )
@@ -286,7 +289,7 @@ class SyntheticBench:
             layout=basis.layout,
             model=hardened(found.model, job.impossible),
             evidence=tuple(one for one in found.evidence if all(one is not e for e in empty)),
-            sets=job.sets,
+            sets=job.workload.sets,
             method=order.method,
             gaussian=job.price.gaussian,
             grain=basis.grain,
@@ -321,53 +324,62 @@ class SyntheticBench:
         )
 
 
-def _is_sql(workload: Any) -> bool:  # noqa: ANN401 - see `sets_of`
-    listed = isinstance(workload, list | tuple) and workload
+def _is_sql(workload: Any) -> bool:  # noqa: ANN401 - see `workload_of`
+    listed = isinstance(workload, list | tuple | Mapping) and workload
     return bool(listed) and all(isinstance(each, str) and " " in each for each in workload)
 
 
-def sets_of(
-    asked: Any,  # noqa: ANN401 - a number, lists of columns, or SQL
+def workload_of(
+    asked: Any,  # noqa: ANN401 - a number, lists of columns or SQL, maybe with weights
     basis: Basis,
     tables: Mapping[str, TableDomain],
-) -> tuple[tuple[Axes, ...], tuple[str, ...]]:
+) -> tuple[TablesWorkload, tuple[str, ...]]:
     """The tables that the public will ask, and words about those that are too large."""
-    layout = basis.layout
-    columns = range(len(layout.axes))
-    if _is_sql(asked):
-        return _required(
-            list(dict.fromkeys(counted_cells(sql, basis, tables)[0] for sql in asked))
-        ), ()
     if asked is None or type(asked) is int:
-        many = min(2, len(columns)) if asked is None else asked
-        if not 1 <= many <= len(columns):
-            raise SpecError(
-                f"There are no tables of {many} columns.", fix=f"Use 1 to {len(columns)}."
-            )
-        every = list(combinations(columns, many))
-        fitting = [axes for axes in every if _cells(layout, axes) <= CELLS_MAX]
-        left = len(every) - len(fitting)
-        words = (f"{left} tables of the workload have too many cells and were left out",)
-        return _required(fitting), words if left else ()
-    if isinstance(asked, str) or not isinstance(asked, Sequence) or not asked:
+        every, words = _all_sets(asked, basis.layout)
+        return TablesWorkload(_required(every)), words
+    if isinstance(asked, str) or not isinstance(asked, Sequence | Mapping) or not asked:
         raise SpecError("The workload is not understood.", fix=_WORKLOAD)
-    found = []
+    weights = dict[Axes, Fraction]()
     for each in asked:
-        if isinstance(each, str) or not isinstance(each, Sequence) or not each:
-            raise SpecError("A set of the workload is no list of columns.", fix=_WORKLOAD)
-        axes = tuple(sorted({layout.place(name) for name in each}))
-        if _cells(layout, axes) > CELLS_MAX:
-            raise Unsupported(
-                f"The table of {', '.join(each)} has more than {CELLS_MAX:,} cells.",
-                fix="Use wider bins or fewer columns.",
-            )
-        found.append(axes)
-    return _required(list(dict.fromkeys(found))), ()
+        axes = counted_cells(each, basis, tables)[0] if _is_sql(asked) else _axes(each, basis)
+        weight = Fraction(1)
+        if isinstance(asked, Mapping):
+            weight = positive(fraction(asked[each], name="a weight"), name="a weight")
+        weights[axes] = max(weight, weights.get(axes, weight))
+    sets, same = _required(tuple(weights)), len(set(weights.values())) == 1
+    return TablesWorkload(sets, () if same else tuple(weights.values())), ()
+
+
+def _all_sets(many: int | None, layout: Layout) -> tuple[list[Axes], tuple[str, ...]]:
+    """All sets of so many columns whose tables are not too large."""
+    columns = range(len(layout.axes))
+    many = min(2, len(columns)) if many is None else many
+    if not 1 <= many <= len(columns):
+        raise SpecError(f"There are no tables of {many} columns.", fix=f"Use 1 to {len(columns)}.")
+    every = list(combinations(columns, many))
+    fitting = [axes for axes in every if _cells(layout, axes) <= CELLS_MAX]
+    left = len(every) - len(fitting)
+    words = (f"{left} tables of the workload have too many cells and were left out",)
+    return fitting, words if left else ()
+
+
+def _axes(names: Any, basis: Basis) -> Axes:  # noqa: ANN401 - as people write it
+    """The columns of one set."""
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise SpecError("A set of the workload is no list of columns.", fix=_WORKLOAD)
+    axes = tuple(sorted({basis.layout.place(name) for name in names}))
+    if _cells(basis.layout, axes) > CELLS_MAX:
+        raise Unsupported(
+            f"The table of {', '.join(names)} has more than {CELLS_MAX:,} cells.",
+            fix="Use wider bins or fewer columns.",
+        )
+    return axes
 
 
 _WORKLOAD: Final = (
-    'Use a number of columns, such as 3, lists such as [["age", "ward"], ["sick"]], or a list of '
-    "counting questions in SQL."
+    'Use a number of columns, such as 3, lists such as [["age", "ward"], ["sick"]], a list of '
+    'counting questions in SQL, or either with weights: {("age", "ward"): 3, ("sick",): 1}.'
 )
 
 
@@ -383,12 +395,12 @@ def _cells(layout: Layout, axes: Axes) -> int:
     return prod(layout.sizes[axis] for axis in axes)
 
 
-def _workload_words(asked: Any, sets: Sequence[Axes]) -> str:  # noqa: ANN401 - see `sets_of`
+def _workload_words(asked: Any, workload: TablesWorkload) -> str:  # noqa: ANN401 - see `workload_of`
     if asked is None or type(asked) is int:
-        return (
-            "all pairs of columns" if len(sets[0]) == 2 else f"all sets of {len(sets[0])} columns"
-        )
-    return "given questions" if _is_sql(asked) else "given sets of columns"
+        columns = len(workload.sets[0])
+        return "all pairs of columns" if columns == 2 else f"all sets of {columns} columns"
+    said = "given questions" if _is_sql(asked) else "given sets of columns"
+    return f"{said}, by weights" if workload.weights else said
 
 
 def _digest(*arrays: NDArray[Any] | None) -> str:

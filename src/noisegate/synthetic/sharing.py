@@ -51,8 +51,8 @@ class Item:
 
     @property
     def gain(self) -> float:
-        """How much a first share lowers the error, next to others: by distance and cells."""
-        return float(self.off(np.zeros(1))[0] / self.counts.sum() ** (2 / 3))
+        """How much a first share lowers the error: by weight, distance and cells."""
+        return float(self.weight * self.off(np.zeros(1))[0] / self.counts.sum() ** (2 / 3))
 
     def off(self, precision: Floats) -> Floats:
         """Σ|error| over its cells, for each precision of new measurements."""

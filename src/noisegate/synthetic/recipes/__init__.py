@@ -1,7 +1,8 @@
 """Synthesizers by name: which tables to measure for a workload, and the model that follows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol, final
@@ -24,9 +25,24 @@ SYNTHESIZERS: Final[Mapping[str, str]] = MappingProxyType({
 @final
 @dataclass(frozen=True, slots=True)
 class TablesWorkload:
-    """The tables that rows should be good for, as sets of columns; all weigh the same."""
+    """The tables that rows should be good for, as sets of columns.
+
+    ``weights`` say how much the error of each counts; left out, all count the same.
+    """
 
     sets: tuple[Axes, ...]
+    weights: tuple[Fraction, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[Axes, Fraction]]:
+        weights = self.weights or (Fraction(1),) * len(self.sets)
+        return iter(zip(self.sets, weights, strict=True))
+
+    def weight(self, axes: Axes) -> Fraction:
+        """Of any table: the largest of the sets that hold its columns; of none, the least."""
+        if not self.weights:
+            return Fraction(1)
+        held = (weight for each, weight in self if set(axes) <= set(each))
+        return max(held, default=min(self.weights))
 
 
 @final

@@ -90,11 +90,11 @@ class Aim:
 
 
 def overlaps(workload: TablesWorkload) -> dict[Axes, Fraction]:
-    """For each subset of a set, how many columns it shares with all sets together."""
+    """For each subset of a set, how many columns it shares with all sets, by their weights."""
     found = {}
     for part in closure(workload.sets):
         if part:
-            found[part] = Fraction(sum(len(set(part) & set(s)) for s in workload.sets))
+            found[part] = sum((w * len(set(part) & set(s)) for s, w in workload), Fraction(0))
     return found
 
 

@@ -31,13 +31,14 @@ from noisegate.synthetic.model import Evidence, Model, fit
 from noisegate.synthetic.recipes import Fit, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,
+    columns_shares,
     measured,
     pairs_of,
     require_cells,
     singles_of,
     spanning,
 )
-from noisegate.synthetic.sharing import MEAN, Item, allotted, exact_shares
+from noisegate.synthetic.sharing import MEAN, Item, allotted
 
 _SINGLES: Final = Fraction(3, 20)  # shares of the price
 _LOOKS: Final = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
@@ -97,13 +98,14 @@ class _Steps:
         whole = ask.variance(Fraction(1))
         self.scaled = [replace(each, variance=each.variance / whole) for each in self.known]
         self.totals = [_total(each) for each in self.known if each.labels.min() >= 0]  # type: ignore[union-attr]
-        self.fixed, self.cells_max = total, cells_max
+        self.fixed, self.cells_max, self.workload = total, cells_max, workload
         self.pairs = self._small(pairs_of(workload.sets))
         larger = self._small(axes for axes in workload.sets if len(axes) > 2)
         self.wanted = [*self.pairs, *larger]
         self.answers = [each for each in known if each.labels is None]
         out = {each.axes for each in self.answers if len(each.axes) > 1} - set(self.wanted)
         self.wanted += self._small(sorted(out))
+        self.weights = {axes: float(workload.weight(axes)) for axes in self.wanted}
         self.left = Fraction(1)
         self.early: dict[Axes, Floats] = {}  # tables of stages, and what was guessed before
         self.model: Model | None = None
@@ -132,7 +134,7 @@ class _Steps:
         guesses = {axes: self.even(axes) for axes in self.wanted}
         share = self.glance(self.pairs)
         off = self.look({pair: guesses[pair] for pair in self.pairs}, share)
-        spent = self.split({pair: Item.of(guesses[pair], off[pair]) for pair in self.pairs})
+        spent = self.split({pair: self.item(pair, guesses[pair], off[pair]) for pair in self.pairs})
         if spent > 0:
             self.measure(self.columns(self.left * spent))
         if spent == 1:
@@ -144,8 +146,9 @@ class _Steps:
             noise = sqrt(self.ask.distance_variance(len(off), share))
             clear = {axes: far for axes, far in off.items() if far > _CLEAR * noise}
             if stage == 0:
-                clear = {axes: clear[axes] for axes in spanning(clear)}
-            items = {axes: Item.of(guesses[axes], far) for axes, far in clear.items()}
+                by_weight = {axes: self.weights[axes] * far for axes, far in clear.items()}
+                clear = {axes: clear[axes] for axes in spanning(by_weight)}
+            items = {axes: self.item(axes, guesses[axes], far) for axes, far in clear.items()}
             best = sorted(items, key=lambda axes: (-items[axes].gain, axes))[: len(self.sizes)]
             shares, _ = allotted(self.ask, {s: items[s] for s in best}, self.left * _STAGE)
             if not shares:
@@ -156,12 +159,16 @@ class _Steps:
             model = self.fitted({axes: self.target(axes, g) for axes, g in self.early.items()})
             guesses, share = model.tables(self.wanted), again
             off = self.look(guesses, share)
-        items = {axes: Item.of(guesses[axes], far) for axes, far in off.items()}
+        items = {axes: self.item(axes, guesses[axes], far) for axes, far in off.items()}
         for axes in self.early:
             beyond = float(np.abs(guesses[axes] - self.even(axes)).sum())
             known = self.parts.precision[axes]
-            items[axes] = Item.of(self.even(axes), beyond, precision=known)
+            items[axes] = self.item(axes, self.even(axes), beyond, precision=known)
         self.measure(allotted(self.ask, items, self.left)[0])
+
+    def item(self, axes: Axes, guess: Floats, far: float, *, precision: float = 0.0) -> Item:
+        """A table that is so far from its guess, by its weight."""
+        return Item.of(guess, far, weight=self.weights[axes], precision=precision)
 
     def glance(self, sets: Sequence[Axes]) -> Fraction:
         """The share of a look: the smallest with little noise, or the largest."""
@@ -195,7 +202,8 @@ class _Steps:
             off = 0.0
             for axes, item in items.items():
                 own = float(item.off(np.array([known.get(axes, 0.0)]))[0])
-                off += (own**_POWER + sum(alone[a] for a in axes)) ** (1 / _POWER)
+                both = (own**_POWER + sum(alone[a] for a in axes)) ** (1 / _POWER)
+                off += item.weight * both
             errors.append(off)
         return Fraction(int(np.argmin(errors)), _SPLITS)
 
@@ -212,9 +220,7 @@ class _Steps:
 
     def columns(self, budget: Fraction) -> dict[Axes, Fraction]:
         """Shares for single columns, as `Independent` has them."""
-        return exact_shares(
-            {a: self.sizes[a[0]] ** (2 / 3) for a in singles_of(self.sizes)}, budget
-        )
+        return columns_shares(self.sizes, self.workload, budget)
 
     def columns_off(self, more: Floats) -> Floats:
         """Σ|error| of each single column, after measurements of so much more precision."""
@@ -248,7 +254,8 @@ class _Steps:
                 targets[axes] = self.target(axes, guesses[axes]) if known else guesses[axes]
             gains = {s: float(np.abs(targets[s] - guesses[s]).sum()) for s in new}
             told = [s for s in new if gains[s] > _LITTLE * self.total]
-            used |= {axes: targets[axes] for axes in sorted(told, key=lambda s: (-gains[s], s))}
+            first = sorted(told, key=lambda s: (-self.weights[s] * gains[s], s))
+            used |= {axes: targets[axes] for axes in first}
             model = self.fitted(used)
         return model, targets
 

@@ -1,8 +1,9 @@
 """The tables of the workload, for those who know what they want.
 
 What is measured: these tables and their marginals, for shares that make the expected squared error
-of all their cells least [XHZK23]; tables with few cells count as much as those with many. Every
-table is off by its noise, or less: the model is nearer to what all of them say together.
+of all their cells least [XHZK23]; tables with few cells count as much as those with many, but for
+their weights. Every table is off by its noise, or less: the model is nearer to what all of them say
+together.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class Chosen:
         total: float | None = None,
     ) -> Fit:
         """Ask once, and fit."""
-        weights = [1 / prod(ask.sizes[a] for a in axes) for axes in workload.sets]
+        weights = [float(w) / prod(ask.sizes[a] for a in axes) for axes, w in workload]
         plan = plain_design(ask.sizes, workload.sets, weights, gaussian=ask.gaussian)
         evidence = (*measured(ask, [q.kept for q in plan.questions], plan.shares), *known)
         ask.done(0.5, "fitting")

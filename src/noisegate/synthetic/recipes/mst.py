@@ -1,9 +1,11 @@
 """MST: a tree over the columns, chosen one pair at a time [MMS21].
 
 What is measured: a third of the price for each column by itself; a third for choosing the pairs of
-a tree, each the one that is furthest from independent columns among those that join two trees, by
-the exponential mechanism; a third for these pairs. The model is the tree: exact, and fast. What
-pairs outside the tree say beyond it is lost. Rare values are not merged, unlike in the original.
+a tree, each the one that is furthest from independent columns, by weights, among those that join
+two trees, by the exponential mechanism; a third for these pairs. The model is the tree: exact, and
+fast. What pairs outside the tree say beyond it is lost. Unlike in the original, values rarer than
+three standard deviations of noise are not merged: the fit has no negative numbers, which serves
+better. Pairs of Adult at ε = 1 are off by 0.061, with merging by 0.087 (two runs each).
 """
 
 from collections.abc import Sequence
@@ -63,7 +65,8 @@ class Mst:
         rounds = trees_joined(small)
         for place in range(rounds):
             left = {p: guesses[p] for p in small if trees_joined([*tree, p]) > len(tree)}
-            tree.append(ask.furthest(left, _THIRD / rounds))
+            weights = {pair: workload.weight(pair) for pair in left}
+            tree.append(ask.furthest(left, _THIRD / rounds, weights=weights))
             ask.done(0.2 + 0.4 * place / rounds, "choosing a tree")
         if tree:
             evidence += measured(ask, tree, equal(rounds, _THIRD))

@@ -2,9 +2,9 @@
 
 What is measured: in each of T rounds (as many as columns, unless told) half of the round's price is
 for choosing the table of the workload that is furthest from the model, by the exponential
-mechanism, less what noise alone would add; the other half is for that table. The model is that of
-highest entropy [MSM19] instead of a table of all cells; tables that would make it larger than
-``cells_max`` are no candidates.
+mechanism, less what noise alone would add and by weights; the other half is for that table. The
+model is that of highest entropy [MSM19] instead of a table of all cells; tables that would make it
+larger than ``cells_max`` are no candidates.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,8 @@ class MwemPgm:
             if not small:
                 break
             less = {s: noise * prod(ask.sizes[a] for a in s) for s in small}
-            chosen = ask.furthest(model.tables(small), share, less=less)
+            weights = {s: workload.weight(s) for s in small}
+            chosen = ask.furthest(model.tables(small), share, weights=weights, less=less)
             evidence += measured(ask, [chosen], [share])
             model = fit(ask.sizes, evidence, total=total, start=model, cells_max=self.cells_max)
             ask.done((place + 1) / (rounds + 1), f"round {place + 1} of {rounds}")

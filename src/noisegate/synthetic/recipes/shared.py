@@ -12,6 +12,8 @@ from noisegate.releases.asking import Noisy
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence
+from noisegate.synthetic.recipes import TablesWorkload
+from noisegate.synthetic.sharing import exact_shares
 
 CELLS: Final = 1 << 18  # of a model, unless told: more is slower, and hardly nearer
 
@@ -29,6 +31,17 @@ def evidence_of(axes: Axes, noisy: Noisy) -> Evidence:
 def singles_of(sizes: Sizes) -> list[Axes]:
     """Every column by itself."""
     return [(axis,) for axis in range(len(sizes))]
+
+
+def columns_shares(
+    sizes: Sizes, workload: TablesWorkload, budget: Fraction
+) -> dict[Axes, Fraction]:
+    """Shares for single columns: those that make their expected errors least, by weights."""
+    wanted = {
+        axes: (float(workload.weight(axes)) * sizes[axes[0]]) ** (2 / 3)
+        for axes in singles_of(sizes)
+    }
+    return exact_shares(wanted, budget)
 
 
 def pairs_of(sets: Iterable[Axes]) -> list[Axes]:
