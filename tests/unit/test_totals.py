@@ -62,7 +62,8 @@ def test_two_passes_are_dense_least_squares_and_the_variance_is_exact(case, seed
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize(("shape", "axis"), [((8,), 0), ((2, 8), 1)])
 def test_the_predicted_error_is_the_measured_one(shape, axis, gaussian, monkeypatch):
-    """Before mending; six standard errors: false alarms below 1e-8."""
+    """Before mending. The mean square has a relative deviation of 0.056 at most: 0.4 is 7 of them,
+    and a gamma law of that spread is further off once in 10⁹ runs."""
     trials = 100 if gaussian else 300
     cells, workload = np.zeros(shape, np.int64), totals(shape, axis, PARENTS)
     made, squares = Totals(parents=PARENTS, axis=axis), []
@@ -73,9 +74,7 @@ def test_the_predicted_error_is_the_measured_one(shape, axis, gaussian, monkeypa
         ask = CellsAsk(cells, Fraction(1), gaussian=gaussian)
         squares.append(np.mean(workload.answers(made.build(ask, workload).cells) ** 2))
     assert 1 - 1e-6 < ask.spent.max() <= 1 + 1e-9
-    slack = 6 * np.std(squares) / trials**0.5
-    assert slack < 0.45 * predicted**2
-    assert abs(np.mean(squares) - predicted**2) < slack
+    assert abs(np.mean(squares) / predicted**2 - 1) < 0.4  # a factor of two cannot hide
 
 
 def test_all_levels_beat_cells_alone_for_totals_and_cells_stay_near_the_best():
