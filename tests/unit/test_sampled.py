@@ -9,7 +9,7 @@ import pytest
 
 import noisegate as ng
 from door import FINE, ONE, by, curator, domain
-from noisegate.accounting.amplification import poisson
+from noisegate.accounting.amplification import SAMPLED_DELTA, poisson
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.algebra.expression import Call, Field, Literal
@@ -33,6 +33,7 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.event import (
     DeclaredEvent,
+    DiscreteGaussianEvent,
     GeometricEvent,
     KeySelectionEvent,
     PoissonSampled,
@@ -268,8 +269,29 @@ def test_accounts_of_rho_pay_for_pure_noise_about_a_sample():
         query=Query(sums(Sampled(Table(domain("id")), P))),
         mechanisms=(DiscreteGaussian(variance=100),),
     )
-    with pytest.raises(Unsupported, match="poisson-sampled"):
-        zcdp_loss(bell.event())
+    with pytest.raises(Unsupported, match="pure accountant has no price"):
+        pure_loss(bell.event())
+    assert zcdp_loss(bell.event()).rho <= zcdp_loss(bell.event().event).rho
+
+
+def test_accounts_of_rho_have_gaussian_noise_about_a_sample_where_it_errs_less():
+    """Of 50 rows of a unit in 50 groups, geometric noise hides 50 and Gaussian noise √50."""
+    rows = pa.table({"id": np.arange(5000) // 50, "day": np.arange(5000) % 50})
+    columns = {"day": {"type": "integer", "between": [0, 49], "in": list(range(50))}}
+    gate = ng.open(rows, epsilon=9, delta=1e-6, accountant="zcdp", unit="id", columns=columns)
+    asked = "SELECT day, COUNT(DISTINCT id) AS n FROM data GROUP BY day"
+    for p, delta in (("1/2", 0), ("1/100", SAMPLED_DELTA)):
+        plan = gate.sample(p).plan(asked, epsilon="1/10", groups_per_unit=50)
+        assert isinstance(plan.event.event, DiscreteGaussianEvent)
+        loss = zcdp_loss(plan.event)
+        assert Fraction(4999, 10**6) < loss.rho <= Fraction(1, 200)
+        assert loss.delta == delta
+    answer = gate.sample("1/100").sql(asked, epsilon="1/10", groups_per_unit=50)
+    assert len(answer.rows) == 50
+    assert gate.ledger.verify().ok
+    pure = ng.open(rows, epsilon=9, delta=1e-6, unit="id", columns=columns)
+    plan = pure.sample("1/100").plan(asked, epsilon="1/10", groups_per_unit=50)
+    assert isinstance(plan.event.event, GeometricEvent)
 
 
 def test_groups_of_a_sample_are_found_with_a_delta_that_is_amplified_too():

@@ -8,10 +8,18 @@ of them the sample must stay secret and be drawn with exact coins.
 """
 
 from fractions import Fraction
+from typing import Final
 
+from noisegate.accounting.search import digits_down, digits_up
 from noisegate.errors import SpecError
 from noisegate.exact import lower, real, upper
-from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.conversion import approx_of_zcdp, rho_of_budget_down, zcdp_of_approx
+from noisegate.privacy.loss import ZCDP, ApproxDP
+
+SAMPLED_DELTA: Final = Fraction(1, 10**10)  # what Gaussian noise about a sample is charged, of all
+_DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
+_DIGITS: Final = 6  # of an ε found in floats: so few that other machines charge the same
+_CUT: Final = 1 - Fraction(1, 10**5)  # of a ρ, so that its ε stays below those digits
 
 
 def poisson(loss: ApproxDP, *, probability: Fraction) -> ApproxDP:
@@ -24,6 +32,27 @@ def poisson(loss: ApproxDP, *, probability: Fraction) -> ApproxDP:
     Rounding: up.
     """
     return _amplified(loss, _checked(probability))
+
+
+def poisson_zcdp(loss: ZCDP, *, probability: Fraction) -> ZCDP:
+    """The same for steps that have a ρ, as Gaussian noise.
+
+    Claim: δ₀-approximate ρ-zCDP on the sample is (δ + p δ₀)-approximate (ε'²/2)-zCDP on the whole,
+        δ = `SAMPLED_DELTA`, ε' = ln(1 + p (e^ε - 1)), where ρ implies (ε, δ/p); or it is what it
+        was, if that is less.
+    Adjacency: add/remove, for the step and for the result.
+    Why: `approx_of_zcdp`, `poisson`, `zcdp_of_approx`, one after the other. It never loses more
+        than without a sample: given the others' coins the law with the unit is (1 - p) Q + p P,
+        and Rényi divergences are quasi-convex, D_a((1 - p) Q + p P ‖ Q) ≤ D_a(P ‖ Q), likewise the
+        other way, and over the others' coins; good parts mix as the laws do [EH14]. No ρ' = p² ρ
+        holds at all orders: far out, the ratio of a sample's laws is p times that of P and Q.
+    Rounding: up, ε' to six digits.
+    """
+    share = _checked(probability)
+    inside = approx_of_zcdp(loss, delta=min(SAMPLED_DELTA / share, _DELTA_MAX))
+    outside = _amplified(inside, share)
+    found = zcdp_of_approx(ApproxDP(digits_up(outside.epsilon, _DIGITS), outside.delta))
+    return found if found.rho < loss.rho else loss
 
 
 def poisson_change_one(
@@ -79,6 +108,18 @@ def inner_epsilon_down(epsilon: Fraction, *, probability: Fraction) -> Fraction:
     if epsilon == 0 or share == 1:
         return epsilon
     return lower(lambda: (real(epsilon).expm1() / real(share)).log1p())  # noqa: PLW0108 - precision
+
+
+def inner_rho_down(epsilon: Fraction, *, probability: Fraction) -> Fraction:
+    """The largest ρ for the sample that keeps the whole within ρ' = ε²/2; see `poisson_zcdp`.
+
+    Rounding: down, to twelve digits.
+    """
+    share = _checked(probability)
+    inside = inner_epsilon_down(digits_down(epsilon, _DIGITS), probability=share)
+    chance = min(SAMPLED_DELTA / share, _DELTA_MAX)
+    amplified = rho_of_budget_down(ApproxDP(inside, chance)) * _CUT
+    return max(digits_down(amplified), epsilon**2 / 2)
 
 
 def _amplified(loss: ApproxDP, share: Fraction) -> ApproxDP:

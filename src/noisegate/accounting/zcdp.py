@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final, final
 
 from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.accounting.amplification import poisson_zcdp
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
 from noisegate.accounting.smooth import lognormal_rho_up
@@ -149,6 +150,16 @@ def _through_approx(event: Event) -> Pair:
     return loss.rho, loss.delta
 
 
+def _sampled(event: PoissonSampled) -> Pair:
+    """Claim: through (ε, δ) where the step has one of its own, else see `poisson_zcdp`."""
+    try:
+        return _through_approx(event)
+    except Unsupported:
+        inside = zcdp_loss(event.event)
+    outside = poisson_zcdp(inside, probability=event.probability)
+    return outside.rho, outside.delta
+
+
 def _group(event: Group) -> Pair:
     """Claim: k²ρ for plain zCDP [BS16, Prop. 1.9]; steps with a δ through their (ε, δ).
 
@@ -189,7 +200,7 @@ _RULES: Final = Rules(
             SmoothLognormalEvent: _smooth_lognormal,
             ProposeTestReleaseEvent: _through_approx,
             DeclaredEvent: _through_approx,
-            PoissonSampled: _through_approx,
+            PoissonSampled: _sampled,
             Group: _group,
         }
     ),

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, final
 from weakref import WeakSet
 
 from noisegate.accounting.accountant import Charge
+from noisegate.accounting.pure import pure_loss
 from noisegate.curator.cells import CellAccount
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
@@ -196,6 +197,8 @@ class Allowance:
             part.cells[name] = before.after(measurement)
         fits = False
         try:
+            if self._sample is not None:
+                pure_loss(self._event())  # refuses what has no ε, as the claim above is about ε
             charges = self._quote(self._event())
             fits = all(charge <= self._entry.charges[name] for name, charge in charges.items())
         finally:

@@ -66,7 +66,8 @@ class Draft:
 
     ``keys`` are measured first. ``groups`` are the keys of each column; ``shown`` are the
     combinations that were found, where several columns were looked for together. The first pieces
-    are sums, in multiples of ``grains``; all others are drawn for themselves.
+    are sums, in multiples of ``grains``; all others are drawn for themselves. ``gaussian``: shares
+    are of ρ; ``amplified``: they are of ε, but sums about a sample may have Gaussian noise too.
     """
 
     block: Block
@@ -78,6 +79,7 @@ class Draft:
     recipes: tuple[Recipe, ...]
     split: Split
     gaussian: bool
+    amplified: bool = False
     caveats: tuple[str, ...] = ()
 
     @property
@@ -135,8 +137,7 @@ def draft(
     Where sums could also be derived from averages, the way with the smaller error is taken, unless
     ``derive`` is False.
     """
-    pure = accountant == "pure" or sample_of(block.relation) is not None  # no theorem for others
-    drafting = _Drafting(block, caps, found, gaussian=not pure)
+    drafting = _Drafting(block, caps, found, accountant)
     plain = drafting.sketch(derived=False)
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return drafting.draft(plain)
@@ -159,11 +160,13 @@ class _Sketch:
 class _Drafting:
     """The public facts about a block that all its tallies share."""
 
-    def __init__(self, block: Block, caps: Caps, found: Found | None, *, gaussian: bool) -> None:
-        self.block, self.caps, self.gaussian = block, caps, gaussian
+    def __init__(self, block: Block, caps: Caps, found: Found | None, accountant: str) -> None:
+        self.block, self.caps = block, caps
         self.rows = stability_of(block.relation).rows
         sampled = sample_of(block.relation)
         self.sample = Fraction(1) if sampled is None else sampled.probability
+        self.gaussian = accountant != "pure" and sampled is None
+        self.amplified = accountant == "zcdp" and sampled is not None
         self.keys = key_questions(block, caps)
         self.groups, self.shown = _groups(block, self.keys, found)
         # A group column without any key has no cells; nothing is measured then, only planned.
@@ -213,6 +216,7 @@ class _Drafting:
             recipes=sketch.recipes,
             split=sketch.split,
             gaussian=self.gaussian,
+            amplified=self.amplified,
             caveats=caveats(
                 block,
                 [(part.query, part.other and part.other.function) for part in parts],

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import ceil, log
 from typing import Any, Final, final
 
-from noisegate.accounting.amplification import inner_epsilon_down
+from noisegate.accounting.amplification import inner_epsilon_down, inner_rho_down
 from noisegate.accounting.search import digits_down
 from noisegate.algebra.tally import Sums, Values
 from noisegate.errors import Unsupported
@@ -127,7 +127,7 @@ def _mechanisms(
     if isinstance(tally, Sums):
         triples = zip(shares, query.l1s, query.l2s, strict=True)
         noises = tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)
-        return _sharpened(query, noises)
+        return _sharpened(query, noises, amplified=draft.amplified)
     if not isinstance(tally, Values) or part.other is None:
         price = inner_price(funds.share(shares[0]), query.sample)
         return (Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
@@ -159,15 +159,30 @@ def _mechanisms(
     return (end,)
 
 
-def _sharpened(query: Query, noises: tuple[Mechanism[Any], ...]) -> tuple[Mechanism[Any], ...]:
-    """Noise about a sample, so much smaller that its price is the same as about all rows."""
+def _sharpened(
+    query: Query, noises: tuple[Mechanism[Any], ...], *, amplified: bool
+) -> tuple[Mechanism[Any], ...]:
+    """Noise about a sample, so much smaller that its price is the same as about all rows.
+
+    Gaussian noise instead, where the account has a price for it and it errs less in every sum.
+    """
     scales = [noise.scale for noise in noises if isinstance(noise, Geometric)]
     if query.sample is None or len(scales) < len(noises):
         return noises
-    pairs = zip(query.l1s, scales, strict=True)
-    price = sum((l1.value / scale for l1, scale in pairs), Fraction(0))
+    paid = [l1.value / scale for l1, scale in zip(query.l1s, scales, strict=True)]
+    price = sum(paid, Fraction(0))
     factor = price / inner_price(price, query.sample)
-    return tuple(Geometric(scale=scale * factor) for scale in scales)
+    found = tuple(Geometric(scale=scale * factor) for scale in scales)
+    if not amplified:
+        return found
+    rho = inner_rho_down(price, probability=query.sample)
+    bells = tuple(
+        DiscreteGaussian.for_rho(rho * each / price, sensitivity=l2)
+        for each, l2 in zip(paid, query.l2s, strict=True)
+    )
+    pairs = zip(bells, found, strict=True)
+    better = all(bell.interval(USUAL) < each.interval(USUAL) for bell, each in pairs)
+    return bells if better else found
 
 
 def inner_price(price: Fraction, sample: Fraction | None) -> Fraction:
