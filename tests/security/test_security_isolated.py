@@ -340,14 +340,15 @@ WRONG = (
 
 
 def test_whatever_goes_wrong_is_nothing_and_the_next_is_not_touched():
-    """The block says which program is run: one that goes wrong, or one that does not."""
+    """The block says which program is run: all that go wrong at once, then one that does not."""
     body = f"""
 scope = {{"rows": rows, "run": f}}
 exec((*{WRONG!r}, "answer = 5")[rows["id"][0]], scope)
 return scope["answer"]
 """
     blocks = [*([wrong] for wrong in range(len(WRONG))), [len(WRONG)]]
-    assert said(body, *blocks, imports=("ctypes",)) == [*[None] * len(WRONG), (5.0,)]
+    found = said(body, *blocks, imports=("ctypes",), workers=len(WRONG))
+    assert found == [*[None] * len(WRONG), (5.0,)]
 
 
 def test_an_answer_is_numbers_and_is_never_unpacked_as_anything_else():

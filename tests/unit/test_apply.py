@@ -105,6 +105,8 @@ def test_other_aggregates_are_near_too(aggregate, epsilon):
         blocks=8,
         seconds=0.2,
         memory=64,
+        trusted=True,
+        workers=4,
         epsilon=epsilon,
         aggregate=aggregate,
         rehearse=False,
@@ -204,6 +206,8 @@ def test_a_narrowed_mean_tells_its_own_margin_and_its_progress(tmp_path):
         narrow=True,
         rehearse=False,
         progress=lambda part, words: seen.append(part),
+        trusted=True,
+        workers=4,
         **TERMS | {"blocks": 8},
     )
     (width,) = release.margins("0.999999")

@@ -270,6 +270,8 @@ def test_programs_that_feel_each_other_move_the_sum_by_its_whole_sensitivity(
         return [struct.pack("d", 10 * known)] * len(tasks)
 
     monkeypatch.setattr(Cell, "_said", said_of)
+    monkeypatch.setattr(Cell, "_start", lambda _: None)
+    monkeypatch.setattr(Cell, "_stop", lambda _: None)
     tally = asked(blocks=blocks, workers=workers, resample=2, seconds=Fraction(1, 50))
     listed = [(person, 0.0, person, "") for person in (*range(8), 77)]
     with_one, without = (
@@ -292,7 +294,8 @@ def test_numbers_are_clamped_and_what_is_none_is_the_default():
     )
     ranges = ((Fraction(0), Fraction(10)), (Fraction(-10), Fraction(10)))
     defaults = (Fraction(5), Fraction(-5))
-    tally = asked(text=text, ranges=ranges, defaults=defaults, blocks=6, seconds=Fraction(1, 5))
+    terms = {"blocks": 6, "workers": 6, "seconds": Fraction(1, 2)}
+    tally = asked(text=text, ranges=ranges, defaults=defaults, **terms)
     rows = [(person, 0.0, person, "") for person in range(4)]
     source = source_of(rows)
     for key in map(str, range(1000)):  # one that deals each to a block of its own
