@@ -183,3 +183,18 @@ def test_what_cannot_be_is_refused_before_any_charge(ask):
         ask(door)
     assert refusal.value.fix
     assert door.spent.epsilon == 0
+
+
+def test_the_only_private_table_needs_no_name_and_one_of_several_does(tmp_path):
+    assert gate().graph(source="a", target="b").vertices == 40
+    column = "{ type = 'integer', between = [0, 9] }"
+    policy = "name = 'roads'\nsource = '.'\nbudget.epsilon = 1\n"
+    for table in ("here", "there"):
+        (tmp_path / f"{table}.csv").write_text("a,b\n1,2\n2,3\n")
+        policy += f"[tables.{table}]\nevery_row_is_one_person = true\n"
+        policy += f"columns.a = {column}\ncolumns.b = {column}\n"
+    (tmp_path / "roads.toml").write_text(policy)
+    door = ng.open(tmp_path / "roads.toml")
+    assert door.graph_plan("there", source="a", target="b").edges(epsilon=1).price.epsilon == 1
+    with pytest.raises(SpecError, match="several tables"):
+        door.graph(source="a", target="b")

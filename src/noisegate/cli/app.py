@@ -64,6 +64,8 @@ Practice = Annotated[
     bool, typer.Option("--practice", help="Ask made-up rows, free of charge; no row is read.")
 ]
 LedgerPath = Annotated[str | None, typer.Option("--ledger", help="Where the budget is kept.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
+Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Where = Annotated[
     str, typer.Argument(help="The ledger, or the data file or policy that it stands beside.")

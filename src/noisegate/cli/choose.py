@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, app
-from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table
+from noisegate.cli.app import app
+from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.printing import print_plan, print_table
 
 
 @app.command()
@@ -17,7 +17,7 @@ def choose(
     sql: Annotated[
         str, typer.Argument(help="Such as 'SELECT ward, COUNT(*) FROM visits GROUP BY ward'.")
     ],
-    epsilon: Epsilon = None,
+    asking: Asking,
     count: Annotated[int, typer.Option("-k", "--count", help="How many to choose.")] = 1,
     method: Annotated[
         str, typer.Option(help="auto, exponential, permute-and-flip or noisy-max.")
@@ -26,28 +26,18 @@ def choose(
         bool, typer.Option("--gap", help="Also how far each leads the next, for nothing.")
     ] = False,
     least: Annotated[bool, typer.Option("--least", help="Choose the lowest instead.")] = False,
-    confidence: Confidence = "0.95",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new choice.")] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show price and error without paying.")
-    ] = False,
-    as_json: Json = False,
 ) -> None:
     """Choose whose count or sum is largest; nothing else is said about them."""
-    gate = opening.gate(to_plan=plan)
+    gate, confidence = opening.gate(to_plan=asking.plan), asking.confidence
     terms: dict[str, Any] = {
-        "epsilon": epsilon, "k": count, "method": method, "gap": gap, "least": least,
-        "fresh": fresh, **opening.caps,
+        "epsilon": asking.epsilon, "k": count, "method": method, "gap": gap, "least": least,
+        "fresh": asking.fresh, **opening.caps,
     }  # fmt: skip
-    if plan:
-        planned = gate.choose_plan(sql, **terms)
-        if as_json:
-            typer.echo(json.dumps(planned.to_dict(confidence), ensure_ascii=False))
-        else:
-            print_table(None, ("", ""), planned.facts(confidence))
+    if asking.plan:
+        print_plan(gate.choose_plan(sql, **terms), confidence, as_json=asking.as_json)
         return
     choice = gate.choose(sql, **terms)
-    if as_json:
+    if asking.as_json:
         typer.echo(json.dumps(choice.to_dict(confidence), ensure_ascii=False))
         return
     names = ("", "chosen", *(() if choice.gaps is None else ("ahead by",)))

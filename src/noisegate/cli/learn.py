@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Epsilon, Json, app
+from noisegate.cli.app import Epsilon, Fresh, Json, app
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table
-from noisegate.cli.releases import bar
+from noisegate.cli.releases import bar, options_of
 from noisegate.errors import SpecError
 
 _SHOWN = 64  # numbers of a fitted array that are printed
@@ -33,13 +33,13 @@ def learn(
     save: Annotated[
         Path | None, typer.Option(help="A .joblib file for scikit-learn, or a .json of numbers.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for new noise.")] = False,
+    fresh: Fresh = False,
     as_json: Json = False,
 ) -> None:
     """Learn a model from private rows, for a price."""
     if save is not None and save.suffix not in (".joblib", ".json"):
         raise SpecError(f"{save.name!r} has no known form.", fix="Use .joblib or .json.")
-    learner = _made(model, _options(options), epsilon)
+    learner = _made(model, options_of("--set", options, such_as="n_clusters=3"), epsilon)
     gate = opening.gate()
     matrix = gate.matrix(
         table,
@@ -78,20 +78,6 @@ def _made(model: str, options: dict[str, Any], epsilon: str | None) -> Any:  # n
         known = sorted(made.get_params().keys() - {"epsilon", "bounds", "memory", "classes"})
         raise SpecError(f"{model} has no {min(unknown)!r}.", fix=f"Use {', '.join(known)}.")
     return made.set_params(epsilon=epsilon, **options)
-
-
-def _options(given: list[str] | None) -> dict[str, Any]:
-    """Values as JSON writes them, else as text."""
-    found: dict[str, Any] = {}
-    for item in given or []:
-        name, sign, text = item.partition("=")
-        if not sign or not name:
-            raise SpecError(f"--set {item} is not understood.", fix="Use --set n_clusters=3.")
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
-    return found
 
 
 def _is_fact(name: str) -> bool:

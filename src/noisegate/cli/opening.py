@@ -1,7 +1,7 @@
-"""The options that open a table, typed once: commands take them as one parameter."""
+"""Options that commands share, typed once: commands take them as one parameter."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, final
@@ -11,11 +11,16 @@ from noisegate.cli.app import (
     Analyst,
     Between,
     Budget,
+    Confidence,
     DataFile,
     Delta,
+    Epsilon,
+    Fresh,
     GroupsPerUnit,
+    Json,
     Keys,
     LedgerPath,
+    Planned,
     Practice,
     RowsPerUnit,
     Sample,
@@ -92,30 +97,52 @@ class Opening:
         return self.file.suffix.lower() == ".toml"
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """A price, how surely the ± holds, and whether to pay at all."""
+
+    epsilon: Epsilon = None
+    confidence: Confidence = "0.95"
+    fresh: Fresh = False
+    plan: Planned = False
+    as_json: Json = False
+
+
 def opens(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter ``opening`` stands for all options of `Opening`."""
-    shared = [
+    """A command whose parameters of dataclass types stand for all options of these."""
+    parameters = signature(command).parameters.values()
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in parameters if is_dataclass(each.annotation)
+    }
+    found: list[Parameter] = []
+    for parameter in parameters:
+        own = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        found += _options(groups[parameter.name]) if parameter.name in groups else own
+
+    @wraps(command)
+    def run(**given: Any) -> None:  # noqa: ANN401 - what typer read
+        held = {
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**held, **given)
+
+    run.__signature__ = Signature(found)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in found} | {"return": None}
+    return run
+
+
+def _options(group: Any) -> list[Parameter]:  # noqa: ANN401 - a dataclass
+    return [
         Parameter(
             field.name,
             Parameter.KEYWORD_ONLY,
             default=Parameter.empty if field.default is MISSING else field.default,
             annotation=field.type,
         )
-        for field in fields(Opening)
+        for field in fields(group)
     ]
-    found: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
-        own = [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-        found += shared if parameter.annotation is Opening else own
-
-    @wraps(command)
-    def run(**given: Any) -> None:  # noqa: ANN401 - what typer read
-        said = {each.name: given.pop(each.name) for each in shared}
-        command(opening=Opening(**said), **given)
-
-    run.__signature__ = Signature(found)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in found} | {"return": None}
-    return run
 
 
 def columns_of(

@@ -1,6 +1,5 @@
 """Commands for analysts: ask, plan, the prompt, and two paid looks at a table."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from noisegate.cli.app import (
     DataFile,
     Delta,
     Epsilon,
+    Fresh,
     Json,
     KeysDelta,
     LedgerPath,
@@ -25,7 +25,7 @@ from noisegate.cli.app import (
     app,
 )
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_answer, print_table
+from noisegate.cli.printing import print_answer, print_plan
 
 
 @app.command()
@@ -39,7 +39,7 @@ def ask(
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
+    fresh: Fresh = False,
     save: Annotated[
         list[Path] | None,
         typer.Option(help="Also write it: .csv .json .parquet, .png .svg .html, .md (its card)."),
@@ -89,10 +89,7 @@ def plan(
         "delta": keys_delta, "choose": choose, **opening.caps,
     }  # fmt: skip
     found = gate.plan(sql, **terms)  # type: ignore[arg-type]  # terms by name
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
-    else:
-        print_table(None, ("", ""), found.facts(confidence))
+    print_plan(found, confidence, as_json=as_json)
 
 
 @app.command()

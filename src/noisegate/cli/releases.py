@@ -12,11 +12,13 @@ import typer
 from noisegate.cli.app import (
     Confidence,
     Epsilon,
+    Fresh,
     Json,
+    Planned,
     app,
 )
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table
+from noisegate.cli.printing import print_plan, print_table
 from noisegate.errors import SpecError
 
 
@@ -58,10 +60,8 @@ def release(
     ] = None,
     epsilon: Epsilon = None,
     confidence: Confidence = "0.95",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show price and error without paying.")
-    ] = False,
+    fresh: Fresh = False,
+    plan: Planned = False,
     save: Annotated[
         list[Path] | None,
         typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .geojson, .md (card)."),
@@ -72,8 +72,8 @@ def release(
     """Publish a table once. The same release again is free, and the same."""
     terms: dict[str, Any] = {
         "table": table, "columns": bins_of(columns), "where": where, "method": method,
-        "workload": workload, "epsilon": epsilon, **_options(option),
-        **opening.caps,
+        "workload": workload, "epsilon": epsilon,
+        **options_of("--option", option, such_as="branching=4"), **opening.caps,
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
     gate = opening.gate(to_plan=plan)
@@ -139,10 +139,8 @@ def _require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
 def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401
     if not hasattr(found, "facts"):  # of a name with a plan of its own
         typer.echo(str(found))
-    elif as_json:
-        typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
     else:
-        print_table(None, ("", ""), found.facts(confidence))
+        print_plan(found, confidence, as_json=as_json)
 
 
 def _print(made: Any, confidence: str) -> None:  # noqa: ANN401
@@ -186,13 +184,13 @@ def bins_of(text: str | None) -> dict[str, Any] | None:
     return found
 
 
-def _options(items: list[str] | None) -> dict[str, Any]:
-    """Options of the method: numbers where they read as numbers."""
+def options_of(option: str, items: list[str] | None, *, such_as: str) -> dict[str, Any]:
+    """Values by name, as JSON writes them, else as text."""
     found: dict[str, Any] = {}
     for item in items or []:
         name, sign, text = item.partition("=")
         if not name or not sign:
-            raise SpecError(f"--option {item} is not understood.", fix="Use --option branching=4.")
+            raise SpecError(f"{option} {item} is not understood.", fix=f"Use {option} {such_as}.")
         try:
             found[name] = json.loads(text)
         except ValueError:

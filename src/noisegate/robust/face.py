@@ -96,11 +96,11 @@ class RobustFace:
             return ask_claimed(till, asked or "", terms, fresh=fresh)
         return ask_distance(till, distance_of(asked, terms), fresh=fresh)
 
-    def graph(self, table: str, **terms: Any) -> "Graph":  # noqa: ANN401 - as for GraphOrder
+    def graph(self, table: str | None = None, **terms: Any) -> "Graph":  # noqa: ANN401 - as for GraphOrder
         """A graph whose edges are rows: ``gate.graph("friends", source="a", target="b")``.
 
         Args:
-            table: Where the edges are.
+            table: Where the edges are; left out, the only private table.
             terms: ``source`` and ``target``, the columns of both ends; ``nodes``, the public
                 vertices, a range or a list, by default those declared for both columns;
                 ``level="node"`` to protect all edges of a vertex and not each row alone;
@@ -108,12 +108,12 @@ class RobustFace:
         """
         return self._graph(table, terms)
 
-    def graph_plan(self, table: str, **terms: Any) -> "Graph":  # noqa: ANN401 - as for graph
+    def graph_plan(self, table: str | None = None, **terms: Any) -> "Graph":  # noqa: ANN401 - as for graph
         """The same graph, of which every number is planned only. Free: reads no row."""
         return self._graph(table, terms, to_plan=True)
 
-    def _graph(self, table: str, terms: dict[str, Any], *, to_plan: bool = False) -> "Graph":
+    def _graph(self, table: str | None, terms: dict[str, Any], *, to_plan: bool = False) -> "Graph":
         from noisegate.robust.graphs import Graph, graph_of  # noqa: PLC0415 - when asked for
 
         till = Till(self._curator, self._rules, to_plan=to_plan)
-        return Graph(till, graph_of(table, terms))
+        return Graph(till, graph_of(till.table(table), terms))
