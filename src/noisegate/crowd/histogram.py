@@ -5,7 +5,7 @@ of sampling; small ones are not shown.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,15 +20,12 @@ from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, shown
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
 from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.question import Terms
@@ -36,7 +33,7 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Held, read_held, standing
+from noisegate.releases.held import Charged, read_held, standing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +122,7 @@ class CrowdNumber:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CrowdRelease(Held):
+class CrowdRelease(Charged):
     """Counts of a sample, by the cells of ``axes``: 0 where fewer than the crowd were in it.
 
     Immutable: reading it again never draws again and never costs.
@@ -133,19 +130,10 @@ class CrowdRelease(Held):
 
     kind: ClassVar[str] = "crowd"
     form: ClassVar[str] = FORMAT
-    sql: str
     axes: tuple[Axis, ...]
     counts: NDArray[np.int64]
     noise: CrowdCounts
     value: str
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
 
     def __post_init__(self) -> None:
         own = np.array(self.counts, np.int64).reshape([axis.size for axis in self.axes])
@@ -245,19 +233,7 @@ class CrowdRelease(Held):
             )
             return (*[None] * len(self.axes), bars)
 
-        return Answer(
-            sql=self.sql,
-            table=pa.table(columns),
-            half_widths=half_widths,
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=self._words(),
-            practice=self.practice,
-            log=self.log,
-        )
+        return self.stating(pa.table(columns), half_widths, self._words())
 
     def _words(self) -> tuple[str, ...]:
         noise = self.noise

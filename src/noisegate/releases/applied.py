@@ -1,6 +1,6 @@
 """What a program says of blocks of private rows, released: numbers, their ± and the promise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -9,16 +9,12 @@ from typing import Any, ClassVar, Final, final
 from noisegate.algebra.blocks import STEPS
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.winsorised import Winsorised
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
-from noisegate.releases.held import Held, read_held
+from noisegate.releases.held import Charged, read_held
 
 FORMAT: Final = "noisegate-applied/1"
 _BLOCKS_DIFFER: Final = (
@@ -29,7 +25,7 @@ _BLOCKS_DIFFER: Final = (
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Applied(Held):
+class Applied(Charged):
     """What a program says of blocks of private rows, on the whole and with noise.
 
     Immutable: reading it again never draws again and never costs.
@@ -37,7 +33,6 @@ class Applied(Held):
 
     kind: ClassVar[str] = "applied"
     form: ClassVar[str] = FORMAT
-    sql: str
     names: tuple[str, ...]
     ranges: tuple[tuple[Fraction, Fraction], ...]
     answers: int
@@ -47,14 +42,6 @@ class Applied(Held):
     program: str
     source: str  # the program's text
     trusted: bool
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -102,19 +89,8 @@ class Applied(Held):
             bars = self.margins(confidence)
             return None, None if bars is None else bars[:count]
 
-        return Answer(
-            sql=self.sql,
-            table=table,
-            half_widths=half_widths,
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=words_of(self.noise, self.answers, trusted=self.trusted),
-            practice=self.practice,
-            log=self.log,
-        )
+        words = words_of(self.noise, self.answers, trusted=self.trusted)
+        return self.stating(table, half_widths, words)
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
         """A picture of the numbers, an altair chart."""

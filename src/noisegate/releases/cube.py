@@ -4,7 +4,7 @@ Any sum over the columns of one table can be asked for, free.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
@@ -13,12 +13,8 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
-from noisegate.ledger.entry import Entry
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
-from noisegate.releases.held import Held, read_held
+from noisegate.releases.held import Charged, read_held
 from noisegate.releases.marginal_tables import FORMAT, Marginals, MarginalTable
 from noisegate.releases.table import Number
 
@@ -30,7 +26,7 @@ _DRAWN: Final = 2  # columns in a picture
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CubeRelease(Held):
+class CubeRelease(Charged):
     """The ``tables``, which agree with each other, and what was paid and promised for them.
 
     ``counted`` is the query of the first table, as plain values: which rows are counted, and how.
@@ -38,17 +34,8 @@ class CubeRelease(Held):
 
     kind: ClassVar[str] = "cube"
     form: ClassVar[str] = FORMAT
-    sql: str
     tables: Marginals
     counted: Mapping[str, Any]
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
@@ -120,19 +107,7 @@ class CubeRelease(Held):
             found = tuple(np.concatenate(widths)[:count].tolist())
             return (*[None] * (table.num_columns - 1), found)
 
-        return Answer(
-            sql=self.sql,
-            table=table,
-            half_widths=half_widths,
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=self.tables.words,
-            practice=self.practice,
-            log=self.log,
-        )
+        return self.stating(table, half_widths, self.tables.words)
 
     def _rows(self, places: Sequence[int]) -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for

@@ -3,6 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.answer import Answer
+from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
 from noisegate.query.run import Rules
@@ -188,6 +190,47 @@ class Held(ABC):
         for row in answer.cells():
             table.add_row(*map(Text, row))
         return Group(table, Text(self.footer()), Text(self.promise))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Charged(Held):
+    """A release that was paid for by itself: its price, its promise, where the ledger has it.
+
+    ``remaining`` is None, and ``stated`` the card, where it was read from a file.
+    """
+
+    sql: str
+    cost: ApproxDP
+    remaining: ApproxDP | None
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool = False
+    log: Callable[[], Sequence[Entry]] = tuple
+    stated: Card | None = None
+
+    def stating(
+        self,
+        table: "pa.Table",
+        half_widths: Callable[[Numeric], Sequence[HalfWidths]],
+        caveats: Sequence[str],
+        unfollowed: Callable[[], tuple[str, ...]] = tuple,
+    ) -> Answer:
+        """Some of its numbers as an answer, with all that the release states."""
+        return Answer(
+            sql=self.sql,
+            table=table,
+            half_widths=half_widths,
+            cost=self.cost,
+            remaining=self.remaining,
+            guarantee=self.guarantee,
+            request_ids=(self.request_id,),
+            questions=(self.question,),
+            caveats=tuple(caveats),
+            practice=self.practice,
+            unfollowed=unfollowed,
+            log=self.log,
+        )
 
 
 def guarantee_of(

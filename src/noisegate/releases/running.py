@@ -10,7 +10,7 @@ promised and why.
   C itself, so the totals are unbiased.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -27,20 +27,18 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Key
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
 from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
 from noisegate.releases.asking import variance_of
 from noisegate.releases.axes import Axis
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
-from noisegate.releases.held import Held, read_held
+from noisegate.releases.held import Charged, read_held
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.table import Number
 from noisegate.releases.tails import tail_factor
@@ -300,12 +298,11 @@ def _words(counter: Counter) -> tuple[str, ...]:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SeriesRelease(Held):
+class SeriesRelease(Charged):
     """Running totals by period. Later ones are added; those that are out never change."""
 
     kind: ClassVar[str] = "series"
     form: ClassVar[str] = FORMAT
-    sql: str
     axis: Axis
     value: str
     totals: Totals
@@ -314,15 +311,7 @@ class SeriesRelease(Held):
     gaussian: bool
     signed: bool
     whole: bool
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
     words: tuple[str, ...]
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
 
     @property
     def periods(self) -> tuple[Any, ...]:
@@ -380,19 +369,8 @@ class SeriesRelease(Held):
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
             return (None, tuple(self.margins(confidence)[first:].tolist()))
 
-        return Answer(
-            sql=self.sql,
-            table=pa.table({self.axis.name: keys, self.value: self.values[first:]}),
-            half_widths=half_widths,
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=self.words,
-            practice=self.practice,
-            log=self.log,
-        )
+        table = pa.table({self.axis.name: keys, self.value: self.values[first:]})
+        return self.stating(table, half_widths, self.words)
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""

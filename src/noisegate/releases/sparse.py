@@ -3,7 +3,7 @@
 Cells that are not shown hold few rows or none; how few, and how surely, follows from the noise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, exp, expm1, floor, log
@@ -17,19 +17,15 @@ from noisegate.accounting.calibrate import geometric_error
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, upper
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.plot import plot
 from noisegate.releases.estimate import Floats
-from noisegate.releases.held import ENDINGS, Held, read_held
+from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
 
 if TYPE_CHECKING:
@@ -64,7 +60,7 @@ class SparseNumber:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SparseRelease(Held):
+class SparseRelease(Charged):
     """Numbers of some cells of ``axes``; all others are below the threshold, or not sampled.
 
     ``values`` are as drawn; of a secret sample of units, with its ``sampling``, they are those of
@@ -76,21 +72,12 @@ class SparseRelease(Held):
     kind: ClassVar[str] = "sparse"
     form: ClassVar[str] = FORMAT
     endings: ClassVar[tuple[str, ...]] = tuple(each for each in ENDINGS if each != ".json")
-    sql: str
     axes: tuple[SparseAxis, ...]
     cells: Places
     values: NDArray[np.int64]
     noise: SparseGeometric | SparsePriority
     words: tuple[str, ...]
     sampling: Sampling | None
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
 
     def __post_init__(self) -> None:
         for name in ("cells", "values"):
@@ -377,19 +364,8 @@ class SparseRelease(Held):
             return (*[None] * len(self.axes), tuple(int(w) if each else None for w, each in known))
 
         left = self.cells.size - table.num_rows
-        return Answer(
-            sql=self.sql,
-            table=table,
-            half_widths=half_widths,
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=(*([f"{left:,} more cells are shown."] if left else []), *self.words),
-            practice=self.practice,
-            log=self.log,
-        )
+        more = [f"{left:,} more cells are shown."] if left else []
+        return self.stating(table, half_widths, (*more, *self.words))
 
     def shown(self) -> Answer:
         """The largest cells."""

@@ -6,7 +6,7 @@ out again, and another number of them costs nothing.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -17,14 +17,11 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
-from noisegate.releases.held import ENDINGS, Held, read_held
+from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.table import Number
 from noisegate.synthetic.bars import reach
 from noisegate.synthetic.columns import Cells
@@ -46,26 +43,14 @@ _NOBODYS: Final = (
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SyntheticRelease(Held):
-    """Synthetic rows in the schema of a table. No row is anybody's.
-
-    ``remaining`` is None, and ``stated`` the card, where it was read from a file.
-    """
+class SyntheticRelease(Charged):
+    """Synthetic rows in the schema of a table. No row is anybody's."""
 
     kind: ClassVar[str] = "synthetic"
     form: ClassVar[str] = FORMAT
     endings: ClassVar[tuple[str, ...]] = (*ENDINGS, ".arrow", ".duckdb")
     fitted: Fitted
     count: int
-    sql: str
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
     _kept: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -232,19 +217,8 @@ class SyntheticRelease(Held):
         table = self.to_arrow() if rows is None else self.to_arrow().slice(0, rows)
         left = self.count - table.num_rows
         more = [f"{left:,} more rows."] if left else []
-        return Answer(
-            sql=self.sql,
-            table=table,
-            half_widths=lambda _: (None,) * len(self.columns),
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=(*more, _NOBODYS, *self.words),
-            practice=self.practice,
-            log=self.log,
-        )
+        no_widths = (None,) * len(self.columns)
+        return self.stating(table, lambda _: no_widths, (*more, _NOBODYS, *self.words))
 
     def shown(self) -> Answer:
         """Its first rows as an answer, for a screen."""
