@@ -15,7 +15,7 @@ import noisegate
 from noisegate import learners
 from noisegate.learners import base
 from noisegate.learners.asking import Measured, noise_variance, noises
-from noisegate.learners.fitting import Outcome
+from noisegate.learners.fitting import Outcome, Receipt
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.noise.bits import SYSTEM
@@ -93,14 +93,10 @@ def audited(monkeypatch, name, price, **how):
         fitted = task.algorithm(ask)
         seen.append(ask)
         nothing = ApproxDP(0)
-        return Outcome(
-            fitted=fitted,
-            cost=nothing,
-            remaining=nothing,
-            guarantee=None,
-            request_id="",
-            free=False,
+        receipt = Receipt(
+            cost=nothing, remaining=nothing, guarantee=None, request_id="", free=False
         )
+        return Outcome(fitted, receipt, stopped=False)
 
     monkeypatch.setattr(base, "learn", learn)
     target = keys if "classes" in said else np.ones(60)

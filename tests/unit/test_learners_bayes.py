@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from sklearn import naive_bayes as textbook
 from sklearn.datasets import load_digits
+from trial_rows import REACH, trial
 
 from noisegate.connect import memory
-from noisegate.errors import SpecError
 from noisegate.learners.asking import Measured, TrialRows, noise_variance, noises
+from noisegate.learners.moments import LOGISTIC, measure
 from noisegate.learners.naive_bayes import (
     CategoricalNB,
     GaussianNB,
@@ -23,14 +24,12 @@ from noisegate.learners.naive_bayes import (
 from noisegate.learners.normals import Normals, even_counts
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.noise.bits import SYSTEM
 from noisegate.releases.asking import Price
 from noisegate.transforms.statistics.features import Bins, Linear
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey
 
-REACH = 4096
 CENTERS = np.array([[0.6, 0.5, -0.4, 0.0], [-0.6, 0.4, 0.5, 0.2], [0.1, -0.6, 0.0, -0.5]])
 
 
@@ -40,13 +39,6 @@ def classes(rows, seed=0, spread=0.15):
     told = coins.choice(3, rows, p=[0.5, 0.25, 0.25])
     held = CENTERS[told] + coins.normal(0, spread, (rows, 4)) * [1, 2, 0.5, 1]
     return np.rint(np.clip(held, -1, 1) * REACH) / REACH, told
-
-
-def trial(rows, told, epsilon, *, noise=True, gaussian=False):
-    return TrialRows(
-        rows * REACH, Fraction(epsilon), reach=REACH, keys=told, classes=int(told.max()) + 1,
-        gaussian=gaussian, bits=SYSTEM if noise else None,
-    )  # fmt: skip
 
 
 def right(found, rows, told):
@@ -199,17 +191,6 @@ def test_keys_through_the_door():
     assert model.error_["counts"] < 10
 
 
-@pytest.mark.parametrize("given", [{"n_bins": 1}, {"n_bins": 2.5}, {"classes": None}])
-def test_bad_parameters_are_refused_before_any_charge(given):
-    budget = memory(epsilon=1)
-    rows, told = classes(50)
-    with pytest.raises(SpecError):
-        CategoricalNB(**{"bounds": (-1, 1), "classes": [0, 1, 2], "memory": budget, **given}).fit(
-            rows, told
-        )
-    assert budget.spent.epsilon == 0
-
-
 # --- the noise that is chosen ---------------------------------------------------------------------
 
 
@@ -259,3 +240,17 @@ def test_what_was_not_asked_has_no_known_error():
     asked = np.any(model.theta_ != 0, axis=0)
     assert 0 < asked.sum() < 200
     assert np.all(np.isinf(error) == ~asked)
+
+
+@pytest.mark.parametrize(
+    "fit", [fit_gaussian_nb, lambda ask: {"means": measure(ask, LOGISTIC)[0].means[None]}]
+)
+def test_no_columns_are_unlucky_in_every_fit(fit):
+    """Noise hides how many rows there are, and yet other numbers of them are other columns."""
+    asked = []
+    for count in (4, 6):
+        rows, told = _many(64, count)
+        means = fit(trial(rows, told, "1/1000", noise=False))["means"][0]
+        asked.append(np.flatnonzero(means.any(axis=0)).tolist())
+    assert all(0 < len(each) < 64 for each in asked)
+    assert asked[0] != asked[1]

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import noisegate
 from noisegate import learners
-from noisegate.errors import NoisegateError, OverBudget
+from noisegate.errors import NoisegateError, OverBudget, SpecError
 
 DECLARED = {"bounds": (-10, 10), "classes": [0, 1, 2], "target_bounds": (-100, 100)}
 USUAL = ("GaussianNB", "KMeans", "LinearRegression")  # the others in long runs
@@ -106,6 +106,42 @@ def test_a_fit_costs_what_it_says_and_stops_at_the_budget(name):
     with pytest.raises(OverBudget):
         clone(model).fit(rows, target)
     assert budget.spent == before
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("CategoricalNB", {"n_bins": 1}), ("CategoricalNB", {"n_bins": 2.5}),
+        ("CategoricalNB", {"classes": None}),
+        ("DecisionTreeClassifier", {"method": "magic"}),
+        ("DecisionTreeClassifier", {"max_depth": 0}),
+        ("DecisionTreeClassifier", {"method": "levels", "criterion": "luck"}),
+        ("DecisionTreeClassifier", {"method": "levels", "bins": 1}),
+        ("DecisionTreeClassifier", {"random_state": -1}),
+        ("GaussianMixture", {"n_components": 0}), ("GaussianMixture", {"covariance_type": "tied"}),
+        ("GaussianMixture", {"rounds": 0}),
+        ("KMeans", {"n_clusters": 0}), ("KMeans", {"n_clusters": 2.5}),
+        ("KMeans", {"method": "magic"}), ("KMeans", {"random_state": -1}),
+        ("KMeans", {"method": "sulq", "rounds": 0}),
+        ("LinearRegression", {"max_iter": 0}),
+        ("LinearSVC", {"method": "magic"}), ("LinearSVC", {"C": -1}), ("LinearSVC", {"max_iter": 0}),
+        ("LogisticRegression", {"method": "magic"}), ("LogisticRegression", {"C": 0}),
+        ("LogisticRegression", {"C": True}), ("LogisticRegression", {"max_iter": 0}),
+        ("LogisticRegression", {"max_iter": 2.5}),
+        ("PCA", {"n_components": 0}), ("PCA", {"n_components": 9}), ("PCA", {"method": "magic"}),
+        ("PCA", {"random_state": 0.5}),
+        ("Perceptron", {"method": "magic"}), ("Perceptron", {"max_iter": 0}),
+        ("RandomForestClassifier", {"max_depth": 99}),
+        ("RandomForestClassifier", {"n_estimators": 0}),
+        ("Ridge", {"alpha": -1}), ("Ridge", {"alpha": True}), ("Ridge", {"alpha": "much"}),
+    ],
+)  # fmt: skip
+def test_bad_parameters_are_refused_before_any_charge(name, given):
+    budget = noisegate.memory(1)
+    model = made_of(name, memory=budget).set_params(**given)
+    with pytest.raises(SpecError):
+        model.fit(np.zeros((5, 2)), np.zeros(5))
+    assert budget.spent.epsilon == 0
 
 
 def test_clones_share_a_budget_and_other_processes_have_none():

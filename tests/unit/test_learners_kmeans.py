@@ -7,15 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from trial_rows import REACH, unlabelled
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners.asking import TrialRows
+from noisegate.learners import pictures
 from noisegate.learners.kmeans import KMeans, fit_kmeans, fit_sulq
+from noisegate.learners.matrix import Coordinate
 from noisegate.learners.noisy import divided, for_means, joined, shrunk
-from noisegate.noise.bits import SYSTEM
-
-REACH = 1024
 
 
 def blobs(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -27,12 +26,6 @@ def blobs(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     ])  # fmt: skip
     found = centers[np.arange(rows) % 5] + coins.normal(0, 0.08, (rows, 4))
     return np.clip(found, -1, 1), centers
-
-
-def trial(rows, epsilon, *, noise=True, gaussian=False):
-    amount = Fraction(epsilon)
-    bits = SYSTEM if noise else None
-    return TrialRows(rows * REACH, amount, reach=REACH, gaussian=gaussian, bits=bits)
 
 
 def inertia(rows, centers):
@@ -54,7 +47,7 @@ def lloyd(grid, centers, rounds):
 def test_sulq_without_noise_is_lloyd(rounds):
     rows, _ = blobs(4000)
     # at this price a count below 2 standard deviations of its noise is no count of these rows
-    found = fit_sulq(trial(rows, 200, noise=False), 5, rounds=rounds, seed=3)["centers"]
+    found = fit_sulq(unlabelled(rows, 200, noise=False), 5, rounds=rounds, seed=3)["centers"]
     start = np.random.default_rng(3).uniform(-1, 1, size=(5, 4))
     grid = np.rint(rows * REACH)
     assert found == pytest.approx(lloyd(grid, start * REACH, rounds) / REACH, abs=1e-12)
@@ -62,7 +55,7 @@ def test_sulq_without_noise_is_lloyd(rounds):
 
 def test_sulq_leaves_a_centre_without_rows_where_it_is():
     rows = np.full((1000, 2), 0.5)
-    found = fit_sulq(trial(rows, 100), 6, rounds=3, seed=1)
+    found = fit_sulq(unlabelled(rows, 100), 6, rounds=3, seed=1)
     start = np.random.default_rng(1).uniform(-1, 1, size=(6, 2))
     near = int(((start - 0.5) ** 2).sum(1).argmin())
     others = np.arange(6) != near
@@ -72,7 +65,7 @@ def test_sulq_leaves_a_centre_without_rows_where_it_is():
 
 def test_auto_without_noise_finds_what_scikit_learn_finds():
     rows, centers = blobs(5000)
-    found = fit_kmeans(trial(rows, 1000, noise=False), 5)
+    found = fit_kmeans(unlabelled(rows, 1000, noise=False), 5)
     assert inertia(rows, found["centers"]) <= 1.001 * inertia(rows, lloyd(rows * 1.0, centers, 0))
     assert np.sort(found["counts"]) == pytest.approx(np.full(5, 1000.0), abs=1)
 
@@ -80,7 +73,7 @@ def test_auto_without_noise_finds_what_scikit_learn_finds():
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_auto_spends_its_price_and_nearly_finds_the_clusters(gaussian):
     rows, centers = blobs(20_000)
-    ask = trial(rows, "1/2", gaussian=gaussian)
+    ask = unlabelled(rows, "1/2", gaussian=gaussian)
     found = fit_kmeans(ask, 5, seed=2)
     assert ask.spent == 1
     # noise adds less than 1 % on average; a cluster that is missed would add 100 % and more
@@ -89,10 +82,10 @@ def test_auto_spends_its_price_and_nearly_finds_the_clusters(gaussian):
 
 def test_centres_are_off_by_as_much_as_is_said():
     rows, _ = blobs(5000)
-    exact = fit_kmeans(trial(rows, 2, noise=False), 5)["centers"]
+    exact = fit_kmeans(unlabelled(rows, 2, noise=False), 5)["centers"]
     near = []
     for seed in range(12):
-        found = fit_kmeans(trial(rows, 2), 5, seed=seed)
+        found = fit_kmeans(unlabelled(rows, 2), 5, seed=seed)
         match = ((found["centers"][:, None] - exact) ** 2).sum(2).argmin(1)
         far = (found["centers"] - exact[match]) ** 2
         near.append(np.mean(far / found["variances"][:, None]))
@@ -102,7 +95,7 @@ def test_centres_are_off_by_as_much_as_is_said():
 
 def test_where_noise_hides_everything_centres_stay_near_the_middle():
     rows = np.random.default_rng(0).uniform(-1, 1, (50, 8))
-    found = fit_kmeans(trial(rows, "1/100"), 3)
+    found = fit_kmeans(unlabelled(rows, "1/100"), 3)
     assert np.all(np.abs(found["centers"]) <= 1)
     assert found["centers"].shape == (3, 8)
 
@@ -125,34 +118,66 @@ def test_through_the_door_it_costs_its_price_once():
     assert np.all(model.error_["centers"] < 1)
 
 
-def test_plots_show_two_columns():
+COLUMNS = tuple(
+    Coordinate(name, None, Fraction(low), Fraction(high), name)
+    for name, low, high in [("age", 0, 100), ("cost", 0, 10**6), ("sick", 0, 1)]
+)
+
+
+def shown(chart):
+    """The titles of both sides, and the points of each layer."""
+    drawn = chart.to_dict()
+    told = drawn["layer"][-1]["encoding"]
+    names = [(each.get("data") or drawn["data"])["name"] for each in drawn["layer"]]
+    return told["x"]["title"], told["y"]["title"], [drawn["datasets"][name] for name in names]
+
+
+def centers(columns, means, spreads, x=None, y=None):
+    pytest.importorskip("altair")
+    means, named = np.array(means, float), ("cluster", range(len(means)))
+    told = {"named": named, "areas": "rows", "bars": "noise", "x": x, "y": y}
+    return pictures.centers(columns, means, np.full(len(means), 9.0), np.array(spreads), **told)
+
+
+def test_plots_show_where_centres_differ_most_for_the_bounds():
+    means = [[20, 500_000, 0.1], [70, 510_000, 0.9]]
+    chart = centers(COLUMNS, means, np.ones((2, 3)))
+    across, down, layers = shown(chart)
+    assert (across, down) == ("sick", "age")
+    assert [layer[1]["x"] for layer in layers] == [0.9] * 3
+    assert layers[0][1]["y1"] - layers[0][1]["y0"] == 2
+    assert shown(centers(COLUMNS, means, np.ones((2, 3)), "cost"))[:2] == ("cost", "sick")
+    assert shown(centers(COLUMNS, means, np.ones((2, 3)), y="sick"))[:2] == ("age", "sick")
+    for x, y in [("size", None), ("age", "age")]:
+        with pytest.raises(SpecError, match="no column"):
+            centers(COLUMNS, means, np.ones((2, 3)), x, y)
+
+
+def test_a_plot_of_one_column_has_a_line_for_each_centre():
+    across, down, layers = shown(centers(COLUMNS[:1], [[20], [70]], np.ones((2, 1))))
+    assert (across, down) == ("age", None)
+    assert [each["cluster"] for each in layers[0]] == ["0", "1"]
+
+
+def test_a_centre_about_which_nothing_is_known_is_a_cross():
+    chart = centers(COLUMNS, [[20, 0, 0], [70, 1, 1]], [[1.0] * 3, [np.inf] * 3])
+    *_, layers = shown(chart)
+    assert [each["cluster"] for each in layers[-1]] == ["1"]
+    assert [each["cluster"] for each in layers[0]] == ["0"]
+    assert "no rows seen" in chart.to_dict()["title"]
+
+
+def test_a_model_draws_what_it_learnt():
     alt = pytest.importorskip("altair")
-    rows, _ = blobs(2000)
-    model = KMeans(5, epsilon=2, bounds=(-1, 1), memory=memory(epsilon=2)).fit(rows)
-    assert isinstance(model.plot(), alt.LayerChart)
-    shown = model.plot("x1", "x3").to_dict()
-    titles = {layer["encoding"][side].get("title") for layer in shown["layer"] for side in "xy"}
-    assert {"x1", "x3"} <= titles
-    with pytest.raises(SpecError, match="no column"):
-        model.plot("age")
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"n_clusters": 0}, {"n_clusters": 2.5}, {"method": "magic"}, {"random_state": -1},
-     {"method": "sulq", "rounds": 0}],
-)  # fmt: skip
-def test_bad_parameters_are_refused_before_any_charge(given):
-    budget = memory(epsilon=1)
-    with pytest.raises(SpecError):
-        KMeans(**given, bounds=(0, 1), memory=budget).fit(np.zeros((5, 2)))
-    assert budget.spent.epsilon == 0
+    rows, _ = blobs(500)
+    model = KMeans(2, epsilon=2, bounds=(-1, 1), memory=memory(epsilon=2)).fit(rows)
+    assert isinstance(model.plot("x1", "x3"), alt.LayerChart)
 
 
 def test_shares_add_up_and_estimates_combine():
     assert divided(Fraction(1), 1, 2, 3)[0] < Fraction(1, 5)
     assert sum(divided(Fraction(1, 3), 0.1, 0.7, 1.9)) == Fraction(1, 3)
-    assert sum(for_means(trial(np.zeros((1, 9)), 1), Fraction(1, 7))) == Fraction(1, 7)
+    assert sum(for_means(unlabelled(np.zeros((1, 9)), 1), Fraction(1, 7))) == Fraction(1, 7)
     assert joined((1.0, 1.0), (4.0, 2.0)) == pytest.approx((2.0, 2 / 3))
     away = shrunk(np.array([[0.0, 2.0], [0.0, 0.5]]), np.zeros((2, 2)), np.array([1.0, 1.0]))
     assert away.tolist() == [[0.0, 1.75], [0.0, 0.0]]

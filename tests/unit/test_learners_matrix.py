@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 import noisegate
-from noisegate.errors import NoisegateError, OverBudget
+from noisegate.errors import LedgerError, NoisegateError, OverBudget
 from noisegate.learners.fitting import Task, learn
 from noisegate.learners.scoring import scorer
+from noisegate.releases.attempts import Attempts
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain
@@ -95,18 +96,29 @@ def test_a_fit_is_charged_once_and_found_again():
     gate = clinic()
     first = learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
     again = learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
-    assert (first.cost.epsilon, again.cost.epsilon, gate.spent.epsilon) == (2, 0, 2)
-    assert again.free
+    assert (first.receipt.cost.epsilon, again.receipt.cost.epsilon, gate.spent.epsilon) == (2, 0, 2)
+    assert again.receipt.free
     assert again.fitted["mean"].tolist() == first.fitted["mean"].tolist()
     anew = learn(gate.matrix(columns=["age"]), sums(), epsilon=2, fresh=True)
     assert gate.spent.epsilon == 4
     assert anew.fitted["mean"].tolist() != first.fitted["mean"].tolist()
 
 
+@pytest.mark.parametrize("kept", [lambda held: b"", lambda held: b"model", lambda held: held[:99]])
+def test_a_stored_fit_that_cannot_be_read_is_told(monkeypatch, kept):
+    gate = clinic()
+    learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
+    found = Attempts.found
+    monkeypatch.setattr(Attempts, "found", lambda self: ("x", kept(found(self)[1])))
+    with pytest.raises(LedgerError, match="cannot be read"):
+        learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
+    assert gate.spent.epsilon == 2
+
+
 def test_what_a_learner_does_not_use_is_given_back_and_more_is_refused():
     gate = clinic()
     spare = learn(gate.matrix(columns=["age"]), sums(Fraction(1, 4)), epsilon=2)
-    assert spare.cost.epsilon == gate.spent.epsilon == 1
+    assert spare.receipt.cost.epsilon == gate.spent.epsilon == 1
     with pytest.raises(OverBudget):
         learn(gate.matrix(columns=["age"]), sums(Fraction(3, 4)), epsilon=2)
     assert gate.spent.epsilon == 1  # refused before it was drawn
@@ -128,7 +140,7 @@ def test_an_interruption_keeps_what_was_paid_for():
     outcome = learn(gate.matrix(columns=["age"]), Task("rounds", {}, algorithm), epsilon=5)
     assert outcome.stopped
     assert int(outcome.fitted["turn"]) == 1
-    assert outcome.cost.epsilon == gate.spent.epsilon == 2
+    assert outcome.receipt.cost.epsilon == gate.spent.epsilon == 2
 
 
 def test_an_interruption_before_the_first_round_costs_nothing():
@@ -161,8 +173,8 @@ def test_a_sample_is_learnt_from_at_its_amplified_price():
     """Counts are scaled up: 400 ± 8 standard deviations of sampling, and noise."""
     gate = clinic()
     outcome = learn(gate.sample("1/2").matrix(columns=["age"]), sums(), epsilon=2)
-    assert outcome.cost.epsilon <= 2
-    assert float(outcome.cost.epsilon) == pytest.approx(2, rel=1e-6)
+    assert outcome.receipt.cost.epsilon <= 2
+    assert float(outcome.receipt.cost.epsilon) == pytest.approx(2, rel=1e-6)
     assert abs(float(outcome.fitted["count"][0, 0]) - 400) < 8 * 20 + 20
 
 
@@ -275,7 +287,7 @@ def test_a_model_promises_about_the_table_it_was_learnt_from(tmp_path):
     (tmp_path / "clinic.toml").write_text(TWO_UNITS)
     gate = noisegate.open(tmp_path / "clinic.toml")
     promised = [
-        learn(gate.matrix(table), Task("nothing", {}, lambda _: {}), epsilon=1).guarantee
+        learn(gate.matrix(table), Task("nothing", {}, lambda _: {}), epsilon=1).receipt.guarantee
         for table in ("visits", "shifts")
     ]
     assert [(each.unit.column, each.scope) for each in promised] == [

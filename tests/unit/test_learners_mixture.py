@@ -5,12 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from trial_rows import unlabelled
 
 from noisegate.connect import memory
-from noisegate.errors import SpecError
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.mixture import Clouds, GaussianMixture, fit_mixture, step
-from noisegate.noise.bits import SYSTEM
 
 REACH = 512
 WEIGHTS = np.array([0.5, 0.3, 0.2])
@@ -30,11 +28,6 @@ def clouds(rows, seed=0):
     roots = np.linalg.cholesky(SHAPES)
     found = MEANS[which] + np.einsum("nij,nj->ni", roots[which], coins.normal(size=(rows, 3)))
     return np.rint(np.clip(found, -1, 1) * REACH) / REACH
-
-
-def trial(rows, amount, *, noise=True, gaussian=False):
-    bits = SYSTEM if noise else None
-    return TrialRows(rows * REACH, Fraction(amount), reach=REACH, gaussian=gaussian, bits=bits)
 
 
 def textbook(rows, model, shape):
@@ -68,7 +61,7 @@ def test_a_round_without_noise_is_the_textbook(shape):
     rows = clouds(3000)
     # far from converged, so that a round that did nothing would fail
     model = Clouds(np.full(3, 1 / 3), 0.7 * MEANS, 2 * LESS[shape])
-    ask = trial(rows, 3000, noise=False)
+    ask = unlabelled(rows, 3000, noise=False, reach=REACH)
     found, _ = step(ask, model.dealt(REACH), model.means, shape, Fraction(1))
     weights, means, shapes = textbook(rows, model, shape)
     assert found.weights == pytest.approx(weights, abs=0.002)
@@ -81,7 +74,7 @@ def test_a_round_without_noise_is_the_textbook(shape):
 @pytest.mark.parametrize("shape", ["diag", "full"])
 def test_clouds_are_found(shape, gaussian):
     rows = clouds(6000)
-    ask = trial(rows, 4, gaussian=gaussian)
+    ask = unlabelled(rows, 4, gaussian=gaussian, reach=REACH)
     found = fit_mixture(ask, 3, shape=shape)
     assert ask.spent == 1
     near = ((MEANS[:, None] - found["means"]) ** 2).sum(2).argmin(axis=1)
@@ -92,7 +85,7 @@ def test_clouds_are_found(shape, gaussian):
 
 
 def test_where_noise_hides_everything_clouds_are_still_clouds():
-    found = fit_mixture(trial(clouds(20), "1/50"), 4, shape="full", rounds=3)
+    found = fit_mixture(unlabelled(clouds(20), "1/50", reach=REACH), 4, shape="full", rounds=3)
     assert found["weights"].sum() == pytest.approx(1)
     assert np.all(found["weights"] > 0)
     assert np.all(np.abs(found["means"]) <= 1)
@@ -124,13 +117,3 @@ def test_a_plot_shows_clouds():
     alt = pytest.importorskip("altair")
     model = GaussianMixture(2, epsilon=4, bounds=(-1, 1), memory=memory(epsilon=4))
     assert isinstance(model.fit(clouds(1000)).plot(), alt.LayerChart)
-
-
-@pytest.mark.parametrize(
-    "given", [{"n_components": 0}, {"covariance_type": "tied"}, {"rounds": 0}]
-)  # fmt: skip
-def test_bad_parameters_are_refused_before_any_charge(given):
-    budget = memory(epsilon=1)
-    with pytest.raises(SpecError):
-        GaussianMixture(**given, bounds=(0, 1), memory=budget).fit(np.zeros((5, 2)))
-    assert budget.spent.epsilon == 0

@@ -7,43 +7,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from trial_rows import clouds, right, trial
 
 from noisegate.connect import memory
-from noisegate.errors import SpecError
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.perceptron import Perceptron, fit_perceptron, fit_sulq
-from noisegate.noise.bits import SYSTEM
-
-REACH = 4096
 
 
-def classes(rows: int, kinds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Classes in three columns with little between them, on the grid."""
-    coins = np.random.default_rng(5)
-    told = coins.integers(0, kinds, rows)
-    found = coins.normal(0, 0.15, (rows, 3)) + np.eye(kinds, 3)[told] * 0.6
-    return np.rint(np.clip(found, -1, 1) * REACH) / REACH, told
-
-
-def trial(rows, told, epsilon, *, noise=True, gaussian=False):
-    return TrialRows(
-        rows * REACH,
-        Fraction(epsilon),
-        reach=REACH,
-        keys=told,
-        classes=int(told.max()) + 1,
-        gaussian=gaussian,
-        bits=SYSTEM if noise else None,
-    )
-
-
-def all_lines(lines):
-    return np.vstack([0 * lines, lines]) if len(lines) == 1 else lines
-
-
-def right(lines, rows, told):
-    lines = all_lines(lines)
-    return float(np.mean((rows @ lines[:, :-1].T + lines[:, -1]).argmax(1) == told))
+def classes(rows, kinds):
+    """Classes in three columns with little between them."""
+    return clouds(rows, kinds, columns=3, spread=0.15, apart=0.6, seed=5)
 
 
 @pytest.mark.parametrize("kinds", [2, 3])
@@ -111,12 +83,3 @@ def test_through_the_door_it_costs_its_price():
     assert (model.cost_.epsilon, budget.remaining.epsilon) == (2, 1)
     assert model.score(rows * 2 + 2, told) > 0.95
     assert model.coef_.shape == model.error_["coef"].shape == (1, 3)
-
-
-@pytest.mark.parametrize("given", [{"method": "magic"}, {"max_iter": 0}])
-def test_bad_parameters_are_refused_before_any_charge(given):
-    budget = memory(epsilon=1)
-    model = Perceptron(bounds=(0, 1), classes=[0, 1], memory=budget, **given)
-    with pytest.raises(SpecError):
-        model.fit(np.zeros((5, 2)), np.zeros(5))
-    assert budget.spent.epsilon == 0

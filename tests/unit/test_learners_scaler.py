@@ -1,17 +1,12 @@
 """Means and variances: exact without noise, and off by what is said with it."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
+from trial_rows import REACH, unlabelled
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.scaler import StandardScaler, fit_scaler
-from noisegate.noise.bits import SYSTEM
-
-REACH = 1024
 
 
 def columns(count):
@@ -20,15 +15,10 @@ def columns(count):
     return np.rint(np.clip(rows, -1, 1) * REACH) / REACH
 
 
-def trial(rows, amount, *, noise=True, gaussian=False):
-    bits = SYSTEM if noise else None
-    return TrialRows(rows * REACH, Fraction(amount), reach=REACH, gaussian=gaussian, bits=bits)
-
-
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_without_noise_it_is_the_textbook(gaussian):
     rows = columns(5000)
-    found = fit_scaler(trial(rows, 900, noise=False, gaussian=gaussian))
+    found = fit_scaler(unlabelled(rows, 900, noise=False, gaussian=gaussian))
     assert found["mean"] == pytest.approx(rows.mean(axis=0), abs=1e-12)
     assert found["var"] == pytest.approx(rows.var(axis=0), rel=1e-3)
     assert found["rows"] == 5000
@@ -40,7 +30,7 @@ def test_it_is_off_by_what_is_said(gaussian):
     away = {"mean": [], "var": []}
     true = {"mean": rows.mean(axis=0), "var": rows.var(axis=0)}
     for _ in range(250):
-        found = fit_scaler(trial(rows, 1, gaussian=gaussian))
+        found = fit_scaler(unlabelled(rows, 1, gaussian=gaussian))
         for name, each in away.items():
             each.append((found[name] - true[name]) / found[f"of_{name}"])
     # 250 fits, three squares of unit variance each, which share a radius: the mean of a fit
@@ -50,7 +40,7 @@ def test_it_is_off_by_what_is_said(gaussian):
 
 
 def test_variances_drown_together_but_never_vanish():
-    found = fit_scaler(trial(columns(30), "1/100"))
+    found = fit_scaler(unlabelled(columns(30), "1/100"))
     assert np.all(found["var"] >= 1e-4)
     assert np.all(np.abs(found["mean"]) <= 1)
 

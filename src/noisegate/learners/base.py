@@ -6,24 +6,25 @@
 Bounds and classes are declared, in the policy or as parameters; none is learnt from rows for free.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from scipy.special import log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from noisegate.errors import SpecError, Unsupported
-from noisegate.learners.asking import RowsAsk
-from noisegate.learners.fitting import REACH, Fitted, Outcome, Progress, Task, learn
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options, Progress, Task, learn
 from noisegate.learners.matrix import Coordinate, Matrix
+from noisegate.learners.parameters import require_rows
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Weighing
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class Memory(Protocol):
@@ -41,8 +42,8 @@ class Memory(Protocol):
         """A handle of these rows, each one unit."""
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """An estimator that learns through the door.
+class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
+    """An estimator that learns through the door: it says what to ask, and takes what was fitted.
 
     After `fit`, ``cost_`` is what was paid, ``guarantee_`` the promise, ``remaining_`` what the
     account has left, ``error_`` what is known about the error, ``stopped_`` whether it was
@@ -51,6 +52,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
     _reach: ClassVar[int] = REACH
+    _told_by: ClassVar[str | None] = None  # the parameter that declares an array's target
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags
         """Two fits differ by their noise; a row with a missing number takes no part."""
@@ -59,52 +61,57 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         tags.input_tags.allow_nan = True
         return tags
 
-    def _learn(  # noqa: PLR0913 - the parts of a task
+    def fit(
         self,
         X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any,  # noqa: ANN401
-        algorithm: Callable[[RowsAsk], Fitted],
-        options: Mapping[str, Any],
+        y: Any = None,  # noqa: ANN401
         *,
-        number: bool = False,
         progress: Progress | None = None,
         fresh: bool = False,
-    ) -> Outcome:
-        """Fit through the door, and state what it cost."""
-        matrix = self._matrix(X, y, number=number)
-        name = type(self).__name__
-        task = Task(name, dict(options), algorithm, self._codes, number, self._reach)
+    ) -> Self:
+        """Learn from a matrix, or from arrays within their budget."""
+        matrix, number = self._matrix(X, y), self._told_by == "target_bounds"
+        algorithm, options = self._plan(matrix)
+        task = Task(type(self).__name__, options, algorithm, self._codes, number, self._reach)
         outcome = learn(matrix, task, epsilon=self.epsilon, progress=progress, fresh=fresh)
-        self._seen(matrix, outcome, number=number)
-        return outcome
-
-    def _matrix(self, X: Any, y: Any, *, number: bool = False) -> Matrix:  # noqa: ANN401, N803
-        if not isinstance(X, Matrix):
-            if y is None and (number or hasattr(self, "classes")):
-                raise ValueError("requires y to be passed, but the target y is None.")
-            if getattr(self, "memory", None) is None:
-                raise SpecError(
-                    "Rows in an array have no budget.",
-                    fix="Fit gate.matrix(...), or give memory=noisegate.memory(epsilon=...).",
-                )
-            given: dict[str, Any] = {"bounds": self.bounds}
-            if number:
-                given["target_bounds"] = self.target_bounds
-            elif hasattr(self, "classes"):
-                given["classes"] = self.classes
-            return self.memory.matrix(X, y, **given)  # type: ignore[no-any-return]
-        if y is not None:
-            raise SpecError("The matrix has its target.", fix="Name it: gate.matrix(target=...).")
-        return X
-
-    def _seen(self, matrix: Matrix, outcome: Outcome, *, number: bool) -> None:
         self.coordinates_ = matrix.coordinates(codes=self._codes)
         self.target_ = matrix.number if number else None
         self.n_features_in_ = len(matrix.columns)
         if not all(name == f"x{place}" for place, name in enumerate(matrix.columns)):
             self.feature_names_in_ = np.array(matrix.columns, dtype=object)
-        self.cost_, self.remaining_ = outcome.cost, outcome.remaining
-        self.guarantee_, self.stopped_ = outcome.guarantee, outcome.stopped
+        self.cost_, self.remaining_ = outcome.receipt.cost, outcome.receipt.remaining
+        self.guarantee_, self.stopped_ = outcome.receipt.guarantee, outcome.stopped
+        self._take(outcome.fitted)
+        return self
+
+    @abstractmethod
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
+        """Check the parameters; what to run on a matrix, and the options that tell it apart."""
+
+    @abstractmethod
+    def _take(self, fitted: Fitted) -> None:
+        """State what was fitted, in the units of the columns."""
+
+    def _matrix(self, X: Any, y: Any) -> Matrix:  # noqa: ANN401, N803
+        if isinstance(X, Matrix):
+            if self._told_by is not None and y is not None:
+                raise SpecError(
+                    "The matrix has its target.", fix="Name it: gate.matrix(target=...)."
+                )
+            return X
+        given: dict[str, Any] = {"bounds": self.bounds}
+        if self._told_by is None:
+            y = None
+        elif y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        else:
+            given[self._told_by] = getattr(self, self._told_by)
+        if self.memory is None:
+            raise SpecError(
+                "Rows in an array have no budget.",
+                fix="Fit gate.matrix(...), or give memory=noisegate.memory(epsilon=...).",
+            )
+        return self.memory.matrix(X, y, **given)  # type: ignore[no-any-return]
 
     # reading new points
 
@@ -151,11 +158,21 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first."
             )
 
+    @property
+    def _names(self) -> list[str]:
+        return [each.name for each in self.coordinates_]
+
+    @property
+    def _middles(self) -> Floats:
+        return np.array([float(each.middle) for each in self.coordinates_])
+
+    @property
+    def _halves(self) -> Floats:
+        return np.array([float(each.half) for each in self.coordinates_])
+
     def _unscaled(self, points: Floats) -> Floats:
         """Points of the learner in the units of the columns."""
-        middle = np.array([float(each.middle) for each in self.coordinates_])
-        half = np.array([float(each.half) for each in self.coordinates_])
-        found: Floats = middle + np.asarray(points) * half
+        found: Floats = self._middles + np.asarray(points) * self._halves
         return found
 
 
@@ -170,26 +187,33 @@ def _number(each: Coordinate, values: NDArray[Any]) -> Floats:
     return found
 
 
+class PrivateTransformer(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """An estimator that changes points."""
+
+    @abstractmethod
+    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """Each point, changed."""
+
+    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
+        """Fit an array and change its rows. What comes out is as private as they are."""
+        require_rows(X)
+        return self.fit(X, **how).transform(X)
+
+
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier: ``classes_`` are the declared keys of the target."""
 
-    def _learn_classes(
-        self,
-        X: Any,  # noqa: ANN401, N803
-        y: Any,  # noqa: ANN401
-        algorithm: Callable[[RowsAsk], Fitted],
-        options: Mapping[str, Any],
-        **how: Any,  # noqa: ANN401 - progress, fresh
-    ) -> Outcome:
-        matrix = self._matrix(X, y)
+    _told_by: ClassVar[str | None] = "classes"
+
+    def _matrix(self, X: Any, y: Any) -> Matrix:  # noqa: ANN401, N803
+        matrix = super()._matrix(X, y)
         if matrix.classes is None:
             raise SpecError(
                 "There are no classes to learn.",
                 fix='Name a target with declared keys: {"in": [...]}.',
             )
-        keys = matrix.classes.keys if isinstance(X, Matrix) else self.classes
-        self.classes_ = np.array(keys)
-        return self._learn(matrix, None, algorithm, options, **how)
+        self.classes_ = np.array(matrix.classes.keys if matrix is X else self.classes)
+        return matrix
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401, N803
         """The class of each point."""
@@ -197,9 +221,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         found: NDArray[Any] = self.classes_[np.argmax(scores, axis=1)]
         return found
 
+    @abstractmethod
     def _scores(self, points: Floats) -> Floats:
         """A score for each class, at points from -1 to 1."""
-        raise NotImplementedError
 
     def _rule(self, reach: int) -> tuple[Weighing, NDArray[np.int64]]:
         """How the door tells what is predicted on a grid of this reach.
@@ -247,3 +271,17 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             return float(super().score(X, y, sample_weight))
         table = self.confusion(X, epsilon=epsilon)
         return float(np.clip(np.trace(table) / max(1.0, table.sum()), 0, 1))
+
+
+class ProbableClassifier(PrivateClassifier):
+    """A classifier whose scores are logarithms of probabilities, up to a constant."""
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """The probability of each class."""
+        found: Floats = softmax(self._scores(self._points(X)), axis=1)
+        return found
+
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """Its logarithm."""
+        found: Floats = log_softmax(self._scores(self._points(X)), axis=1)
+        return found

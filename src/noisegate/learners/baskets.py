@@ -11,9 +11,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final, Protocol, TypeAlias, final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Fold, Folded, PerUnit, Relation
 from noisegate.algebra.tally import Grouping, Marginals, Rows
@@ -21,7 +18,7 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.learners.asking import noises
+from noisegate.learners.asking import Floats, noises
 from noisegate.learners.expectations import BOTH, SUMS, Noise, count_share, interval
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import failure_of
@@ -33,7 +30,6 @@ from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 Itemset: TypeAlias = tuple[int, ...]  # places of items, rising
-Floats: TypeAlias = NDArray[np.float64]
 _AT_ONCE: Final = 2_000  # sets in one question
 
 

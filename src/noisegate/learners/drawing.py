@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
+from noisegate.learners.asking import Floats
 from noisegate.learners.growing import Tree, Whole
-from noisegate.learners.noisy import Floats
 from noisegate.learners.pictures import altair
+
+_WIDTH: Final = 560
+_LETTERS: Final = _WIDTH // 6  # that stand side by side
 
 
 @final
@@ -73,30 +76,42 @@ def lines(drawn: Drawn, max_depth: int) -> Iterator[str]:
 
 
 def chart(drawn: Drawn, max_depth: int) -> Any:  # noqa: ANN401 - altair may be missing
-    """The tree as nested bars: the rows of a node stand under it, coloured by its largest class."""
+    """The tree as nested bars: the rows of a node stand under it, coloured by its largest class.
+
+    What a node asks is written where it finds room; rows for which that holds go left.
+    """
     alt = altair()
     totals, nodes, levels = drawn.totals(), drawn.tree.nodes, drawn.tree.levels()
     start = np.zeros(len(nodes))
     for place in np.flatnonzero(nodes[:, 0] >= 0):
         left, right = nodes[place, 2:]
         start[left], start[right] = start[place], start[place] + totals[left].sum()
-    points = []
+    whole, points = max(float(totals[0].sum()), 1e-9), []
     for place in drawn.shown(max_depth):
-        rows, inner = totals[place], nodes[place, 0] >= 0
+        rows = totals[place]
+        asks = drawn.question(place) if nodes[place, 0] >= 0 else "leaf"
+        room = int(_LETTERS * rows.sum() / whole)
         points.append({
             "level": int(levels[place]),
             "from": float(start[place]),
+            "middle": float(start[place] + rows.sum() / 2),
             "to": float(start[place] + rows.sum()),
-            "asks": drawn.question(place) if inner else "leaf",
+            "asks": asks,
+            "written": asks if len(asks) <= room else "",
             "class": drawn.classes[int(np.argmax(rows))],
             "share": float(rows.max() / max(rows.sum(), 1e-9)),
         })  # fmt: skip
-    bars = alt.Chart(alt.InlineData(values=points)).mark_rect(stroke="white")
-    return bars.encode(
-        x=alt.X("from:Q", title="rows (noisy)"),
+    base = alt.Chart(alt.InlineData(values=points)).encode(
+        y=alt.Y("level:O", title="questions asked before")
+    )
+    across = alt.Scale(domain=[0, whole], nice=False)
+    bars = base.mark_rect(stroke="white").encode(
+        x=alt.X("from:Q", title="rows (noisy)", scale=across),
         x2="to:Q",
-        y=alt.Y("level:O", title="questions asked"),
-        color=alt.Color("class:N", title="largest class"),
+        color=alt.Color("class:N", title="largest class", sort=list(drawn.classes)),
         opacity=alt.Opacity("share:Q", title="its share", scale=alt.Scale(domain=[0, 1])),
         tooltip=["asks:N", "class:N", "share:Q"],
-    ).properties(width=560, height=40 * (int(levels.max(initial=0)) + 1))
+    )
+    words = base.mark_text(fontSize=10).encode(x=alt.X("middle:Q"), text="written:N")
+    height = 40 * (min(max_depth, drawn.tree.depth) + 1)
+    return alt.layer(bars, words).properties(width=_WIDTH, height=height)

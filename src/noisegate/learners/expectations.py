@@ -21,14 +21,13 @@ from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction, positive
-from noisegate.learners.asking import noises
-from noisegate.learners.fitting import REACH
+from noisegate.exact import Number, positive
+from noisegate.learners.asking import Floats, noises
+from noisegate.learners.fitting import REACH, price_of
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import Run
 from noisegate.releases.asking import Price
 from noisegate.releases.held import guarantee_of
 from noisegate.transforms.query import Query
@@ -36,7 +35,6 @@ from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
 
-Floats: TypeAlias = NDArray[np.float64]
 Noise: TypeAlias = NoiseMechanism[Any]
 USUAL: Final = Fraction(95, 100)
 SUMS: Final = Statistic(Plain(), (Linear(),))
@@ -175,19 +173,12 @@ def expectations(
     many ``rows`` there are: then the least price is found that keeps it.
     """
     matrix.require_all_rows()
-    curator = matrix.curator
-    desk = _Desk(matrix)
+    curator, desk = matrix.curator, _Desk(matrix)
     if tolerance is not None:
         if epsilon is not None or rows is None:
             raise SpecError("Give epsilon, or tolerance and rows.", fix="Say how many rows.")
-        exact = desk.least(float(positive(tolerance, name="tolerance")), _known(rows), confidence)
-    else:
-        given = matrix.rules.epsilon if epsilon is None else fraction(epsilon, name="epsilon")
-        if given is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
-        exact = positive(given, name="epsilon")
-    Run(curator, matrix.rules).require_price(exact)
-    chosen = desk.bought(exact)
+        epsilon = desk.least(float(positive(tolerance, name="tolerance")), _known(rows), confidence)
+    chosen = desk.bought(price_of(matrix, epsilon))
     request = curator.fresh_id() if fresh else None
     found = curator.measure(Measurement(query=desk.query, mechanisms=chosen), request_id=request)
     loss = curator.loss_of(found.event)
@@ -205,18 +196,14 @@ class _Desk:
     """One question about the means of a matrix."""
 
     def __init__(self, matrix: Matrix) -> None:
-        curator = matrix.curator
-        self._matrix = matrix = filled(matrix)
-        self._gaussian = curator.ledger.balance(curator.account).accountant != "pure"
-        tally = matrix.rows(REACH)
+        self._matrix = filled(matrix)
+        tally = self._matrix.rows(REACH)
         self.query, self._whole = Query(tally, BOTH), tally.whole
 
-    def bought(self, epsilon: Fraction) -> tuple[Noise, ...]:
-        """The noise that an ε buys, of the count and of the sums."""
-        amount = epsilon**2 / 2 if self._gaussian else epsilon
+    def bought(self, price: Price) -> tuple[Noise, ...]:
+        """The noise of the count and of the sums."""
         blocks = self.query.statistic_blocks
-        share = count_share(blocks[1].width, gaussian=self._gaussian)
-        price = Price(amount=amount, gaussian=self._gaussian)
+        share = count_share(blocks[1].width, gaussian=price.gaussian)
         return noises(blocks, [share, 1 - share], price, self.query.weight)
 
     def means(self, values: NDArray[np.int64], chosen: Sequence[Noise]) -> Means:
@@ -234,9 +221,12 @@ class _Desk:
     def least(self, goal: float, rows: int, confidence: Number) -> Fraction:
         """The least ε, in fine steps, whose error is within the goal whatever the means are."""
         nothing = np.zeros(1 + len(self._matrix.marks), np.int64)
+        curator = self._matrix.curator
+        accountant = curator.ledger.balance(curator.account).accountant
 
         def enough(steps: int) -> bool:
-            means = self.means(nothing, self.bought(Fraction(steps, _STEP)))
+            price = Price.of(Fraction(steps, _STEP), accountant=accountant)
+            means = self.means(nothing, self.bought(price))
             return means.worst(confidence, rows=rows) <= goal
 
         if not enough(_STEP << 10):

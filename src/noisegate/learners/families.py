@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.learners.asking import Measured, RowsAsk
+from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.expectations import USUAL, count_share
 from noisegate.learners.fitting import Fitted, Task, learn
 from noisegate.learners.matrix import Classes, Coordinate, Matrix
@@ -31,7 +31,6 @@ from noisegate.transforms.statistics.features import Feature, Linear, One, Produ
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain
 
-Floats: TypeAlias = NDArray[np.float64]
 Parameters: TypeAlias = dict[str, Floats]
 _FLOOR: Final = 1e-12
 
@@ -119,10 +118,10 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
         errors=errors,
         noise={name: np.sqrt(each) for name, each in noise.items()},
         rows=told.rows,
-        cost=outcome.cost,
-        remaining=outcome.remaining,
-        guarantee=outcome.guarantee,
-        free=outcome.free,
+        cost=outcome.receipt.cost,
+        remaining=outcome.receipt.remaining,
+        guarantee=outcome.receipt.guarantee,
+        free=outcome.receipt.free,
     )
 
 

@@ -9,17 +9,19 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, TypeVar, final
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.learners.asking import DoorRows, RowsAsk
 from noisegate.learners.matrix import Matrix
-from noisegate.privacy.event import decode, encode
+from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Run
@@ -33,6 +35,9 @@ from noisegate.transforms.statistics.weighings import Plain
 
 Progress: TypeAlias = Callable[[float, str], None]
 Fitted: TypeAlias = dict[str, NDArray[Any]]
+Algorithm: TypeAlias = Callable[[RowsAsk], Fitted]
+Options: TypeAlias = Mapping[str, Any]
+T = TypeVar("T")
 REACH: Final = 1 << 12  # steps from the middle of the bounds to either end
 _VERSION: Final = "learner/1"
 
@@ -47,8 +52,8 @@ class Task:
     """
 
     name: str
-    options: Mapping[str, Any]
-    algorithm: Callable[[RowsAsk], Fitted]
+    options: Options
+    algorithm: Algorithm
     codes: bool = False
     number: bool = False
     reach: int = REACH
@@ -56,16 +61,24 @@ class Task:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Fitted numbers, and what they cost. ``stopped``: an interruption left the rounds so far."""
+class Receipt:
+    """What a release cost: nothing, if it was found in the ledger."""
 
-    fitted: Fitted
     cost: ApproxDP
     remaining: ApproxDP
     guarantee: Guarantee
     request_id: str
     free: bool
-    stopped: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Fitted numbers, and what they cost. ``stopped``: an interruption left the rounds so far."""
+
+    fitted: Fitted
+    receipt: Receipt
+    stopped: bool
 
 
 def learn(
@@ -81,15 +94,10 @@ def learn(
     An interruption (Ctrl-C) after the first round keeps what the rounds so far have learnt: what
     they used stays charged, the rest goes back.
     """
-    curator = matrix.curator
     price = price_of(matrix, epsilon, sampled=True)
     tally = matrix.rows(task.reach, codes=task.codes, number=task.number)
-    question = _question(tally, task, price)
-    attempts = Attempts(curator, question)
-    found = None if fresh else attempts.found()
-    if found is not None:
-        return _outcome(matrix, found[0], found[1], free=True)
-    with attempts.begin(price.event(), fresh=fresh) as allowed:
+
+    def draw(allowed: Allowance) -> bytes:
         ask = DoorRows(allowed.whole, tally, price, progress=progress)
         stopped = False
         try:
@@ -98,11 +106,64 @@ def learn(
             if ask.kept is None:
                 raise
             fitted, stopped = ask.kept, True
-        stored = _pack(fitted, encode(allowed.used()), stopped=stopped)
-        allowed.finish(stored)
-    if progress is not None:
+        return _pack(fitted, encode(allowed.used()), stopped=stopped)
+
+    (fitted, stopped), receipt = once(
+        matrix,
+        {"learner": _VERSION, "name": task.name, "options": task.options},
+        Query(tally, Statistic(Plain(), (One(),))),
+        price,
+        draw=draw,
+        read=_unpack,
+        words="this model of",
+        fresh=fresh,
+    )
+    if progress is not None and not receipt.free:
         progress(1.0, "stopped" if stopped else "done")
-    return _outcome(matrix, allowed.request_id, stored, free=False)
+    return Outcome(fitted, receipt, stopped)
+
+
+def once(  # noqa: PLR0913 - what is released, of which rows, for what, and how
+    matrix: Matrix,
+    question: Mapping[str, Any],
+    rows: Query,
+    price: Price,
+    *,
+    draw: Callable[[Allowance], bytes],
+    read: Callable[[bytes], tuple[T, Event]],
+    words: str,
+    fresh: bool,
+) -> tuple[T, Receipt]:
+    """What a question gives: found in the ledger, else drawn within an allowance, charged first.
+
+    Two questions with one canonical text are one. ``draw`` gives what is stored; ``read`` takes it
+    apart into the result and what was used.
+    """
+    curator = matrix.curator
+    told = digest(json.dumps(rows.to_record(), sort_keys=True))
+    record = {**question, "rows": told, **price.to_record()}
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    attempts = Attempts(curator, text)
+    found = None if fresh else attempts.found()
+    if found is not None:
+        request_id, stored = found
+    else:
+        with attempts.begin(price.event(), fresh=fresh) as allowed:
+            stored = draw(allowed)
+            allowed.finish(stored)
+        request_id = allowed.request_id
+    try:
+        result, event = read(stored)
+    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile):
+        raise LedgerError("What was stored cannot be read.", fix="Use fresh=True.") from None
+    loss = curator.loss_of(event)
+    return result, Receipt(
+        cost=loss if found is None else ApproxDP(0),
+        remaining=curator.remaining(),
+        guarantee=guarantee_of(loss, matrix.domains, words),
+        request_id=request_id,
+        free=found is not None,
+    )
 
 
 def price_of(matrix: Matrix, epsilon: Number | None, *, sampled: bool = False) -> Price:
@@ -119,20 +180,6 @@ def price_of(matrix: Matrix, epsilon: Number | None, *, sampled: bool = False) -
     return Price.of(exact, accountant=accountant, sample=rules.sample)
 
 
-def _question(tally: Any, task: Task, price: Price) -> str:  # noqa: ANN401 - Rows
-    """Canonical text: two tasks with one text are one, learnt once."""
-    record = {
-        "learner": _VERSION,
-        "name": task.name,
-        "options": task.options,
-        "rows": digest(
-            json.dumps(Query(tally, Statistic(Plain(), (One(),))).to_record(), sort_keys=True)
-        ),
-        **price.to_record(),
-    }
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
 def _pack(fitted: Fitted, event: Any, *, stopped: bool) -> bytes:  # noqa: ANN401 - JSON
     held = io.BytesIO()
     facts = json.dumps({"event": event, "stopped": stopped})
@@ -141,23 +188,8 @@ def _pack(fitted: Fitted, event: Any, *, stopped: bool) -> bytes:  # noqa: ANN40
     return held.getvalue()
 
 
-def _outcome(matrix: Matrix, request_id: str, stored: bytes, *, free: bool) -> Outcome:
-    try:
-        with np.load(io.BytesIO(stored), allow_pickle=False) as held:
-            fitted = {name: held[name] for name in held.files}
-        facts = json.loads(fitted.pop("facts_").tobytes())
-    except (ValueError, KeyError, OSError):
-        raise LedgerError(
-            "A stored model cannot be read.", fix="Learn it with fresh=True."
-        ) from None
-    curator = matrix.curator
-    loss = curator.loss_of(decode(facts["event"]))
-    return Outcome(
-        fitted=fitted,
-        cost=ApproxDP(0) if free else loss,
-        remaining=curator.remaining(),
-        guarantee=guarantee_of(loss, matrix.domains, "this model of"),
-        request_id=request_id,
-        free=free,
-        stopped=facts["stopped"],
-    )
+def _unpack(stored: bytes) -> tuple[tuple[Fitted, bool], Event]:
+    with np.load(io.BytesIO(stored), allow_pickle=False) as held:
+        fitted = {name: held[name] for name in held.files}
+    facts = json.loads(fitted.pop("facts_").tobytes())
+    return (fitted, facts["stopped"]), decode(facts["event"])

@@ -14,14 +14,17 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+from scipy.special import softmax
 
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
-from noisegate.learners.fitting import REACH, Fitted, Progress
+from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
 from noisegate.learners.leaves import Made, measured
-from noisegate.learners.noisy import Floats, divided, require_whole
-from noisegate.learners.normals import Normals, look, shares
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy import divided
+from noisegate.learners.normals import Normals, look
+from noisegate.learners.parameters import require_seed, require_whole
 from noisegate.learners.tree import (
     COUNT,
     DEPTH,
@@ -85,36 +88,22 @@ class RandomForestClassifier(PrivateClassifier):
         self.memory = memory
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "RandomForestClassifier":
-        """Learn the classes of a matrix, or of an array within its budget."""
-        depth = require_depth(self.max_depth)
-        seed = require_whole(self.random_state, "random_state", 0, (1 << 32) - 1)
-        trees = require_whole(self.n_estimators, "n_estimators", 1, _TREES_MAX)
-        options = {"trees": trees, "depth": depth, "seed": seed}
-        algorithm = partial(fit_forest, trees=trees, depth=depth, seed=seed)
-        how: dict[str, Any] = {"progress": progress, "fresh": fresh}
-        found = self._learn_classes(X, y, algorithm, options, **how).fitted
-        self.estimators_ = [Tree(nodes) for nodes in _parted(found["nodes"], found["sizes"])]
-        self._leaves = [
-            Normals(*parts)
-            for parts in zip(
-                *(
-                    _parted(found[name], [tree.size for tree in self.estimators_])
-                    for name in ("counts", "means", "variances", "noise")
-                ),
-                strict=True,
-            )
-        ]
-        noise, weights = found["noise"], np.maximum(found["counts"], 1e-9)
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        options: dict[str, Any] = {
+            "trees": require_whole(self.n_estimators, "n_estimators", 1, _TREES_MAX),
+            "depth": require_depth(self.max_depth),
+            "seed": require_seed(self.random_state),
+        }
+        return partial(fit_forest, **options), options
+
+    def _take(self, fitted: Fitted) -> None:
+        self.estimators_ = [Tree(nodes) for nodes in _parted(fitted["nodes"], fitted["sizes"])]
+        leaves = [tree.size for tree in self.estimators_]
+        parts = ("counts", "means", "variances", "noise")
+        told = zip(*(_parted(fitted[name], leaves) for name in parts), strict=True)
+        self._leaves = [Normals(*each) for each in told]
+        noise, weights = fitted["noise"], np.maximum(fitted["counts"], 1e-9)
         self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
-        return self
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The probability of each class: the mean over the trees."""
@@ -123,7 +112,7 @@ class RandomForestClassifier(PrivateClassifier):
     def _scores(self, points: Floats) -> Floats:
         rows = np.rint(points * REACH)
         told = [
-            shares(leaves.scores(points, tree.places(rows)))
+            softmax(leaves.scores(points, tree.places(rows)), axis=1)
             for tree, leaves in zip(self.estimators_, self._leaves, strict=True)
         ]
         found: Floats = np.mean(told, axis=0)

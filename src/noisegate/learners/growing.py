@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.learners.noisy import Floats
+from noisegate.learners.asking import Floats
 from noisegate.releases.chance import Coins
 from noisegate.transforms.statistics.numbers import Numbers
 

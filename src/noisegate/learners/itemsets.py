@@ -16,11 +16,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.curator.curator import digest
-from noisegate.errors import LedgerError, SpecError, Unsupported
+from noisegate.curator.allowance import Allowance
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.learners.baskets import (
-    Baskets,
     BasketsAsk,
     DoorBaskets,
     Itemset,
@@ -29,14 +28,11 @@ from noisegate.learners.baskets import (
     choice_query,
 )
 from noisegate.learners.expectations import USUAL
-from noisegate.learners.fitting import price_of
+from noisegate.learners.fitting import once, price_of
 from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
-from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.attempts import Attempts
-from noisegate.releases.held import guarantee_of
+from noisegate.privacy.event import Event, decode, encode
 
 _VERSION: Final = "itemsets/1"
 _CANDIDATES_MAX: Final = 50_000
@@ -90,26 +86,26 @@ class FrequentItemsets:
         """Search through the door; what was found before at this price is found again, free."""
         baskets = baskets_of(matrix, self.basket)
         plan = self._plan(len(baskets.names))
-        price, curator = price_of(matrix, self.epsilon), matrix.curator
-        question = _question(baskets, plan, str(price.amount), gaussian=price.gaussian)
-        attempts = Attempts(curator, question)
-        found = None if fresh else attempts.found()
-        self.free_ = found is not None
-        if found is None:
-            event: Event = DeclaredEvent(epsilon=price.amount)
-            if price.gaussian:
-                event = DeclaredZCDPEvent(rho=price.amount)
-            with attempts.begin(event, fresh=fresh) as allowed:
-                rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)
-                allowed.finish(_pack(rounds, encode(allowed.used())))
-            found = allowed.request_id, allowed.answer or b""
-        self._rounds, event = _unpack(found[1])
+        price = price_of(matrix, self.epsilon)
+
+        def draw(allowed: Allowance) -> bytes:
+            rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)
+            return _pack(rounds, encode(allowed.used()))
+
+        self._rounds, receipt = once(
+            matrix,
+            {"learner": _VERSION, "plan": plan.to_record()},
+            choice_query(baskets, [(place,) for place in range(len(baskets.items))]),
+            price,
+            draw=draw,
+            read=_unpack,
+            words="these itemsets of",
+            fresh=fresh,
+        )
+        self.cost_, self.remaining_ = receipt.cost, receipt.remaining
+        self.guarantee_, self.free_ = receipt.guarantee, receipt.free
         self._names, self._plan_of = baskets.names, plan
-        loss = curator.loss_of(event)
-        self.cost_ = ApproxDP(0) if self.free_ else loss
-        self.remaining_ = curator.remaining()
-        self.guarantee_ = guarantee_of(loss, matrix.domains, "these itemsets of")
-        self.request_id_, self.rows_ = found[0], self._rounds[0].rows
+        self.request_id_, self.rows_ = receipt.request_id, self._rounds[0].rows
         self.itemsets_ = self._reported()
         return self
 
@@ -269,18 +265,6 @@ def _whole(value: Any, name: str, least: int, most: int) -> int:  # noqa: ANN401
 # the ledger
 
 
-def _question(baskets: Baskets, plan: Plan, amount: str, *, gaussian: bool) -> str:
-    """Canonical text: two searches with one text are one, made once."""
-    rows = choice_query(baskets, [(place,) for place in range(len(baskets.items))]).to_record()
-    record = {
-        "learner": _VERSION,
-        "plan": plan.to_record(),
-        "rows": digest(json.dumps(rows, sort_keys=True)),
-        "rho" if gaussian else "epsilon": amount,
-    }
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
 def _pack(rounds: Sequence[Supports], event: Any) -> bytes:  # noqa: ANN401 - JSON
     held = [
         {
@@ -298,23 +282,20 @@ def _pack(rounds: Sequence[Supports], event: Any) -> bytes:  # noqa: ANN401 - JS
 
 
 def _unpack(stored: bytes) -> tuple[list[Supports], Event]:
-    try:
-        held = json.loads(stored)
-        rounds = [
-            Supports(
-                sets=tuple(map(tuple, each["sets"])),
-                counts=np.array(each["counts"]),
-                rows=each["rows"],
-                noise=_noise(each["noise"]),
-                count_noise=_noise(each["count_noise"]),
-                reach=each["reach"],
-                whole=each["whole"],
-            )
-            for each in held["rounds"]
-        ]
-        return rounds, decode(held["event"])
-    except (ValueError, KeyError, TypeError):
-        raise LedgerError("Stored itemsets cannot be read.", fix="Use fresh=True.") from None
+    held = json.loads(stored)
+    rounds = [
+        Supports(
+            sets=tuple(map(tuple, each["sets"])),
+            counts=np.array(each["counts"]),
+            rows=each["rows"],
+            noise=_noise(each["noise"]),
+            count_noise=_noise(each["count_noise"]),
+            reach=each["reach"],
+            whole=each["whole"],
+        )
+        for each in held["rounds"]
+    ]
+    return rounds, decode(held["event"])
 
 
 def _noise(record: Mapping[str, Any]) -> NoiseMechanism[Any]:

@@ -15,23 +15,15 @@ from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin, TransformerMixin
+from sklearn.base import ClusterMixin
 
-from noisegate.errors import SpecError
 from noisegate.learners import pictures
-from noisegate.learners.asking import Measured, RowsAsk
-from noisegate.learners.base import PrivateEstimator
-from noisegate.learners.fitting import Fitted, Progress
-from noisegate.learners.noisy import (
-    Floats,
-    divided,
-    for_means,
-    joined,
-    nearest,
-    require_rows,
-    require_whole,
-    shrunk,
-)
+from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.base import PrivateTransformer
+from noisegate.learners.fitting import Algorithm, Fitted, Options
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy import divided, for_means, joined, nearest, shrunk
+from noisegate.learners.parameters import require_one_of, require_rows, require_seed, require_whole
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Feature, Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
@@ -56,7 +48,7 @@ _CLUSTERS_MAX: Final = 1 << 10
 _ROUNDS_MAX: Final = 100
 
 
-class KMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     """Clusters of rows around ``n_clusters`` centres.
 
     After `fit`, ``cluster_centers_`` are in the units of the columns, ``counts_`` the noisy numbers
@@ -100,32 +92,21 @@ class KMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[
         self.memory = memory
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401, ARG002 - scikit-learn's name
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "KMeans":
-        """Find the clusters of a matrix, or of an array within its budget."""
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         clusters = require_whole(self.n_clusters, "n_clusters", 1, _CLUSTERS_MAX)
-        seed = require_whole(self.random_state, "random_state", 0, (1 << 32) - 1)
-        options: dict[str, Any] = {"clusters": clusters, "method": self.method, "seed": seed}
-        if self.method == "auto":
-            algorithm = partial(fit_kmeans, clusters=clusters, seed=seed)
-        elif self.method == "sulq":
-            options["rounds"] = require_whole(self.rounds, "rounds", 1, _ROUNDS_MAX)
-            algorithm = partial(fit_sulq, clusters=clusters, rounds=self.rounds, seed=seed)
-        else:
-            raise SpecError("There is no such method.", fix='Use "auto" or "sulq".')
-        found = self._learn(X, None, algorithm, options, progress=progress, fresh=fresh).fitted
-        self._centers = found["centers"]
+        seed = require_seed(self.random_state)
+        method = require_one_of(self.method, "method", ("auto", "sulq"))
+        options = {"clusters": clusters, "method": method, "seed": seed}
+        if method == "auto":
+            return partial(fit_kmeans, clusters=clusters, seed=seed), options
+        rounds = require_whole(self.rounds, "rounds", 1, _ROUNDS_MAX)
+        algorithm = partial(fit_sulq, clusters=clusters, rounds=rounds, seed=seed)
+        return algorithm, options | {"rounds": rounds}
+
+    def _take(self, fitted: Fitted) -> None:
+        self._centers, self.counts_ = fitted["centers"], fitted["counts"]
         self.cluster_centers_ = self._unscaled(self._centers)
-        self.counts_ = found["counts"]
-        half = np.array([float(each.half) for each in self.coordinates_])
-        self.error_ = {"centers": np.sqrt(found["variances"])[:, None] * half}
-        return self
+        self.error_ = {"centers": np.sqrt(fitted["variances"])[:, None] * self._halves}
 
     def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: ANN401, N803
         """The number of the nearest centre of each point."""
@@ -142,29 +123,26 @@ class KMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[
         points = self._points(X)
         return np.sqrt(_squares(points, self._centers))
 
-    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
-        """Fit an array and give its distances, which are as private as the rows are."""
-        require_rows(X)
-        return self.fit(X, **how).transform(X)
-
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ANN401, ARG002, N803
         """Minus the sum of squared distances of given points from their centres."""
         return -float(np.sum(np.min(self.transform(X), axis=1) ** 2))
 
     def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
-        """The centres in two columns, by default those that tell them apart best.
+        """The centres in two columns, by default those in which they differ most for their bounds.
 
         Areas are noisy numbers of rows; bars are two standard deviations of the noise.
         """
         self._require_fitted()
         return pictures.centers(
-            [each.name for each in self.coordinates_],
+            self.coordinates_,
             self.cluster_centers_,
             self.counts_,
             2 * self.error_["centers"],
             x=x,
             y=y,
-            words="two standard deviations of the noise",
+            named=("cluster", range(len(self.counts_))),
+            areas="rows (noisy)",
+            bars="two standard deviations of the noise",
         )
 
 

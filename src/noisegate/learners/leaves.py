@@ -12,9 +12,9 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.growing import Tree, Whole
-from noisegate.learners.noisy import Floats, for_means
+from noisegate.learners.noisy import for_means
 from noisegate.learners.normals import LEAST, Normals, noise_of_means
 from noisegate.releases.chance import Coins
 from noisegate.transforms.statistics.features import Linear, One

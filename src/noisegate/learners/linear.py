@@ -10,16 +10,16 @@ cut where few of them reach. Where noise hides the products, steps go straight d
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from noisegate.errors import SpecError
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners import pictures
+from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
-from noisegate.learners.fitting import Fitted, Progress, Task, learn
-from noisegate.learners.linear_classifier import weights_chart
+from noisegate.learners.fitting import Algorithm, Fitted, Options, Task, learn
 from noisegate.learners.lines import (
     PRODUCTS_MAX,
     UNIT,
@@ -35,7 +35,8 @@ from noisegate.learners.lines import (
     useful,
 )
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import Floats, divided, require_whole
+from noisegate.learners.noisy import divided
+from noisegate.learners.parameters import require_rounds
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain, Slopes
@@ -50,7 +51,6 @@ _WORSE: Final = 1.2
 _SURE: Final = 8  # deviations of noise above which a bin must be, for bins to tell anything
 _CLEAR: Final = 3  # and above which each is taken for more than noise
 _WORST: Final = 1e6  # below 0, as a score
-ROUNDS_MAX: Final = 100
 
 
 class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
@@ -78,6 +78,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     ([2.0], 5)
     """
 
+    _told_by: ClassVar[str | None] = "target_bounds"
+
     def __init__(
         self,
         *,
@@ -93,43 +95,28 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         self.target_bounds = target_bounds
         self.memory = memory
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "LinearRegression":
-        """Learn from a matrix whose target is a number, or from arrays within their budget."""
-        rounds = self.max_iter
-        if rounds is not None:
-            rounds = require_whole(rounds, "max_iter", 1, ROUNDS_MAX)
-        penalty = self._require_penalty()
-        found = self._learn(
-            X,
-            y,
-            partial(fit_linear, penalty=penalty, rounds=rounds),
-            {"penalty": penalty, "rounds": rounds},
-            number=True,
-            progress=progress,
-            fresh=fresh,
-        ).fitted
-        self._line = found["line"]
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        options: dict[str, Any] = {
+            "penalty": self._require_penalty(),
+            "rounds": require_rounds(self.max_iter),
+        }
+        return partial(fit_linear, **options), options
+
+    def _take(self, fitted: Fitted) -> None:
         told = self.target_
         assert told is not None  # noqa: S101 - a number was asked for
-        self._name, self._middle, self._half = told.name, float(told.middle), float(told.half)
-        halves = np.array([float(each.half) for each in self.coordinates_])
-        middles = np.array([float(each.middle) for each in self.coordinates_])
-        self.coef_ = self._line[:-1] * self._half / halves
-        self.intercept_ = float(self._line[-1] * self._half + self._middle - self.coef_ @ middles)
-        self.error_ = {
-            "coef": found["deviations"] * self._half / halves,
-            "noise": found["noise"] * self._half / halves,
-            "residual": float(found["residual"]) * self._half,
+        self._line, self._name = fitted["line"], told.name
+        self._middle, self._half = float(told.middle), float(told.half)
+        unit = self._half / self._halves
+        self.coef_ = self._line[:-1] * unit
+        level = self._line[-1] * self._half + self._middle
+        self.intercept_ = float(level - self.coef_ @ self._middles)
+        self.error_: dict[str, Any] = {
+            "coef": fitted["deviations"] * unit,
+            "noise": fitted["noise"] * unit,
+            "residual": float(fitted["residual"]) * self._half,
         }
-        self.rows_ = float(found["rows"])
-        return self
+        self.rows_ = float(fitted["rows"])
 
     def _require_penalty(self) -> float:
         return 0.0
@@ -162,10 +149,10 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """The weights of each column across its bounds, with two standard errors."""
         self._require_fitted()
-        halves = np.array([float(each.half) for each in self.coordinates_])
-        names = [each.name for each in self.coordinates_]
-        errors = self.error_["coef"] * halves
-        return weights_chart(names, [self.coef_ * halves], [errors], [self._name])
+        weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
+        return pictures.weights(
+            self._names, weights[None], errors[None], [self._name], bars="standard errors"
+        )
 
 
 class Ridge(LinearRegression):

@@ -1,6 +1,5 @@
 """What classifiers by linear scores share: weights in the columns' units, private curves, plots."""
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
@@ -9,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners import pictures
+from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Fitted, Task, learn
 from noisegate.learners.lines import cells_of_score, scores
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import Floats
-from noisegate.learners.pictures import altair
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.transforms.statistics.features import One
@@ -28,22 +26,12 @@ _CUTS: Final = 63  # of scores, for a curve
 class LinearClassifier(PrivateClassifier):
     """Two classes have one score, more have one each; the highest score is the prediction."""
 
-    def _fit_lines(
-        self,
-        X: Any,  # noqa: ANN401, N803
-        y: Any,  # noqa: ANN401
-        algorithm: Callable[[RowsAsk], Fitted],
-        options: Mapping[str, Any],
-        **how: Any,  # noqa: ANN401 - progress, fresh
-    ) -> None:
-        found = self._learn_classes(X, y, algorithm, options, **how).fitted
-        self._lines = found["lines"]
-        halves = np.array([float(each.half) for each in self.coordinates_])
-        middles = np.array([float(each.middle) for each in self.coordinates_])
-        self.coef_ = self._lines[:, :-1] / halves
-        self.intercept_ = self._lines[:, -1] - self.coef_ @ middles
-        self.error_ = {"coef": found["deviations"] / halves}
-        self.rows_ = float(found["rows"])
+    def _take(self, fitted: Fitted) -> None:
+        self._lines = fitted["lines"]
+        self.coef_ = self._lines[:, :-1] / self._halves
+        self.intercept_ = self._lines[:, -1] - self.coef_ @ self._middles
+        self.error_ = {"coef": fitted["deviations"] / self._halves}
+        self.rows_ = float(fitted["rows"])
 
     def decision_function(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The scores: of the last class if there are two, else of each."""
@@ -97,6 +85,7 @@ class LinearClassifier(PrivateClassifier):
         outcome = learn(matrix, task, epsilon=epsilon, fresh=fresh)
         table = outcome.fitted["counts"].reshape(_CUTS + 1, -1)
         return Curve(
+            positive=told,
             positives=table[:, place],
             negatives=np.delete(table, place, axis=1).sum(axis=1),
             thresholds=cuts,
@@ -104,46 +93,18 @@ class LinearClassifier(PrivateClassifier):
                 float(outcome.fitted["variance"]),
                 float(outcome.fitted["variance"]) * (table.shape[1] - 1),
             ),
-            cost=outcome.cost,
-            guarantee=outcome.guarantee,
+            cost=outcome.receipt.cost,
+            guarantee=outcome.receipt.guarantee,
         )
 
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """The weights of each column across its bounds, with two deviations of their noise."""
         self._require_fitted()
-        halves = np.array([float(each.half) for each in self.coordinates_])
-        names = [each.name for each in self.coordinates_]
-        told = self.classes_[-len(self._lines) :]
-        return weights_chart(names, self.coef_ * halves, self.error_["coef"] * halves, told)
-
-
-def weights_chart(
-    names: list[str],
-    weights: Iterable[Floats],
-    deviations: Iterable[Floats],
-    told: Iterable[Any],
-) -> Any:  # noqa: ANN401 - a chart
-    """Weights as bars, with two deviations to either side; without columns not asked about."""
-    alt = altair()
-    points = [
-        {
-            "column": name,
-            "line": str(line),
-            "weight": float(weight),
-            "low": float(weight - 2 * deviation),
-            "high": float(weight + 2 * deviation),
-        }
-        for line, own, around in zip(told, weights, deviations, strict=True)
-        for name, weight, deviation in zip(names, own, around, strict=True)
-        if np.isfinite(deviation)
-    ]
-    base = alt.Chart(alt.InlineData(values=points)).encode(
-        y=alt.Y("column:N", sort=None, title=None)
-    )
-    bars = base.mark_bar(opacity=0.7).encode(x=alt.X("weight:Q", title="weight, by half the range"))
-    rules = base.mark_rule().encode(x=alt.X("low:Q"), x2="high:Q")
-    chart = alt.layer(bars, rules).properties(width=240)
-    return chart.facet(column=alt.Column("line:N", title=None, sort=None))
+        weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
+        told = self.classes_[-len(self._lines) :].tolist()
+        return pictures.weights(
+            self._names, weights, errors, told, bars="standard deviations of noise"
+        )
 
 
 @final
@@ -151,9 +112,11 @@ def weights_chart(
 class Curve:
     """Noisy numbers of rows by score, and the curve of right and false alarms they give.
 
-    ``variances`` are of the noise of each positive and each negative number.
+    ``positive`` is the class that is told from the rest; ``variances`` are of the noise of each
+    positive and each negative number.
     """
 
+    positive: Any
     positives: Floats
     negatives: Floats
     thresholds: Floats
@@ -184,19 +147,9 @@ class Curve:
         return float((moved + self.variances[1] * float(above @ above) / negatives**2) ** 0.5)
 
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
-        """The curve."""
-        alt = altair()
-        points = [
-            {"false alarms": float(x), "right alarms": float(y), "place": place}
-            for place, (x, y) in enumerate(zip(*self.rates, strict=True))
-        ]
-        chart = alt.Chart(alt.InlineData(values=points)).mark_line(point=True)
-        words = f"area {self.area:.3f} ± {2 * self.deviation:.3f}"
-        return chart.encode(
-            x=alt.X("false alarms:Q", scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("right alarms:Q", scale=alt.Scale(domain=[0, 1])),
-            order="place:O",
-        ).properties(width=320, height=320, title=words)
+        """The curve; its area with two standard deviations of the noise."""
+        words = f"{self.positive}: area {self.area:.3f} ± {2 * self.deviation:.3f} by noise"
+        return pictures.curve(*self.rates, words)
 
 
 def _rising(counts: Floats) -> Floats:

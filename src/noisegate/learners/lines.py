@@ -12,8 +12,7 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.learners.asking import Measured, RowsAsk
-from noisegate.learners.noisy import Floats
+from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic

@@ -6,28 +6,22 @@ Most of what a price buys is moments of the classes; see `moments.py`. Perturbed
 [CMS11] need the exact minimiser, which no solver gives, and are not offered.
 """
 
-from functools import partial
-from typing import Any
+from typing import ClassVar
 
-import numpy as np
-from scipy.special import softmax
-
-from noisegate.errors import SpecError
 from noisegate.learners.asking import RowsAsk
-from noisegate.learners.fitting import Fitted, Progress
-from noisegate.learners.linear_classifier import LinearClassifier
-from noisegate.learners.moments import (
-    LOGISTIC,
-    ROUNDS_MAX,
-    descended,
-    measure,
-    refined,
-    require_penalty,
-)
-from noisegate.learners.noisy import Floats, require_whole
+from noisegate.learners.base import ProbableClassifier
+from noisegate.learners.fitting import Fitted
+from noisegate.learners.margin_classifier import MarginClassifier
+from noisegate.learners.moments import LOGISTIC, Loss, measure, refined
 
 
-class LogisticRegression(LinearClassifier):
+def fit_logistic(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = None) -> Fitted:
+    """Lines from moments of the classes, refined by Newton steps where noise allows."""
+    moments, plan = measure(ask, LOGISTIC, rounds=rounds)
+    return refined(ask, LOGISTIC, moments.lines(), moments, plan.rounds, penalty=penalty)
+
+
+class LogisticRegression(ProbableClassifier, MarginClassifier):
     """The probability of each class, by linear scores.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
@@ -45,6 +39,7 @@ class LogisticRegression(LinearClassifier):
         classes: The classes of an array's target.
         memory: The budget for arrays.
 
+    >>> import numpy as np
     >>> from noisegate.connect import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
     >>> purse = memory(epsilon=1)
@@ -55,66 +50,5 @@ class LogisticRegression(LinearClassifier):
     ε = 1
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        C: float = 1.0,  # noqa: N803 - scikit-learn's name
-        method: str = "auto",
-        max_iter: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.C = C
-        self.method = method
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
-
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "LogisticRegression":
-        """Learn from a matrix with a target, or from arrays within their budget."""
-        if self.method not in ("auto", "moments", "newton", "sulq"):
-            raise SpecError("There is no such method.", fix="Use auto, moments, newton or sulq.")
-        penalty = require_penalty(self.C)
-        rounds = self.max_iter
-        if rounds is not None:
-            rounds = require_whole(rounds, "max_iter", 1, ROUNDS_MAX)
-        options = {"penalty": penalty, "method": self.method, "rounds": rounds}
-        if self.method == "sulq":
-            algorithm = partial(fit_sulq, penalty=penalty, rounds=rounds or 10)
-        else:
-            fixed = {"moments": 0, "newton": rounds or 3}.get(self.method, rounds)
-            algorithm = partial(fit_logistic, penalty=penalty, rounds=fixed)
-        self._fit_lines(X, y, algorithm, options, progress=progress, fresh=fresh)
-        return self
-
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """The probability of each class."""
-        found: Floats = softmax(self._scores(self._points(X)), axis=1)
-        return found
-
-    def predict_log_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """Its logarithm."""
-        found: Floats = np.log(self.predict_proba(X))
-        return found
-
-
-def fit_logistic(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = None) -> Fitted:
-    """Lines from moments of the classes, refined by Newton steps where noise allows."""
-    moments, plan = measure(ask, LOGISTIC, rounds=rounds)
-    return refined(ask, LOGISTIC, moments.lines(), moments, plan.rounds, penalty=penalty)
-
-
-def fit_sulq(ask: RowsAsk, *, penalty: float = 1.0, rounds: int = 10) -> Fitted:
-    """Steps down noisy slopes from 0, of a length that never overshoots: see `descended`."""
-    return descended(ask, LOGISTIC, rounds, penalty=penalty)
+    _loss: ClassVar[Loss] = LOGISTIC
+    _refined = staticmethod(fit_logistic)

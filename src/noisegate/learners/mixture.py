@@ -15,17 +15,18 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
-from noisegate.errors import SpecError
 from noisegate.exact import EXACT_MAX
 from noisegate.learners import pictures
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
-from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.kmeans import fit_kmeans
 from noisegate.learners.lines import square_of
-from noisegate.learners.noisy import Floats, Part, divided, nearest, require_whole, shrunk
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy import Part, divided, nearest, shrunk
+from noisegate.learners.parameters import require_one_of, require_seed, require_whole
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products, Squares
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
@@ -85,38 +86,27 @@ class GaussianMixture(PrivateEstimator):
         self.memory = memory
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401, ARG002 - scikit-learn's name
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "GaussianMixture":
-        """Find the clouds of a matrix, or of an array within its budget."""
-        if self.covariance_type not in _SHAPES:
-            raise SpecError("There is no such shape.", fix='Use "diag" or "full".')
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         options: dict[str, Any] = {
             "components": require_whole(self.n_components, "n_components", 1, _COMPONENTS_MAX),
-            "shape": self.covariance_type,
+            "shape": require_one_of(self.covariance_type, "covariance_type", tuple(_SHAPES)),
             "rounds": require_whole(self.rounds, "rounds", 1, _ROUNDS_MAX),
-            "seed": require_whole(self.random_state, "random_state", 0, (1 << 32) - 1),
+            "seed": require_seed(self.random_state),
         }
-        algorithm = partial(fit_mixture, **options)
-        found = self._learn(X, None, algorithm, options, progress=progress, fresh=fresh).fitted
-        self._clouds = Clouds(found["weights"], found["means"], found["covariances"])
-        half = np.array([float(each.half) for each in self.coordinates_])
-        self.weights_ = found["weights"]
-        self.means_ = self._unscaled(found["means"])
-        scale = half**2 if self.covariance_type == "diag" else np.outer(half, half)
-        self.covariances_ = found["covariances"] * scale
-        self.error_ = {"means": np.sqrt(found["variances"])[:, None] * half}
-        return self
+        return partial(fit_mixture, **options), options
+
+    def _take(self, fitted: Fitted) -> None:
+        self._clouds = Clouds(fitted["weights"], fitted["means"], fitted["covariances"])
+        half = self._halves
+        self.weights_ = fitted["weights"]
+        self.means_ = self._unscaled(fitted["means"])
+        scale = np.outer(half, half) if self._clouds.full else half**2
+        self.covariances_ = fitted["covariances"] * scale
+        self.error_ = {"means": np.sqrt(fitted["variances"])[:, None] * half}
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """To which part each point belongs to each cloud."""
-        logs = self._clouds_seen().logs(self._points(X))
-        found: Floats = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        found: Floats = softmax(self._logs(X), axis=1)
         return found
 
     def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: ANN401, N803
@@ -126,9 +116,8 @@ class GaussianMixture(PrivateEstimator):
 
     def score_samples(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The logarithm of the density at each point, in the units of the columns."""
-        half = np.array([float(each.half) for each in self.coordinates_])
-        logs = self._clouds_seen().logs(self._points(X))
-        found: Floats = logsumexp(logs, axis=1) - float(np.sum(np.log(half)))
+        logs = self._logs(X)
+        found: Floats = logsumexp(logs, axis=1) - float(np.sum(np.log(self._halves)))
         return found
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ANN401, ARG002, N803
@@ -136,27 +125,29 @@ class GaussianMixture(PrivateEstimator):
         return float(np.mean(self.score_samples(X)))
 
     def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
-        """The means in two columns, by default those that tell them apart best.
+        """The means in two columns, by default those in which they differ most for their bounds.
 
-        Areas are weights; bars are the standard deviations of the clouds.
+        Areas are weights; bars are the standard deviations of the components.
         """
         self._require_fitted()
         spreads = self.covariances_
         if self.covariance_type == "full":
             spreads = np.diagonal(spreads, axis1=1, axis2=2)
         return pictures.centers(
-            [each.name for each in self.coordinates_],
+            self.coordinates_,
             self.means_,
             self.weights_,
             np.sqrt(spreads),
             x=x,
             y=y,
-            words="standard deviations of the clouds",
+            named=("component", range(len(self.weights_))),
+            areas="share of rows (noisy)",
+            bars="standard deviations of the components",
         )
 
-    def _clouds_seen(self) -> "Clouds":
-        self._require_fitted()
-        return self._clouds
+    def _logs(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        points = self._points(X)
+        return self._clouds.logs(points)
 
 
 @final

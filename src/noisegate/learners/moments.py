@@ -13,13 +13,12 @@ it hides most columns, a random few are asked about: all others have no weight.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from scipy.special import expit, softmax
 
-from noisegate.errors import SpecError
-from noisegate.learners.asking import Measured, RowsAsk
+from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.lines import (
     PRODUCTS_MAX,
@@ -36,7 +35,7 @@ from noisegate.learners.lines import (
     square_of,
     useful,
 )
-from noisegate.learners.noisy import Floats, divided, shrunk
+from noisegate.learners.noisy import divided, shrunk
 from noisegate.learners.normals import CAUTION, USUAL, chosen_columns, drawn_means, even_counts
 from noisegate.releases.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Products
@@ -54,7 +53,6 @@ _APART: Final = 0.2  # the part of squares that lies between classes: a guess
 _THIN: Final = 1e-4  # no cloud of rows is narrower, in squares
 _STIFF: Final = 0.1
 _SHORT: Final = 0.1  # weights are not taken for shorter
-ROUNDS_MAX: Final = 100
 
 
 @final
@@ -192,8 +190,8 @@ def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Mom
 
 def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
     """The moments of a random few columns, where noise hides most; classes are alike in others."""
-    counts = even_counts(counted, caution=CAUTION)
-    columns = chosen_columns(ask, 1 - _COUNT, float(counts.sum()))
+    counts, told = even_counts(counted, caution=CAUTION), float(counted.values.sum())
+    columns = chosen_columns(ask, 1 - _COUNT, float(counts.sum()), told)
     if len(columns) == ask.columns:
         return None
     ask.done(0.1, "measuring moments")
@@ -330,7 +328,7 @@ def refined(
     return found
 
 
-def descended(ask: RowsAsk, loss: Loss, rounds: int, *, penalty: float) -> Fitted:
+def descended(ask: RowsAsk, *, loss: Loss, rounds: int, penalty: float = 1.0) -> Fitted:
     """Lines after steps down noisy slopes from 0, all alike, as in the framework of [BDMN05].
 
     A step is one over the largest curvature that rows within ±1 can have.
@@ -349,13 +347,6 @@ def descended(ask: RowsAsk, loss: Loss, rounds: int, *, penalty: float) -> Fitte
         lines = _centred(loss, lines - rate * (slopes + penalty * free * lines))
         deviations = np.sqrt(deviations**2 + rate**2 * noise[0])
     return _fitted(lines, deviations, rows)
-
-
-def require_penalty(C: Any) -> float:  # noqa: ANN401, N803 - scikit-learn's name
-    """One over C."""
-    if isinstance(C, bool) or not isinstance(C, int | float) or not 0 < C < float("inf"):
-        raise SpecError("C is no positive number.", fix="Use 1.0, or less for smaller weights.")
-    return 1.0 / C
 
 
 def _slopes(

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.learners import pictures
-from noisegate.learners.asking import RowsAsk
-from noisegate.learners.base import PrivateClassifier
-from noisegate.learners.fitting import REACH, Fitted, Progress
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.base import ProbableClassifier
+from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import Floats, divided, require_whole
-from noisegate.learners.normals import Normals, count_rows, even_counts, look, shares
+from noisegate.learners.noisy import divided
+from noisegate.learners.normals import Normals, count_rows, even_counts, look
+from noisegate.learners.parameters import require_whole
 from noisegate.transforms.statistics.features import Bins, One
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
@@ -33,7 +34,7 @@ _BESIDE: Final = 1.0  # a row of every key stands beside those of a class
 _KEPT: Final = 0.01  # of an even share: the least that a key is given
 
 
-class _NaiveBayes(PrivateClassifier):
+class _NaiveBayes(ProbableClassifier):
     """What both kinds share."""
 
     def __init__(
@@ -49,14 +50,9 @@ class _NaiveBayes(PrivateClassifier):
         self.classes = classes
         self.memory = memory
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """The probability of each class."""
-        return shares(self._scores(self._points(X)))
-
-    def predict_log_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """Its logarithm."""
-        found: Floats = np.log(np.maximum(self.predict_proba(X), 1e-300))
-        return found
+    def _count(self, counts: Floats) -> None:
+        self.class_count_ = counts
+        self.class_prior_ = counts / counts.sum()
 
 
 class GaussianNB(_NaiveBayes):
@@ -85,27 +81,17 @@ class GaussianNB(_NaiveBayes):
     ε = 1
     """
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "GaussianNB":
-        """Learn the classes of a matrix, or of an array within its budget."""
-        how: dict[str, Any] = {"progress": progress, "fresh": fresh}
-        found = self._learn_classes(X, y, fit_gaussian_nb, {}, **how).fitted
-        self._normals = Normals(*(found[name] for name in _PARTS))
-        half = np.array([float(each.half) for each in self.coordinates_])
-        self.theta_ = self._unscaled(found["means"][0])
-        self.var_ = found["variances"][0] * half**2
-        self.class_count_ = found["counts"][0]
-        self.class_prior_ = self.class_count_ / self.class_count_.sum()
-        measured = np.any(found["means"][0] != 0, axis=0)
-        noise = np.sqrt(found["noise"][0])[:, None] * half
-        self.error_ = {"theta": np.where(measured, noise, np.inf)}
-        return self
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        return fit_gaussian_nb, {}
+
+    def _take(self, fitted: Fitted) -> None:
+        self._normals = Normals(*(fitted[name] for name in _PARTS))
+        means, half = fitted["means"][0], self._halves
+        self.theta_ = self._unscaled(means)
+        self.var_ = fitted["variances"][0] * half**2
+        self._count(fitted["counts"][0])
+        noise = np.sqrt(fitted["noise"][0])[:, None] * half
+        self.error_ = {"theta": np.where(np.any(means != 0, axis=0), noise, np.inf)}
 
     def _scores(self, points: Floats) -> Floats:
         return self._normals.scores(points, np.zeros(len(points), np.int64))
@@ -124,15 +110,21 @@ class GaussianNB(_NaiveBayes):
         return Nearest(Scores(Numbers.of(whole), "squares"), keyed=True), np.arange(len(counts))
 
     def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
-        """The means of the classes in two columns, by default those that tell them apart best.
+        """The classes' means in two columns, by default where they differ most for their bounds.
 
         Areas are noisy numbers of rows; bars are the standard deviations of the classes.
         """
         self._require_fitted()
-        names = [each.name for each in self.coordinates_]
-        spreads, words = np.sqrt(self.var_), "standard deviations of the classes"
         return pictures.centers(
-            names, self.theta_, self.class_count_, spreads, x=x, y=y, words=words
+            self.coordinates_,
+            self.theta_,
+            self.class_count_,
+            np.sqrt(self.var_),
+            x=x,
+            y=y,
+            named=("class", self.classes_.tolist()),
+            areas="rows (noisy)",
+            bars="standard deviations of the classes",
         )
 
 
@@ -143,7 +135,7 @@ def fit_gaussian_nb(ask: RowsAsk) -> Fitted:
     """Counts, means and variances of classes, of columns from -1 to 1."""
     ask.done(0.0, "looking at classes")
     rows, deviation = count_rows(ask, _COUNT)
-    found = look(ask, 1 - _COUNT, max(rows, deviation / 2))
+    found = look(ask, 1 - _COUNT, rows, least=deviation / 2)
     return dict(zip(_PARTS, found.parts, strict=True))
 
 
@@ -186,31 +178,18 @@ class CategoricalNB(_NaiveBayes):
         super().__init__(epsilon=epsilon, bounds=bounds, classes=classes, memory=memory)
         self.n_bins = n_bins
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "CategoricalNB":
-        """Learn the classes of a matrix, or of an array within its budget."""
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
         bins = require_whole(self.n_bins, "n_bins", 2, _BINS_MAX)
-        matrix = self._matrix(X, y)
         held = matrix.coordinates(codes=True)
         self._edges = tuple(_edges(len(each.keys) or bins, keyed=bool(each.keys)) for each in held)
-        algorithm = partial(fit_categorical_nb, edges=self._edges)
         options = {"edges": [list(each) for each in self._edges]}
-        how: dict[str, Any] = {"progress": progress, "fresh": fresh}
-        found = self._learn_classes(matrix, None, algorithm, options, **how).fitted
-        if not isinstance(X, Matrix):
-            self.classes_ = np.array(self.classes)
+        return partial(fit_categorical_nb, edges=self._edges), options
+
+    def _take(self, fitted: Fitted) -> None:
         ends = np.cumsum([len(each) + 1 for each in self._edges])[:-1]
-        self.feature_probabilities_ = np.split(found["shares"], ends, axis=1)
-        self.class_count_ = found["counts"]
-        self.class_prior_ = self.class_count_ / self.class_count_.sum()
-        self.error_ = {"counts": float(np.sqrt(found["noise"]))}
-        return self
+        self.feature_probabilities_ = np.split(fitted["shares"], ends, axis=1)
+        self._count(fitted["counts"])
+        self.error_ = {"counts": float(np.sqrt(fitted["noise"]))}
 
     def _scores(self, points: Floats) -> Floats:
         found = np.tile(np.log(self.class_count_), (len(points), 1))

@@ -18,24 +18,20 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from noisegate.algebra.tally import Grouping, Sums
-from noisegate.curator.allowance import Scope
-from noisegate.curator.curator import digest
+from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import LedgerError, SpecError, Unsupported
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.learners.expectations import USUAL, interval
-from noisegate.learners.fitting import price_of
+from noisegate.learners.expectations import USUAL, Noise, interval
+from noisegate.learners.fitting import once, price_of
 from noisegate.learners.matrix import Matrix
-from noisegate.mechanisms.base import failure_of, to_record
+from noisegate.mechanisms.base import NoiseMechanism, failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.small_database import CELLS_MAX, SmallDatabase
 from noisegate.privacy.domain import Key
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, decode, encode
-from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.event import Event, decode, encode
 from noisegate.query.estimates.terms import count_term
 from noisegate.releases.asking import Price
-from noisegate.releases.attempts import Attempts
-from noisegate.releases.held import guarantee_of
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Matrix as Combinations
 from noisegate.transforms.strategy import Strategy
@@ -69,45 +65,36 @@ class NetDatabase:
         self.axes_ = _axes(matrix)
         asked = _pairs(self.axes_) if questions is None else list(questions)
         table = np.array([self._marks(each) for each in asked])
-        price, curator = price_of(matrix, self.epsilon), matrix.curator
-        cells = _cells(matrix)
+        price, cells = price_of(matrix, self.epsilon), _cells(matrix)
         plan = SmallDatabase(
             factor=Fraction(1), questions=tuple(table.ravel().tolist()), cells=table.shape[1],
             size=self.size, rows=1,
         )  # fmt: skip
-        attempts = Attempts(curator, _question(cells, plan, price))
-        found = None if fresh else attempts.found()
-        self.free_ = found is not None
-        if found is None:
-            event: Event = DeclaredEvent(epsilon=price.amount)
-            if price.gaussian:
-                event = DeclaredZCDPEvent(rho=price.amount)
-            with attempts.begin(event, fresh=fresh) as allowed:
-                held = _chosen(allowed.whole, cells, plan, price)
-                allowed.finish(json.dumps(held | {"event": encode(allowed.used())}).encode())
-            found = allowed.request_id, allowed.answer or b""
-        loss = curator.loss_of(self._read(found[1]))
-        self.cost_ = ApproxDP(0) if self.free_ else loss
-        self.remaining_ = curator.remaining()
-        self.guarantee_ = guarantee_of(loss, matrix.domains, "this database of")
-        return self
 
-    def _read(self, stored: bytes) -> Event:
-        try:
-            held = json.loads(stored)
-            net, noise = from_record(held["net"]), from_record(held["noise"])
-            event, place, grain = decode(held["event"]), held["place"], Fraction(held["grain"])
-        except (ValueError, KeyError):
-            raise LedgerError("A stored database cannot be read.", fix="Use fresh=True.") from None
-        assert isinstance(net, SmallDatabase)  # noqa: S101 - as it was stored
-        self._net, self._noise, self._grain = net, noise, grain
-        self.rows_ = float(net.rows * grain)
+        def draw(allowed: Allowance) -> bytes:
+            held = _chosen(allowed.whole, cells, plan, price)
+            return json.dumps(held | {"event": encode(allowed.used())}).encode()
+
+        chosen, receipt = once(
+            matrix,
+            {"learner": _VERSION, "net": to_record(plan)},
+            Query(cells),
+            price,
+            draw=draw,
+            read=_unpack,
+            words="this database of",
+            fresh=fresh,
+        )
+        self.cost_, self.remaining_ = receipt.cost, receipt.remaining
+        self.guarantee_, self.free_ = receipt.guarantee, receipt.free
+        self._net, self._noise, self._grain, place = chosen
+        self.rows_ = float(self._net.rows * self._grain)
+        counts = self._net.databases[place]
         shape = tuple(len(keys) for _, keys in self.axes_)
-        chosen = net.databases[place]
-        self.counts_ = chosen.reshape(shape) * self.rows_ / net.size
+        self.counts_ = counts.reshape(shape) * self.rows_ / self._net.size
         every = list(product(*(keys for _, keys in self.axes_)))
-        self.database_ = [every[cell] for cell, count in enumerate(chosen) for _ in range(count)]
-        return event
+        self.database_ = [every[cell] for cell, count in enumerate(counts) for _ in range(count)]
+        return self
 
     def answer(self, **where: Key) -> float:
         """About how many rows have these keys."""
@@ -199,11 +186,9 @@ def _chosen(scope: Scope, cells: Sums, plan: SmallDatabase, price: Price) -> dic
     return {"net": to_record(net), "noise": to_record(noise), "place": int(place), "grain": grain}
 
 
-def _question(cells: Sums, plan: SmallDatabase, price: Price) -> str:
-    record = {
-        "learner": _VERSION,
-        "net": to_record(plan),
-        "rows": digest(json.dumps(Query(cells).to_record(), sort_keys=True)),
-        "rho" if price.gaussian else "epsilon": str(price.amount),
-    }
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def _unpack(stored: bytes) -> tuple[tuple[SmallDatabase, Noise, Fraction, int], Event]:
+    held = json.loads(stored)
+    net, noise = from_record(held["net"]), from_record(held["noise"])
+    if not isinstance(net, SmallDatabase) or not isinstance(noise, NoiseMechanism):
+        raise TypeError
+    return (net, noise, Fraction(held["grain"]), held["place"]), decode(held["event"])

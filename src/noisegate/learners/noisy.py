@@ -5,19 +5,16 @@ All of it is arithmetic on what was released.
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.errors import SpecError
-from noisegate.learners.asking import Measured, RowsAsk
-from noisegate.learners.matrix import Matrix
+from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Nearest, Scores
 
-Floats: TypeAlias = NDArray[np.float64]
 _STEPS: Final = 1 << 20
 _USUAL: Final = 0.25  # the squared distance of a mean from the middle, in each column: a guess
 
@@ -96,20 +93,3 @@ def nearest(centers: Floats, reach: int) -> Nearest:
     held = np.rint(np.clip(centers, -1, 1) * reach)
     lengths = np.sum(held**2, axis=1, keepdims=True)
     return Nearest(Scores(Numbers.of(np.hstack([2 * held, -lengths]))))
-
-
-def require_whole(value: object, name: str, least: int, most: int) -> int:
-    """A parameter that is a whole number in a range."""
-    if isinstance(value, np.integer):
-        value = int(value)
-    if type(value) is not int or not least <= value <= most:
-        raise SpecError(f"{name} is not usable.", fix=f"Use a whole number from {least} to {most}.")
-    return value
-
-
-def require_rows(X: Any) -> None:  # noqa: ANN401, N803 - scikit-learn's name
-    """Refuse a handle where rows are needed."""
-    if isinstance(X, Matrix):
-        raise SpecError(
-            "A matrix has no rows to tell about.", fix="Fit it, then use arrays of new points."
-        )

@@ -14,9 +14,9 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.learners.asking import Measured, RowsAsk
+from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.growing import Whole
-from noisegate.learners.noisy import Floats, divided, for_means
+from noisegate.learners.noisy import divided, for_means
 from noisegate.releases.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
@@ -60,23 +60,16 @@ class Normals:
         return found
 
 
-def shares(scores: Floats) -> Floats:
-    """The probabilities of classes from their logarithms."""
-    raised = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found: Floats = raised / raised.sum(axis=1, keepdims=True)
-    return found
-
-
 def count_rows(ask: RowsAsk, share: Fraction) -> tuple[float, float]:
     """About how many rows there are, and the standard deviation of that."""
     (seen,) = ask.totals(Statistic(Plain(), (One(),)), [share])
     return float(seen.values[0, 0]), seen.variance**0.5
 
 
-def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
-    """The classes of about so many rows, as one cell."""
-    rows = max(rows, ask.classes)
-    columns = chosen_columns(ask, share, rows)
+def look(ask: RowsAsk, share: Fraction, told: float, *, least: float = 0.0) -> Normals:
+    """The classes of rows as one cell; how many they are was told, and is at least so many."""
+    rows = max(told, least, ask.classes)
+    columns = chosen_columns(ask, share, rows, told)
     if len(columns) < ask.columns:
         return _look_at(ask, share, rows, columns)
     keyed, most = divided(share, 2, 3)
@@ -94,11 +87,12 @@ def look(ask: RowsAsk, share: Fraction, rows: float) -> Normals:
     return Normals(counts[None], means[None], (variances + left[:, None])[None], left[None])
 
 
-def chosen_columns(ask: RowsAsk, share: Fraction, rows: float) -> tuple[int, ...]:
+def chosen_columns(ask: RowsAsk, share: Fraction, rows: float, told: float) -> tuple[int, ...]:
     """The columns to ask about: all of them, or a random few if these tell classes apart better.
 
     With m columns the means of classes differ by √(m g), where g is their variance in a column, and
-    m s² of noise is added to m g: a line through them is as good as m g² / (g + s²).
+    m s² of noise is added to m g: a line through them is as good as m g² / (g + s²). Which ones
+    they are comes from the number of rows as it was told: no columns are unlucky in every fit.
     """
     halves = int(2 * np.log2(ask.columns))
     sizes = sorted({round(ask.columns * 2 ** (-half / 2)) for half in range(halves + 1)})
@@ -108,7 +102,7 @@ def chosen_columns(ask: RowsAsk, share: Fraction, rows: float) -> tuple[int, ...
         return size / (_APART + noise / (ask.reach * rows / ask.classes) ** 2)
 
     size = max(sizes, key=worth)
-    coins = public_coins(f"{size} columns for about {rows} rows")
+    coins = public_coins(f"{size} columns for {told} rows")
     return tuple(sorted(coins.choice(ask.columns, size, replace=False).tolist()))
 
 

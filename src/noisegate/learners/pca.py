@@ -16,15 +16,16 @@ from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
 
 from noisegate.errors import SpecError
 from noisegate.learners import pictures
-from noisegate.learners.asking import RowsAsk
-from noisegate.learners.base import PrivateEstimator
-from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.base import PrivateEstimator, PrivateTransformer
+from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.lines import Lengths, ask_lengths, shortened, square_in, square_of
-from noisegate.learners.noisy import Floats, divided, require_rows, require_whole, shrunk
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy import divided, shrunk
+from noisegate.learners.parameters import require_one_of, require_seed, require_whole
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.numbers import Numbers
@@ -47,7 +48,7 @@ _ENTRIES: Final = 1 << 12  # of a table, to either side
 _ENTRY_MAX: Final = 1 << 20
 
 
-class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class PCA(PrivateTransformer):
     """The directions in which rows differ most, in the scale where all bounds are -1 and 1.
 
     After `fit`: ``components_``, ``explained_variance_``, ``explained_variance_ratio_``, ``mean_``
@@ -88,57 +89,39 @@ class PCA(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         self.memory = memory
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401, ARG002 - scikit-learn's name
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "PCA":
-        """Find the components of a matrix, or of an array within its budget."""
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
         count = require_whole(self.n_components, "n_components", 1, 1 << 12)
-        seed = require_whole(self.random_state, "random_state", 0, (1 << 32) - 1)
-        options: dict[str, Any] = {"components": count, "method": self.method}
-        if self.method == "auto":
-            options["seed"] = seed
-            algorithm = partial(fit_pca, components=count, seed=seed)
-        elif self.method == "sulq":
-            algorithm = partial(fit_sulq, components=count)
-        else:
-            raise SpecError("There is no such method.", fix='Use "auto" or "sulq".')
-        matrix = self._matrix(X, None)
+        seed = require_seed(self.random_state)
+        method = require_one_of(self.method, "method", ("auto", "sulq"))
         if count > len(matrix.coordinates()):
             raise SpecError("There are fewer columns.", fix="Ask for fewer components.")
-        found = self._learn(matrix, None, algorithm, options, progress=progress, fresh=fresh).fitted
-        self.components_, self._middle = found["components"], found["mean"]
-        self.mean_ = self._unscaled(self._middle)
-        self.explained_variance_ = found["variances"]
-        total = max(float(found["total"]), float(self.explained_variance_.sum()), 1e-12)
+        options = {"components": count, "method": method}
+        if method == "sulq":
+            return partial(fit_sulq, components=count), options
+        return partial(fit_pca, components=count, seed=seed), options | {"seed": seed}
+
+    def _take(self, fitted: Fitted) -> None:
+        self.components_, self._mean = fitted["components"], fitted["mean"]
+        self.mean_ = self._unscaled(self._mean)
+        self.explained_variance_ = fitted["variances"]
+        total = max(float(fitted["total"]), float(self.explained_variance_.sum()), 1e-12)
         self.explained_variance_ratio_ = self.explained_variance_ / total
-        self.error_ = {"variance": float(found["noise"])}
-        return self
+        self.error_ = {"variance": float(fitted["noise"])}
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The places of points along the components."""
-        found: Floats = (self._points(X) - self._middle) @ self.components_.T
+        found: Floats = (self._points(X) - self._mean) @ self.components_.T
         return found
-
-    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
-        """Fit an array and place its rows. The places are as private as the rows are."""
-        require_rows(X)
-        return self.fit(X, **how).transform(X)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points at these places, in the units of the columns."""
         self._require_fitted()
-        return self._unscaled(self._middle + np.asarray(X) @ self.components_)
+        return self._unscaled(self._mean + np.asarray(X) @ self.components_)
 
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """What each column adds to each component."""
         self._require_fitted()
-        names = [each.name for each in self.coordinates_]
-        return pictures.loadings(names, self.components_, self.explained_variance_ratio_)
+        return pictures.loadings(self._names, self.components_, self.explained_variance_ratio_)
 
 
 class EmpiricalCovariance(PrivateEstimator):
@@ -164,21 +147,14 @@ class EmpiricalCovariance(PrivateEstimator):
         self.bounds = bounds
         self.memory = memory
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401, ARG002 - scikit-learn's name
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "EmpiricalCovariance":
-        """Measure a matrix, or an array within its budget."""
-        found = self._learn(X, None, fit_covariance, {}, progress=progress, fresh=fresh).fitted
-        half = np.array([float(each.half) for each in self.coordinates_])
-        self.location_ = self._unscaled(found["mean"])
-        self.covariance_ = found["covariance"] * np.outer(half, half)
-        self.error_ = {"covariance": float(found["noise"]) * np.outer(half, half)}
-        return self
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        return fit_covariance, {}
+
+    def _take(self, fitted: Fitted) -> None:
+        scale = np.outer(self._halves, self._halves)
+        self.location_ = self._unscaled(fitted["mean"])
+        self.covariance_ = fitted["covariance"] * scale
+        self.error_ = {"covariance": float(fitted["noise"]) * scale}
 
 
 def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0) -> Fitted:

@@ -13,13 +13,14 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
-from noisegate.learners.asking import RowsAsk
-from noisegate.learners.fitting import Fitted, Progress
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.linear_classifier import LinearClassifier
 from noisegate.learners.lines import scores, shortened
-from noisegate.learners.moments import LOGISTIC, ROUNDS_MAX, measure
-from noisegate.learners.noisy import Floats, divided, for_means, require_whole
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.moments import LOGISTIC, measure
+from noisegate.learners.noisy import divided, for_means
+from noisegate.learners.parameters import require_one_of, require_rounds
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.weighings import Nearest
 
@@ -68,26 +69,13 @@ class Perceptron(LinearClassifier):
         self.classes = classes
         self.memory = memory
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "Perceptron":
-        """Learn from a matrix with a target, or from arrays within their budget."""
-        if self.method not in ("auto", "sulq"):
-            raise SpecError("There is no such method.", fix='Use "auto" or "sulq".')
-        rounds = self.max_iter
-        if rounds is not None:
-            rounds = require_whole(rounds, "max_iter", 1, ROUNDS_MAX)
-        options = {"method": self.method, "rounds": rounds}
-        algorithm = partial(fit_perceptron, rounds=rounds)
-        if self.method == "sulq":
-            algorithm = partial(fit_sulq, rounds=rounds or 10)
-        self._fit_lines(X, y, algorithm, options, progress=progress, fresh=fresh)
-        return self
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        method = require_one_of(self.method, "method", ("auto", "sulq"))
+        rounds = require_rounds(self.max_iter)
+        options = {"method": method, "rounds": rounds}
+        if method == "sulq":
+            return partial(fit_sulq, rounds=rounds or 10), options
+        return partial(fit_perceptron, rounds=rounds), options
 
 
 @final

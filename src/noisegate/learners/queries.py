@@ -34,7 +34,6 @@ from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import failure_of, smallest_whole
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.asking import Price
@@ -157,12 +156,9 @@ class StatisticalQueries:
     def _begin(self, matrix: Matrix) -> None:
         """Charge for all of it, and count the rows."""
         price = price_of(matrix, self._epsilon)
-        event: Event = DeclaredEvent(epsilon=price.amount)
-        if price.gaussian:
-            event = DeclaredZCDPEvent(rho=price.amount)
         curator, name = matrix.curator, matrix.curator.fresh_id()
         opened = curator.allowance(
-            event, question=f"statistical queries {name}", request_id=f"queries {name}"
+            price.event(), question=f"statistical queries {name}", request_id=f"queries {name}"
         )
         self._matrix, self._price = matrix, price
         self._allowance = self._stack.enter_context(opened)
@@ -214,7 +210,7 @@ def rows_needed(
         drawn = ceil(log(2 * queries / float(failure)) / (2 * goal**2))
     share = session_share(queries, gaussian=gaussian)
     half = 1 - failure / queries / 2
-    price = Price(amount=amount**2 / 2 if gaussian else amount, gaussian=gaussian)
+    price = Price.of(amount, accountant="zcdp" if gaussian else "pure")
     off = _interval(price, (1 - share) / queries, REACH, half) / REACH
     rows_off = _interval(price, share, 1, half)
     needed = smallest_whole(lambda rows: (off + rows_off) / 2 <= goal * (rows - rows_off))

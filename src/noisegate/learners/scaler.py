@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
-from sklearn.base import TransformerMixin
 
-from noisegate.learners.asking import RowsAsk
-from noisegate.learners.base import PrivateEstimator
-from noisegate.learners.fitting import Fitted, Progress
-from noisegate.learners.noisy import Floats, divided, require_rows
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.base import PrivateTransformer
+from noisegate.learners.fitting import Algorithm, Fitted, Options
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy import divided
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
@@ -23,7 +23,7 @@ _SHARES: Final = (1, 4, 4)  # of the count, the sums and the sums of squares
 _THIN: Final = 1e-4  # no variance is smaller, in squares of half the bounds
 
 
-class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class StandardScaler(PrivateTransformer):
     """Columns with mean 0 and variance 1, as far as noise lets both be known.
 
     After `fit`: ``mean_``, ``var_`` and ``scale_`` in the units of the columns, ``rows_`` (noisy),
@@ -54,23 +54,16 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         self.bounds = bounds
         self.memory = memory
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401, ARG002 - scikit-learn's name
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "StandardScaler":
-        """Measure a matrix, or an array within its budget."""
-        found = self._learn(X, None, fit_scaler, {}, progress=progress, fresh=fresh).fitted
-        half = np.array([float(each.half) for each in self.coordinates_])
-        self.mean_ = self._unscaled(found["mean"])
-        self.var_ = found["var"] * half**2
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        return fit_scaler, {}
+
+    def _take(self, fitted: Fitted) -> None:
+        half = self._halves
+        self.mean_ = self._unscaled(fitted["mean"])
+        self.var_ = fitted["var"] * half**2
         self.scale_ = np.sqrt(self.var_)
-        self.rows_ = float(found["rows"])
-        self.error_ = {"mean": found["of_mean"] * half, "var": found["of_var"] * half**2}
-        return self
+        self.rows_ = float(fitted["rows"])
+        self.error_ = {"mean": fitted["of_mean"] * half, "var": fitted["of_var"] * half**2}
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points less the mean, in standard deviations; what is beyond the bounds is clamped."""
@@ -78,11 +71,6 @@ class StandardScaler(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
         away, unit = self._change()
         found: Floats = (points - away) / unit
         return found
-
-    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
-        """Fit an array and scale its rows. They are as private as before."""
-        require_rows(X)
-        return self.fit(X, **how).transform(X)
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points in the units of the columns."""

@@ -6,26 +6,14 @@ More than two classes are told one against the rest, as in scikit-learn. A row p
 so noise grows with their number: lines then come from moments alone more often.
 """
 
-from functools import partial
-from typing import Any, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from noisegate.errors import SpecError
-from noisegate.learners.asking import RowsAsk
-from noisegate.learners.fitting import Fitted, Progress
-from noisegate.learners.linear_classifier import LinearClassifier
-from noisegate.learners.moments import (
-    ROUNDS_MAX,
-    Loss,
-    Moments,
-    curvatures,
-    descended,
-    measure,
-    refined,
-    require_penalty,
-)
-from noisegate.learners.noisy import Floats, require_whole
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.fitting import Fitted
+from noisegate.learners.margin_classifier import MarginClassifier
+from noisegate.learners.moments import Loss, Moments, curvatures, measure, refined
 
 _CORNER: Final = 0.5  # how far around a margin of 1 the hinge is bent
 _STEPS: Final = 8
@@ -36,7 +24,31 @@ HINGE: Final = Loss(
 )
 
 
-class LinearSVC(LinearClassifier):
+def fit_svc(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = None) -> Fitted:
+    """Lines from moments of the classes, refined by Newton steps where noise allows."""
+    moments, plan = measure(ask, HINGE, rounds=rounds)
+    start = _on_points(moments, penalty)
+    return refined(ask, HINGE, start, moments, plan.rounds, penalty=penalty)
+
+
+def _on_points(moments: Moments, penalty: float) -> Floats:
+    """The machine of made-up rows with the moments: free."""
+    points, shares = moments.points()
+    lines = moments.against_rest()
+    signs = np.where(shares[:, -len(lines) :] > 0, 1.0, -1.0)
+    weights = shares.sum(axis=1)[:, None]
+    free = np.append(np.ones(points.shape[1] - 1), 0.0)
+    soft = 0.1 * HINGE.stiff * moments.second() + penalty * np.diag(free)
+    for _ in range(_STEPS):
+        pull = weights * signs * HINGE.pull(signs * (points @ lines.T))
+        slopes = penalty * lines * free - pull.T @ points
+        bends = curvatures(HINGE, lines, points, shares)
+        pairs = zip(bends, slopes, strict=True)
+        lines = lines - np.array([np.linalg.solve(bend + soft, slope) for bend, slope in pairs])
+    return lines
+
+
+class LinearSVC(MarginClassifier):
     """Classes by linear scores with a wide margin.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
@@ -62,74 +74,5 @@ class LinearSVC(LinearClassifier):
     array([0, 1])
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        C: float = 1.0,  # noqa: N803 - scikit-learn's name
-        method: str = "auto",
-        max_iter: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.C = C
-        self.method = method
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
-
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "LinearSVC":
-        """Learn from a matrix with a target, or from arrays within their budget."""
-        if self.method not in ("auto", "moments", "newton", "sulq"):
-            raise SpecError("There is no such method.", fix="Use auto, moments, newton or sulq.")
-        penalty = require_penalty(self.C)
-        rounds = self.max_iter
-        if rounds is not None:
-            rounds = require_whole(rounds, "max_iter", 1, ROUNDS_MAX)
-        options = {"penalty": penalty, "method": self.method, "rounds": rounds}
-        if self.method == "sulq":
-            algorithm = partial(fit_sulq, penalty=penalty, rounds=rounds or 10)
-        else:
-            fixed = {"moments": 0, "newton": rounds or 3}.get(self.method, rounds)
-            algorithm = partial(fit_svc, penalty=penalty, rounds=fixed)
-        self._fit_lines(X, y, algorithm, options, progress=progress, fresh=fresh)
-        return self
-
-
-def fit_svc(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = None) -> Fitted:
-    """Lines from moments of the classes, refined by Newton steps where noise allows."""
-    moments, plan = measure(ask, HINGE, rounds=rounds)
-    start = _on_points(moments, penalty)
-    return refined(ask, HINGE, start, moments, plan.rounds, penalty=penalty)
-
-
-def fit_sulq(ask: RowsAsk, *, penalty: float = 1.0, rounds: int = 10) -> Fitted:
-    """Steps down noisy slopes from 0, of a length that never overshoots: see `descended`."""
-    return descended(ask, HINGE, rounds, penalty=penalty)
-
-
-def _on_points(moments: Moments, penalty: float) -> Floats:
-    """The machine of made-up rows with the moments: free."""
-    points, shares = moments.points()
-    lines = moments.against_rest()
-    signs = np.where(shares[:, -len(lines) :] > 0, 1.0, -1.0)
-    weights = shares.sum(axis=1)[:, None]
-    free = np.append(np.ones(points.shape[1] - 1), 0.0)
-    soft = 0.1 * HINGE.stiff * moments.second() + penalty * np.diag(free)
-    for _ in range(_STEPS):
-        pull = weights * signs * HINGE.pull(signs * (points @ lines.T))
-        slopes = penalty * lines * free - pull.T @ points
-        bends = curvatures(HINGE, lines, points, shares)
-        pairs = zip(bends, slopes, strict=True)
-        lines = lines - np.array([np.linalg.solve(bend + soft, slope) for bend, slope in pairs])
-    return lines
+    _loss: ClassVar[Loss] = HINGE
+    _refined = staticmethod(fit_svc)

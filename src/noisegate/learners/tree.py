@@ -10,7 +10,6 @@ grows on. Where noise hides even the classes' means, cuts are chosen by public c
 price is for the leaves' counts. "levels" is ID3 and C4.5 with noisy counts [FS10].
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -19,15 +18,17 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.errors import Bug, SpecError
+from noisegate.errors import Bug
 from noisegate.learners import drawing
-from noisegate.learners.asking import RowsAsk
+from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
-from noisegate.learners.fitting import REACH, Fitted, Progress
+from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
 from noisegate.learners.leaves import Made, measured
-from noisegate.learners.noisy import Floats, divided, require_whole
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy import divided
 from noisegate.learners.normals import Normals, count_rows, look
+from noisegate.learners.parameters import require_one_of, require_seed, require_whole
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Bins, Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
@@ -106,39 +107,24 @@ class DecisionTreeClassifier(PrivateClassifier):
         self.memory = memory
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
-    ) -> "DecisionTreeClassifier":
-        """Learn the classes of a matrix, or of an array within its budget."""
-        algorithm, options = self._algorithm()
-        how: dict[str, Any] = {"progress": progress, "fresh": fresh}
-        found = self._learn_classes(X, y, algorithm, options, **how).fitted
-        self.tree_, self.counts_ = Tree(found["nodes"]), found["counts"]
-        of = "counts" if "noise" in found else "means"
-        noise = found["noise"] if "noise" in found else found["means_noise"]
-        self.error_ = {of: float(np.sqrt(noise))}
-        return self
-
-    def _algorithm(self) -> tuple[Callable[[RowsAsk], Fitted], dict[str, Any]]:
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         depth = require_depth(self.max_depth)
-        seed = require_whole(self.random_state, "random_state", 0, (1 << 32) - 1)
-        options: dict[str, Any] = {"depth": depth, "method": self.method}
-        if self.method in ("auto", "random"):
-            options["seed"] = seed
-            fit = fit_tree if self.method == "auto" else fit_random
-            return partial(fit, depth=depth, seed=seed), options
-        if self.method != "levels":
-            raise SpecError("There is no such method.", fix='Use "auto", "levels" or "random".')
-        if self.criterion not in ("entropy", "ratio", "gini"):
-            raise SpecError("There is no such criterion.", fix='Use "entropy", "ratio" or "gini".')
+        seed = require_seed(self.random_state)
+        method = require_one_of(self.method, "method", ("auto", "levels", "random"))
+        options: dict[str, Any] = {"depth": depth, "method": method}
+        if method != "levels":
+            fit = fit_tree if method == "auto" else fit_random
+            return partial(fit, depth=depth, seed=seed), options | {"seed": seed}
+        criterion = require_one_of(self.criterion, "criterion", ("entropy", "ratio", "gini"))
         bins = require_whole(self.bins, "bins", 2, _BINS_MAX)
-        options |= {"criterion": self.criterion, "bins": bins}
-        return partial(fit_levels, depth=depth, criterion=self.criterion, bins=bins), options
+        algorithm = partial(fit_levels, depth=depth, criterion=criterion, bins=bins)
+        return algorithm, options | {"criterion": criterion, "bins": bins}
+
+    def _take(self, fitted: Fitted) -> None:
+        self.tree_, self.counts_ = Tree(fitted["nodes"]), fitted["counts"]
+        of = "counts" if "noise" in fitted else "means"
+        noise = fitted["noise"] if "noise" in fitted else fitted["means_noise"]
+        self.error_ = {of: float(np.sqrt(noise))}
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The share of each class in the leaf of each point."""
@@ -181,15 +167,10 @@ class DecisionTreeClassifier(PrivateClassifier):
         return drawing.chart(self._drawn(), max_depth)
 
     def _drawn(self) -> drawing.Drawn:
-        middle, half = (
-            np.array([float(getattr(each, name)) for each in self.coordinates_])
-            for name in ("middle", "half")
-        )
-        names = [each.name for each in self.coordinates_]
         column, cuts = self.tree_.nodes[:, 0], self.tree_.nodes[:, 1] + 0.5
-        thresholds = middle[column] + cuts / REACH * half[column]
+        thresholds = self._middles[column] + cuts / REACH * self._halves[column]
         classes = [str(key) for key in self.classes_]
-        return drawing.Drawn(self.tree_, names, thresholds, self.counts_, classes)
+        return drawing.Drawn(self.tree_, self._names, thresholds, self.counts_, classes)
 
 
 @final

@@ -1,0 +1,44 @@
+"""Parameters of estimators: what is usable, refused before anything is paid."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.learners.matrix import Matrix
+
+_ROUNDS_MAX: Final = 100
+
+
+def require_whole(value: object, name: str, least: int, most: int) -> int:
+    """A whole number in a range."""
+    if isinstance(value, np.integer):
+        value = int(value)
+    if type(value) is not int or not least <= value <= most:
+        raise SpecError(f"{name} is not usable.", fix=f"Use a whole number from {least} to {most}.")
+    return value
+
+
+def require_rounds(max_iter: object) -> int | None:
+    """How many steps, if that is said."""
+    return None if max_iter is None else require_whole(max_iter, "max_iter", 1, _ROUNDS_MAX)
+
+
+def require_seed(random_state: object) -> int:
+    """The seed of public choices."""
+    return require_whole(random_state, "random_state", 0, (1 << 32) - 1)
+
+
+def require_one_of(value: object, name: str, known: tuple[str, ...]) -> str:
+    """One of some words."""
+    if not isinstance(value, str) or value not in known:
+        raise SpecError(f"There is no such {name}.", fix=f"Use {', '.join(known)}.")
+    return value
+
+
+def require_rows(X: Any) -> None:  # noqa: ANN401, N803 - scikit-learn's name
+    """Refuse a handle where rows are needed."""
+    if isinstance(X, Matrix):
+        raise SpecError(
+            "A matrix has no rows to tell about.", fix="Fit it, then use arrays of new points."
+        )
