@@ -413,7 +413,7 @@ class Gate(RobustFace):
         if self._rules.sample is not None:
             raise SpecError("A look is at all rows.", fix="Use the gate itself.")
         exact = fraction(epsilon, name="epsilon")
-        self._run.require_price(exact)
+        self._rules.require_price(exact)
         return exact
 
     @property

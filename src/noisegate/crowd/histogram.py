@@ -30,7 +30,7 @@ from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
 from noisegate.releases.held import Charged, read_held, standing
@@ -367,7 +367,7 @@ def _job(curator: Curator, rules: Rules, order: CrowdOrder) -> _Job:
         epsilon=None if order.epsilon is None else positive(order.epsilon, name="epsilon"),
         delta=None if order.delta is None else positive(order.delta, name="delta"),
     )
-    Run(curator, rules).require_price(loss.epsilon)
+    rules.require_price(loss.epsilon)
     noise = CrowdCounts(probability=probability, crowd=crowd, epsilon=loss.epsilon)
     return _Job(grid, noise, Measurement(query=grid.query, mechanisms=(noise,)))
 

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
-from noisegate.errors import LedgerError, SpecError
-from noisegate.exact import Number, fraction, positive
+from noisegate.errors import LedgerError
+from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import Run
 from noisegate.releases.asking import Price
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.held import guarantee_of
@@ -169,11 +168,7 @@ def once(  # noqa: PLR0913 - what is released, of which rows, for what, and how
 def price_of(matrix: Matrix, epsilon: Number | None, *, sampled: bool = False) -> Price:
     """What an ε buys in this account, or the policy's usual one; of a sample if it can be asked."""
     curator, rules = matrix.curator, matrix.rules
-    exact = rules.epsilon if epsilon is None else fraction(epsilon, name="epsilon")
-    if exact is None:
-        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
-    positive(exact, name="epsilon")
-    Run(curator, rules).require_price(exact)
+    exact = rules.price(epsilon)
     if not sampled:
         matrix.require_all_rows()
     accountant = curator.ledger.balance(curator.account).accountant

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, final
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import Number, fraction
 from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.exponential import Exponential
@@ -276,15 +276,9 @@ class Choosing:
         wanted = {each.name for each in fields(Terms) if getattr(said, each.name) is not None}
         if wanted - {"epsilon", "rows_per_unit", "groups_per_unit", "confidence"}:
             raise SpecError("A choice is paid by ε alone.", fix="Give epsilon, and caps per unit.")
-        given = order.epsilon if order.epsilon is not None else said.epsilon
-        price = given if given is not None else self._rules.epsilon
-        if price is None:
-            raise SpecError("Give epsilon.", fix="Say what the choice may cost, such as 0.1.")
-        epsilon = positive(price, name="epsilon")
-        Run(self._curator, self._rules).require_price(epsilon)
         return replace(
             said,
-            epsilon=epsilon,
+            epsilon=self._rules.price(order.epsilon, said.epsilon),
             rows_per_unit=order.rows_per_unit or said.rows_per_unit,
             groups_per_unit=order.groups_per_unit or said.groups_per_unit,
         )

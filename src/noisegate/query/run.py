@@ -53,6 +53,23 @@ class Rules:
     sample: Fraction | None = None  # of units, drawn anew for each question
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
 
+    def price(self, *said: Number | None) -> Fraction:
+        """What is to be paid: the first that was said, else as the policy has it."""
+        given = next((each for each in (*said, self.epsilon) if each is not None), None)
+        if given is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+        exact = positive(given, name="epsilon")
+        self.require_price(exact)
+        return exact
+
+    def require_price(self, epsilon: Fraction) -> None:
+        """Refuse to pay more at once than the policy allows."""
+        if self.epsilon_max is not None and epsilon > self.epsilon_max:
+            raise SpecError(
+                f"One question may cost at most ε = {float(self.epsilon_max):g}.",
+                fix="Ask with more noise, or ask the steward.",
+            )
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +176,12 @@ class Run:
         blocks, terms = asked.question.blocks, asked.terms
         orders = [self._order(block, terms, len(blocks), fresh=fresh) for block in blocks]
         looks = sum((look.epsilon for look in asked.looks), Fraction(0))
-        self.require_price(sum((order.epsilon for order in orders), looks))
+        self._rules.require_price(sum((order.epsilon for order in orders), looks))
         return orders
 
     def require_price(self, epsilon: Fraction) -> None:
         """Refuse to pay more at once than the policy allows."""
-        most = self._rules.epsilon_max
-        if most is not None and epsilon > most:
-            raise SpecError(
-                f"One question may cost at most ε = {float(most):g}.",
-                fix="Ask with more noise, or ask the steward.",
-            )
+        self._rules.require_price(epsilon)
 
     def _order(self, block: Block, terms: Terms, count: int, *, fresh: bool) -> _Order:
         caps = caps_of(block, terms)

@@ -10,13 +10,13 @@ from typing import Any, final
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import Number
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.run import Rules
 from noisegate.releases.asking import Ask, DoorAsk, Price
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.cube import CubeRelease
@@ -78,7 +78,7 @@ class MarginalBench:
         self._accountant = curator.ledger.balance(curator.account).accountant
         self._names = list(order.columns)
         self._grids: dict[Axes, Grid] = {}
-        epsilon = self._epsilon()
+        epsilon = self._rules.price(self._order.epsilon)
         self._price = Price.of(epsilon, accountant=self._accountant, sample=rules.sample)
         singles = [self._grid((place,)) for place in range(len(self._names))]
         self._axes = tuple(grid.axes[0] for grid in singles)
@@ -119,15 +119,6 @@ class MarginalBench:
         return self._cube(allowed.request_id, found, free=False)
 
     # parts
-
-    def _epsilon(self) -> Fraction:
-        given = self._order.epsilon
-        epsilon = self._rules.epsilon if given is None else fraction(given, name="epsilon")
-        if epsilon is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
-        positive(epsilon, name="epsilon")
-        Run(self._curator, self._rules).require_price(epsilon)
-        return epsilon
 
     def _plan(self) -> TablesPlan:
         return plan_tables(self._told, self._sizes, self._sets, shrink=self._order.shrink)

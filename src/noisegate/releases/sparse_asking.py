@@ -11,7 +11,7 @@ from noisegate.algebra.tally import Cells
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import Number, positive
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
@@ -134,7 +134,7 @@ def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
     sql = _sql(curator, order)
     question = Run(curator, rules).sampled(read(sql, curator.tables))
     block = _block(question)
-    epsilon = _epsilon(curator, rules, order, question)
+    epsilon = _epsilon(rules, order, question)
     tally_axes, axes = axes_of(block, axis_names(block, shown_names(question)))
     facts = stability_of(block.relation)
     declared = declared_rows(block.relation)
@@ -206,16 +206,11 @@ def _block(question: Question) -> Block:
     return block
 
 
-def _epsilon(curator: Curator, rules: Rules, order: SparseOrder, question: Question) -> Fraction:
+def _epsilon(rules: Rules, order: SparseOrder, question: Question) -> Fraction:
     said = question.terms
     if order.epsilon is None and (said.within is not None or said.relative is not None):
         raise SpecError("A release is bought by its price.", fix="Give epsilon.")
-    given = order.epsilon if order.epsilon is not None else said.epsilon or rules.epsilon
-    if given is None:
-        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
-    epsilon = positive(fraction(given, name="epsilon"), name="epsilon")
-    Run(curator, rules).require_price(epsilon)
-    return epsilon
+    return rules.price(order.epsilon, said.epsilon)
 
 
 def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometric | SparsePriority:

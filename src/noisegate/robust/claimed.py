@@ -43,7 +43,7 @@ def ask_claimed(
     order = _order(terms)
     if till.rules.sample is not None:
         raise SpecError("A program sees all rows.", fix="Use the gate itself.")
-    noise = Geometric.for_epsilon(till.price(order.epsilon), sensitivity=L1(1))
+    noise = Geometric.for_epsilon(till.rules.price(order.epsilon), sensitivity=L1(1))
     measurement = ClaimedMeasurement(query=_query(till, function, order), noise=noise)
     asked = f"the distance {measurement.query.tally.program.name!r}"
 

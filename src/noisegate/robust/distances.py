@@ -65,7 +65,7 @@ class Distance:
         terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
         self._found = candidates_of(question, terms, accountant=accountant)
         reach = L1(self._found.query.single)
-        price = till.inner(order.epsilon if order.epsilon is not None else question.terms.epsilon)
+        price = till.inner(order.epsilon, question.terms.epsilon)
         self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
         self.measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
 
@@ -118,7 +118,7 @@ def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
     """One count where it is one, else the least of several."""
     if not order.centers:
         return Distance(till, order).ask(fresh=fresh)
-    terms = Terms(epsilon=till.price(order.epsilon), rows_per_unit=order.rows_per_unit)
+    terms = Terms(epsilon=till.rules.price(order.epsilon), rows_per_unit=order.rows_per_unit)
     run, sql = Run(till.curator, till.rules), _outside(till, order)
     return (run.plan if till.to_plan else run.ask)(sql, terms, fresh=fresh)
 

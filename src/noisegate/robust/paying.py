@@ -57,18 +57,9 @@ class Till:
     def __init__(self, curator: Curator, rules: Rules, *, to_plan: bool = False) -> None:
         self.curator, self.rules, self.to_plan = curator, rules, to_plan
 
-    def price(self, epsilon: Number | None) -> Fraction:
-        """What is to be paid: as said, or as the policy has it."""
-        given = self.rules.epsilon if epsilon is None else epsilon
-        if given is None:
-            raise SpecError("Give epsilon.", fix="Say what the answer may cost, such as 0.5.")
-        exact = positive(given, name="epsilon")
-        Run(self.curator, self.rules).require_price(exact)
-        return exact
-
-    def inner(self, epsilon: Number | None) -> Fraction:
+    def inner(self, *epsilon: Number | None) -> Fraction:
         """What those who take part pay: more than the price, if they are a sample."""
-        return inner_price(self.price(epsilon), self.rules.sample)
+        return inner_price(self.rules.price(*epsilon), self.rules.sample)
 
     def read(self, sql: str) -> Question:
         """What the SQL asks, of a sample if these are the rules."""

@@ -1,22 +1,18 @@
 """A model of the cells of a grid as a released table."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from noisegate.curator.curator import Curator
-from noisegate.errors import SpecError
-from noisegate.exact import Number, positive
+from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import Rules, Run
+from noisegate.query.run import Rules
 from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats, whole
 from noisegate.releases.grid import Grid
 from noisegate.releases.held import guarantee_of
 from noisegate.releases.making import Making
 from noisegate.releases.table import TableRelease
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 
 @final
@@ -64,10 +60,5 @@ class CellsRelease:
 
 def price_of(curator: Curator, rules: Rules, given: Number | None) -> Price:
     """An ε as the account adds it up."""
-    wanted = given if given is not None else rules.epsilon
-    if wanted is None:
-        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
-    epsilon: Fraction = positive(wanted, name="epsilon")
-    Run(curator, rules).require_price(epsilon)
     accountant = curator.ledger.balance(curator.account).accountant
-    return Price.of(epsilon, accountant=accountant, sample=rules.sample)
+    return Price.of(rules.price(given), accountant=accountant, sample=rules.sample)

@@ -147,7 +147,7 @@ class SyntheticBench:
             table = table or asked
         wanted = wanted_of(curator.tables, table, order.columns, order.determined)
         self._wanted = uncut(wanted, cuts)
-        self._epsilon = self._price()
+        self._epsilon = rules.price(order.epsilon)
         self._looks = Looks(
             curator, Run(curator, rules), self._wanted, order.choose, self._epsilon,
             order.rows_per_unit,
@@ -203,15 +203,6 @@ class SyntheticBench:
         return self._made(job, allowed.request_id, kept, paid=paid, free=False)
 
     # before paying
-
-    def _price(self) -> Fraction:
-        given = self._order.epsilon
-        epsilon = self._rules.epsilon if given is None else fraction(given, name="epsilon")
-        if epsilon is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 1.")
-        positive(epsilon, name="epsilon")
-        Run(self._curator, self._rules).require_price(epsilon)
-        return epsilon
 
     def _job(self, looked: Seen) -> _Job:
         curator, order = self._curator, self._order

@@ -18,7 +18,7 @@ from noisegate.algebra.relation import Sampled
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import Number, fraction, positive
+from noisegate.exact import Number, fraction
 from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import failure_of
@@ -30,7 +30,7 @@ from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.held import Held, standing
@@ -291,11 +291,7 @@ def _grid(curator: Curator, rules: Rules, order: AboveOrder) -> tuple[Grid, Frac
     question = read(sql, curator.tables)
     if question.terms.within is not None or question.terms.relative is not None:
         raise Unsupported("A threshold is bought by its price.", fix="Give epsilon.")
-    given = order.epsilon if order.epsilon is not None else question.terms.epsilon or rules.epsilon
-    if given is None:
-        raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
-    epsilon = positive(given, name="epsilon")
-    Run(curator, rules).require_price(epsilon)
+    epsilon = rules.price(order.epsilon, question.terms.epsilon)
     terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
     accountant = curator.ledger.balance(curator.account).accountant
     grid = grid_of(question, sql, terms, accountant=accountant, edges=edges)
