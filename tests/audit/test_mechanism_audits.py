@@ -137,9 +137,10 @@ PATTERN = [0, 1] * 4
 LIKELY = np.array([-1, 1] * 4)  # the pattern's own signs; the neighbour moves against all of them
 
 
+@pytest.mark.audit
 @both_ways(SPARSE, replace(SPARSE, query_scale=SPARSE.query_scale / 4))
 def test_the_audit_passes_sparse_vectors_and_sees_the_missing_cutoff(mechanism, is_honest):
-    trials = 10_000
+    trials = 20_000
     hits = [
         count_event(
             lambda values=values: mechanism.sample(values),

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from noisegate.mechanisms.above_threshold import AboveThreshold
 
@@ -108,3 +109,40 @@ def test_a_threshold_without_noise_is_caught():
     answers = (False,) * 200
     gap = log_chance(no_noise, [0] * 200, answers) - log_chance(no_noise, [1] * 200, answers)
     assert gap > 5
+
+
+VALUES = (0, 1, -1, 2)
+
+
+def law_of(mechanism):
+    """Every stream of answers about VALUES with its chance; a run ends with its last yes."""
+    chances = {}
+    for answers in product((False, True), repeat=len(VALUES)):
+        yeses = np.cumsum(answers)
+        stream = answers[: 1 + int(np.searchsorted(yeses, mechanism.cutoff))]
+        chances[stream] = np.exp(log_chance(spec_of(mechanism), VALUES[: len(stream)], stream))
+    total = sum(chances.values())
+    return {stream: chance / total for stream, chance in chances.items()}
+
+
+def p_value(drawn, claimed):
+    """Pearson's test of 2,000 runs of one mechanism against the law of another, of 11 streams."""
+    runs = [tuple(drawn.sample(np.array(VALUES)).astype(bool).tolist()) for _ in range(2000)]
+    law = law_of(claimed)
+    assert len(law) == 11
+    assert min(law.values()) * len(runs) > 25
+    expected = [len(runs) * chance for chance in law.values()]
+    return stats.chisquare([runs.count(stream) for stream in law], expected).pvalue
+
+
+def test_runs_follow_the_law_and_scales_that_forget_the_cutoff_do_not():
+    """At 10⁻¹² by χ², whose rarest stream is expected 29 times: a false alarm once in 10⁹ runs."""
+    honest = AboveThreshold.for_epsilon(2, threshold=0, sensitivity=1, cutoff=2)
+    assert p_value(honest, honest) > 1e-12
+    broken = AboveThreshold(
+        threshold=0,
+        threshold_scale=honest.threshold_scale,
+        query_scale=honest.query_scale / 2,
+        cutoff=2,
+    )
+    assert p_value(broken, honest) < 1e-12  # missed once in 10⁹ runs
