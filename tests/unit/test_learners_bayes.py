@@ -21,7 +21,7 @@ from noisegate.learners.naive_bayes import (
     fit_categorical_nb,
     fit_gaussian_nb,
 )
-from noisegate.learners.normals import Normals, even_counts
+from noisegate.learners.normal_classes import Normals, even_counts
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.releases.asking import Price

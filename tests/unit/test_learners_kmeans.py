@@ -11,10 +11,10 @@ from trial_rows import REACH, unlabelled
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.kmeans import KMeans, fit_kmeans, fit_sulq
 from noisegate.learners.matrix import Coordinate
-from noisegate.learners.noisy import divided, for_means, joined, shrunk
+from noisegate.learners.noisy_sums import divided, for_means, joined, shrunk
 
 
 def blobs(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -136,7 +136,7 @@ def centers(columns, means, spreads, x=None, y=None):
     pytest.importorskip("altair")
     means, named = np.array(means, float), ("cluster", range(len(means)))
     told = {"named": named, "areas": "rows", "bars": "noise", "x": x, "y": y}
-    return pictures.centers(columns, means, np.full(len(means), 9.0), np.array(spreads), **told)
+    return plots.centers(columns, means, np.full(len(means), 9.0), np.array(spreads), **told)
 
 
 def test_plots_show_where_centres_differ_most_for_the_bounds():

@@ -11,7 +11,7 @@ from sklearn import linear_model
 from trial_rows import REACH, unlabelled
 
 from noisegate.connect import memory
-from noisegate.learners import linear, pictures
+from noisegate.learners import linear, plots
 from noisegate.learners.linear import LinearRegression, Ridge, fit_linear
 
 WEIGHTS = np.array([0.3, -0.2, 0.1, 0.0])
@@ -138,7 +138,7 @@ def test_plots_show_weights_with_errors():
 def test_a_column_that_was_not_asked_about_has_a_place_and_no_weight():
     pytest.importorskip("altair")
     lines, deviations = np.array([[1.0, 0.0]]), np.array([[0.25, np.inf]])
-    chart = pictures.weights(["age", "cost"], lines, deviations, ["sick"], bars="errors")
+    chart = plots.weights(["age", "cost"], lines, deviations, ["sick"], bars="errors")
     ((first, second),) = chart.to_dict()["datasets"].values()
     assert (first["column"], first["low"], first["high"]) == ("age", 0.5, 1.5)
     assert second == {"column": "cost", "line": "sick"}

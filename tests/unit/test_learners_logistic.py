@@ -16,7 +16,7 @@ from trial_rows import REACH, clouds, right, trial
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners.lines import (
+from noisegate.learners.linear_scores import (
     UNIT,
     ask_lengths,
     cells_of_score,

@@ -17,7 +17,7 @@ from noisegate.learners.asking import TrialRows
 from noisegate.learners.forest import RandomForestClassifier, fit_forest
 from noisegate.learners.growing import Tree, grown, random_tree
 from noisegate.learners.leaves import Made, measured
-from noisegate.learners.normals import Normals, look
+from noisegate.learners.normal_classes import Normals, look
 from noisegate.learners.tree import (
     DecisionTreeClassifier,
     Sight,

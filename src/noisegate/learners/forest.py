@@ -22,8 +22,8 @@ from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided
-from noisegate.learners.normals import Normals, look
+from noisegate.learners.noisy_sums import divided
+from noisegate.learners.normal_classes import Normals, look
 from noisegate.learners.parameters import require_seed, require_whole
 from noisegate.learners.tree import (
     COUNT,

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
 
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.base import PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided, for_means, joined, nearest, shrunk
+from noisegate.learners.noisy_sums import divided, for_means, joined, nearest, shrunk
 from noisegate.learners.parameters import require_one_of, require_rows, require_seed, require_whole
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Feature, Linear, One, Squares
@@ -133,7 +133,7 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
         Areas are noisy numbers of rows; bars are two standard deviations of the noise.
         """
         self._require_fitted()
-        return pictures.centers(
+        return plots.centers(
             self.coordinates_,
             self.cluster_centers_,
             self.counts_,

@@ -14,8 +14,8 @@ import numpy as np
 
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.growing import Tree, Whole
-from noisegate.learners.noisy import for_means
-from noisegate.learners.normals import LEAST, Normals, noise_of_means
+from noisegate.learners.noisy_sums import for_means
+from noisegate.learners.normal_classes import LEAST, Normals, noise_of_means
 from noisegate.releases.chance import Coins
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic

@@ -16,11 +16,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from noisegate.errors import SpecError
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
 from noisegate.learners.fitting import Algorithm, Fitted, Options, Task, learn
-from noisegate.learners.lines import (
+from noisegate.learners.linear_scores import (
     PRODUCTS_MAX,
     UNIT,
     ask_lengths,
@@ -35,7 +35,7 @@ from noisegate.learners.lines import (
     useful,
 )
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided
+from noisegate.learners.noisy_sums import divided
 from noisegate.learners.parameters import require_rounds
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
@@ -150,7 +150,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         """The weights of each column across its bounds, with two standard errors."""
         self._require_fitted()
         weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
-        return pictures.weights(
+        return plots.weights(
             self._names, weights[None], errors[None], [self._name], bars="standard errors"
         )
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Fitted, Task, learn
-from noisegate.learners.lines import cells_of_score, scores
+from noisegate.learners.linear_scores import cells_of_score, scores
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
@@ -102,7 +102,7 @@ class LinearClassifier(PrivateClassifier):
         self._require_fitted()
         weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
         told = self.classes_[-len(self._lines) :].tolist()
-        return pictures.weights(
+        return plots.weights(
             self._names, weights, errors, told, bars="standard deviations of noise"
         )
 
@@ -149,7 +149,7 @@ class Curve:
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """The curve; its area with two standard deviations of the noise."""
         words = f"{self.positive}: area {self.area:.3f} ± {2 * self.deviation:.3f} by noise"
-        return pictures.curve(*self.rates, words)
+        return plots.curve(*self.rates, words)
 
 
 def _rising(counts: Floats) -> Floats:

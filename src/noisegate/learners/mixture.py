@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from noisegate.exact import EXACT_MAX
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.kmeans import fit_kmeans
-from noisegate.learners.lines import square_of
+from noisegate.learners.linear_scores import square_of
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import Part, divided, nearest, shrunk
+from noisegate.learners.noisy_sums import Part, divided, nearest, shrunk
 from noisegate.learners.parameters import require_one_of, require_seed, require_whole
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products, Squares
 from noisegate.transforms.statistics.numbers import Numbers
@@ -133,7 +133,7 @@ class GaussianMixture(PrivateEstimator):
         spreads = self.covariances_
         if self.covariance_type == "full":
             spreads = np.diagonal(spreads, axis1=1, axis2=2)
-        return pictures.centers(
+        return plots.centers(
             self.coordinates_,
             self.means_,
             self.weights_,

@@ -20,7 +20,7 @@ from scipy.special import expit, softmax
 
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.fitting import Fitted
-from noisegate.learners.lines import (
+from noisegate.learners.linear_scores import (
     PRODUCTS_MAX,
     UNIT,
     Lengths,
@@ -35,8 +35,14 @@ from noisegate.learners.lines import (
     square_of,
     useful,
 )
-from noisegate.learners.noisy import divided, shrunk
-from noisegate.learners.normals import CAUTION, USUAL, chosen_columns, drawn_means, even_counts
+from noisegate.learners.noisy_sums import divided, shrunk
+from noisegate.learners.normal_classes import (
+    CAUTION,
+    USUAL,
+    chosen_columns,
+    drawn_means,
+    even_counts,
+)
 from noisegate.releases.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic

@@ -4,7 +4,7 @@
     CategoricalNB(epsilon=1).fit(gate.matrix("patients", ["ward", "sex"], target="sick"))
 
 A row is of one class, so the noise of a class does not grow with the number of classes. See
-`normals.py` for what is made of noisy sums.
+`normal_classes.py` for what is made of noisy sums.
 """
 
 from fractions import Fraction
@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import ProbableClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided
-from noisegate.learners.normals import Normals, count_rows, even_counts, look
+from noisegate.learners.noisy_sums import divided
+from noisegate.learners.normal_classes import Normals, count_rows, even_counts, look
 from noisegate.learners.parameters import require_whole
 from noisegate.transforms.statistics.features import Bins, One
 from noisegate.transforms.statistics.numbers import Numbers
@@ -115,7 +115,7 @@ class GaussianNB(_NaiveBayes):
         Areas are noisy numbers of rows; bars are the standard deviations of the classes.
         """
         self._require_fitted()
-        return pictures.centers(
+        return plots.centers(
             self.coordinates_,
             self.theta_,
             self.class_count_,

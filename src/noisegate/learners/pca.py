@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.learners import pictures
+from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator, PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
-from noisegate.learners.lines import Lengths, ask_lengths, shortened, square_in, square_of
+from noisegate.learners.linear_scores import Lengths, ask_lengths, shortened, square_in, square_of
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided, shrunk
+from noisegate.learners.noisy_sums import divided, shrunk
 from noisegate.learners.parameters import require_one_of, require_seed, require_whole
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Linear, One, Products
@@ -121,7 +121,7 @@ class PCA(PrivateTransformer):
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """What each column adds to each component."""
         self._require_fitted()
-        return pictures.loadings(self._names, self.components_, self.explained_variance_ratio_)
+        return plots.loadings(self._names, self.components_, self.explained_variance_ratio_)
 
 
 class EmpiricalCovariance(PrivateEstimator):

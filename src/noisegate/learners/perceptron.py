@@ -16,10 +16,10 @@ import numpy as np
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.linear_classifier import LinearClassifier
-from noisegate.learners.lines import scores, shortened
+from noisegate.learners.linear_scores import scores, shortened
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.moments import LOGISTIC, measure
-from noisegate.learners.noisy import divided, for_means
+from noisegate.learners.noisy_sums import divided, for_means
 from noisegate.learners.parameters import require_one_of, require_rounds
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.weighings import Nearest

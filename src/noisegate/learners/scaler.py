@@ -14,7 +14,7 @@ from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided
+from noisegate.learners.noisy_sums import divided
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain

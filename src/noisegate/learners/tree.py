@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import Bug
-from noisegate.learners import drawing
+from noisegate.learners import tree_plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy import divided
-from noisegate.learners.normals import Normals, count_rows, look
+from noisegate.learners.noisy_sums import divided
+from noisegate.learners.normal_classes import Normals, count_rows, look
 from noisegate.learners.parameters import require_one_of, require_seed, require_whole
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.transforms.statistics.features import Bins, Linear, One
@@ -159,18 +159,18 @@ class DecisionTreeClassifier(PrivateClassifier):
     def export_text(self, *, max_depth: int = 10) -> str:
         """The questions and the classes they lead to, down to some depth."""
         self._require_fitted()
-        return "\n".join(drawing.lines(self._drawn(), max_depth))
+        return "\n".join(tree_plots.lines(self._drawn(), max_depth))
 
     def plot(self, *, max_depth: int = 4) -> Any:  # noqa: ANN401 - altair may be missing
         """The questions as a picture, down to some depth; widths are noisy numbers of rows."""
         self._require_fitted()
-        return drawing.chart(self._drawn(), max_depth)
+        return tree_plots.chart(self._drawn(), max_depth)
 
-    def _drawn(self) -> drawing.Drawn:
+    def _drawn(self) -> tree_plots.Drawn:
         column, cuts = self.tree_.nodes[:, 0], self.tree_.nodes[:, 1] + 0.5
         thresholds = self._middles[column] + cuts / REACH * self._halves[column]
         classes = [str(key) for key in self.classes_]
-        return drawing.Drawn(self.tree_, self._names, thresholds, self.counts_, classes)
+        return tree_plots.Drawn(self.tree_, self._names, thresholds, self.counts_, classes)
 
 
 @final

@@ -16,7 +16,7 @@ import numpy as np
 
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.growing import Whole
-from noisegate.learners.noisy import divided, for_means
+from noisegate.learners.noisy_sums import divided, for_means
 from noisegate.releases.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
