@@ -270,7 +270,7 @@ class Gate(RobustFace):
         ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question has a
         sample of its own, and so has each release, all of it one; they are drawn behind the door.
         Nobody knows who took part, so a price buys less noise about the sample; answers are scaled
-        up to all rows, and that noise with them. The ± of counts holds what sampling adds. It is
+        up to all rows, and that noise with them. The ± holds what sampling adds. It is
         for those who must not use all rows: with all of them, the same price errs less.
         """
         chance = chance_of(probability)

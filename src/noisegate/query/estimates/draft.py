@@ -20,7 +20,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.grouping_sets import Columns, to_measure
 from noisegate.query.estimates.others import Other, others_of, recipe_of
-from noisegate.query.estimates.recipe import ADDITIVE, COUNTS, Book, Recipe, recipe
+from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
 from noisegate.query.estimates.split import Split, split
 from noisegate.query.estimates.terms import count_term
 from noisegate.query.estimates.words import caveats
@@ -135,14 +135,16 @@ def draft(
 
     ``found`` are the keys that `key_questions` gave; None stands for a plan before they are known.
     Where sums could also be derived from averages, the way with the smaller error is taken, unless
-    ``derive`` is False.
+    ``derive`` is False. Sums of a sample that may be negative are derived, as what sampling adds to
+    their error follows from how many rows there are.
     """
     drafting = _Drafting(block, caps, found, accountant)
     plain = drafting.sketch(derived=False)
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return drafting.draft(plain)
     derived = drafting.sketch(derived=True)
-    return drafting.draft(derived if derived.split.worst < plain.split.worst else plain)
+    better = derived.split.worst < plain.split.worst or drafting.is_signed(plain)
+    return drafting.draft(derived if better else plain)
 
 
 @final
@@ -185,13 +187,20 @@ class _Drafting:
         rest = [a for a in block.aggregates if a.name not in made]
         others, base = others_of(rest), len(book.terms)
         made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
-        counts = (*COUNTS, Function.COUNT_UNITS) if self.sample < 1 and _is_single(block) else ()
+        held = (*ADDITIVE, Function.COUNT_UNITS) if self.sample < 1 and _is_single(block) else ()
         recipes = tuple(
-            replace(made[each.name], sampled=each.function in counts) for each in block.aggregates
+            made[each.name].of_sample() if each.function in held else made[each.name]
+            for each in block.aggregates
         )
         errors = [recipe.errors for recipe in recipes]
         shares = split(errors, pieces=base + len(others), gaussian=self.gaussian)
         return _Sketch(book, tuple(others), recipes, shares)
+
+    def is_signed(self, sketch: _Sketch) -> bool:
+        """Whether a sum of a sample may be negative, so that it does not tell how it may be off."""
+        terms = sketch.book.terms
+        pieces = {recipe.direct for recipe in sketch.recipes if recipe.sampled}
+        return any(term.low < 0 for piece, term in enumerate(terms) if piece in pieces)
 
     def draft(self, sketch: _Sketch) -> Draft:
         block, book, base = self.block, sketch.book, len(sketch.book.terms)

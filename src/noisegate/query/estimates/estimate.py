@@ -36,7 +36,7 @@ from noisegate.query.estimates.known import (
 )
 from noisegate.query.estimates.laws import Floats, as_noise, combined
 from noisegate.query.estimates.purchase import Purchase
-from noisegate.query.estimates.recipe import OFF_CENTRE, Recipe
+from noisegate.query.estimates.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Function
 
@@ -230,11 +230,18 @@ class _Measured:
             middle = recipe.means[0].middle
             law = combined([(Fraction(1), means[0].law), (middle, count.law)])
             factor = int(middle) if middle.denominator == 1 else float(middle)
-            return *self._shown(recipe, Known(means[0].values + factor * count.values, law)), None
-        return *average_of(recipe, means, count), None
+            known = Known(means[0].values + factor * count.values, law)
+            return *self._shown(recipe, known, count), None
+        sampling = self.samplings[recipe.count] if recipe.sampled else None
+        return *average_of(recipe, means, count, sampling), None
 
-    def _shown(self, recipe: Recipe, known: Known) -> tuple[Numbers, Bars]:
-        """A count or a sum, whole where its kind is; counts of a sample err by sampling too."""
+    def _shown(
+        self, recipe: Recipe, known: Known, count: Known | None = None
+    ) -> tuple[Numbers, Bars]:
+        """A count or a sum, whole where its kind is; those of a sample err by sampling too.
+
+        A sum that is derived has the ``count`` of its rows.
+        """
         values: Numbers = known.values
         bars: Bars = known.bars
         if recipe.kind is Kind.INTEGER:
@@ -242,8 +249,14 @@ class _Measured:
             grains = [self.grains[piece] for piece in pieces if piece is not None]
             whole = all(grain.denominator == 1 for grain in grains)
             values, bars = rounded(known, exact_is_whole=whole)
-        if not recipe.sampled or recipe.direct is None:
+        if not recipe.sampled:
             return values, bars
+        if recipe.direct is None:
+            assert recipe.count is not None  # noqa: S101 - it is derived
+            assert count is not None  # noqa: S101
+            return values, summed_bars(
+                bars, count.bars, self.samplings[recipe.count], recipe.means[0]
+            )
         sampling = self.samplings[recipe.direct]
         if any(abs(draws.factor) != self.grains[recipe.direct] for draws in known.law.draws):
             sampling = replace(sampling, ones=False)  # an average of several samples
@@ -267,6 +280,29 @@ def sampled_bars(bars: Bars, sampling: Sampling) -> Bars:
         inner = bars(1 - failure)
         low, high = sampling.bounds(inner.low, inner.high, float(failure))
         return Interval(np.minimum(low, inner.low), np.maximum(high, inner.high))
+
+    return wider
+
+
+def summed_bars(bars: Bars, rows: Bars, sampling: Sampling, mean: Mean) -> Bars:
+    """Bars of a sum about all units, from those of the sample and of its rows.
+
+    Why: values from 0 on tell themselves how far they may be off. Else, with M the largest size of
+        a value and w what a unit's rows weigh, a unit adds at most w M, and Σ aᵢ² ≤ w M Σ |aᵢ| ≤
+        w M² n for n rows in all.
+    """
+    if mean.low >= 0:
+        reach = sampling.reach * mean.high
+        return sampled_bars(bars, replace(sampling, reach=reach, ones=False))
+    size, weight = float(max(abs(mean.low), abs(mean.high))), float(sampling.reach)
+
+    def wider(confidence: Fraction) -> Interval:
+        failure = (1 - confidence) / 2
+        inner, part = bars(1 - failure), failure / 3
+        held = rows(1 - part)
+        most = sampling.bounds(held.low, held.high, float(part))[1]
+        off = sampling.strays(weight * size**2 * most, weight * size, float(part))
+        return Interval(inner.low - off, inner.high + off)
 
     return wider
 
@@ -329,7 +365,11 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
         width = 1 if part.other is None else max(1, len(part.other.levels))
         return np.zeros((cells, width), np.int64)
     wanted: dict[int | None, Fraction] = {recipe.count: each for recipe in bought.draft.recipes}
-    wanted |= {recipe.direct: each for recipe in bought.draft.recipes if recipe.sampled}
+    wanted |= {
+        recipe.direct: each * Fraction(recipe.typical)
+        for recipe in bought.draft.recipes
+        if recipe.sampled
+    }
     for mean in (mean for recipe in bought.draft.recipes for mean in recipe.means):
         half = max(mean.high - mean.middle, mean.middle - mean.low)
         wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)

@@ -23,6 +23,7 @@ from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import Bars, Known
 from noisegate.query.estimates.laws import Floats, combined
 from noisegate.query.estimates.recipe import Mean, Recipe
+from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.question import Function
 
 _SAMPLED: Final = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
@@ -31,8 +32,13 @@ _GRID: Final = tuple(Fraction(place, 32) for place in (0, 1, 2, 4, 6, 9, 13, 18,
 _EIGHTH: Final = Fraction(1, 8)  # of the failure, for each part that is not the main one
 
 
-def average_of(recipe: Recipe, means: Sequence[Known], count: Known) -> tuple[Floats, Bars]:
-    """The estimate, with the count taken as 1 where it is less, and its bars."""
+def average_of(
+    recipe: Recipe, means: Sequence[Known], count: Known, sampling: Sampling | None
+) -> tuple[Floats, Bars]:
+    """The estimate, with the count taken as 1 where it is less, and its bars.
+
+    Of a sample, with the ``sampling`` of its count, half of what may fail is for what that adds.
+    """
     function = recipe.aggregate.function
     rows = np.maximum(count.values.astype(np.float64), 1.0)
     points = []
@@ -42,13 +48,24 @@ def average_of(recipe: Recipe, means: Sequence[Known], count: Known) -> tuple[Fl
     estimate = _combined(function, recipe.means, points, Interval(rows, rows))
 
     def bars(confidence: Fraction) -> Interval:
-        sampled = function in _SAMPLED
-        main, side = _confidences(confidence, parts=len(means) + sampled)
-        parts = [
-            _placed(_ratio(known, count, mean, side if place else main), mean)
+        failure = (1 - confidence) / (1 if sampling is None else 2)
+        main, side = _confidences(1 - failure, parts=len(means) + (function in _SAMPLED))
+        ratios = [
+            _ratio(known, count, mean, side if place else main)
             for place, (known, mean) in enumerate(zip(means, recipe.means, strict=True))
         ]
-        return _combined(function, recipe.means, parts, count.bars(side))
+        held = count.bars(side)
+        if sampling is not None:
+            part = failure / (len(means) + 2)
+            few = count.bars(1 - part)
+            held = Interval(*sampling.bounds(few.low, few.high, float(part)))
+            pairs = zip(ratios, recipe.means, strict=True)
+            ratios = [
+                _strayed(ratio, mean, few.low, held.high, sampling, float(part))
+                for ratio, mean in pairs
+            ]
+        parts = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
+        return _combined(function, recipe.means, parts, held)
 
     return (estimate.low + estimate.high) / 2, bars
 
@@ -86,6 +103,24 @@ def _ratio(total: Known, count: Known, mean: Mean, confidence: Fraction) -> Inte
             most = np.where(possible, np.maximum(most, last), most)
     nothing = least > most  # no average fits: happens at most as often as the bar may fail
     return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
+
+
+def _strayed(
+    ratio: Interval, mean: Mean, few: Floats, many: Floats, sampling: Sampling, failure: float
+) -> Interval:
+    """The average of all units, from that of a sample of ``few`` or more rows of ``many`` or less.
+
+    Why: let t be the average, and zᵢ the sum of x - t over the weighed rows of unit i. They add up
+        to 0, so the sample's average is off by Σ zᵢ Bᵢ over its rows; rows as scaled up. With R the
+        range and w what a unit's rows weigh, |zᵢ| ≤ w R, and rows are R/2 off their average in the
+        mean at most, so Σ zᵢ² ≤ w R² many / 2. If each unit is one row, Σ zᵢ² ≤ R² many / 4.
+    """
+    span, weight = float(mean.high - mean.low), float(sampling.reach)
+    squares = span**2 * many / 4 * (1 if sampling.ones else 2 * weight)
+    off = sampling.strays(squares, weight * span, failure)
+    with np.errstate(divide="ignore"):
+        off = np.where(few > 0, off / np.maximum(few, 0), np.inf)
+    return Interval(ratio.low - off, ratio.high + off)
 
 
 def _solved(sums: Floats, rows: Floats, width: float) -> tuple[Floats, Floats]:

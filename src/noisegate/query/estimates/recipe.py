@@ -40,6 +40,7 @@ from noisegate.query.estimates.terms import (
 from noisegate.query.question import Aggregate, Function
 
 OFF_CENTRE: Final = 1 / sqrt(12)  # of the half-width: how far off its middle an average may lie
+COUNTED: Final = 1 / 8  # of the weight of a sum of a sample: that of its count, at least
 ROWS: Final = Field("noisegate_rows")  # of one unit in one group, where rows are folded
 ONE: Final = Literal(1)
 COUNTS: Final = (Function.COUNT, Function.COUNT_VALUES)
@@ -85,12 +86,20 @@ class Recipe:
     errors: Mapping[int, float] = field(default_factory=dict)
     typical: float = 1.0
     level: int = 0
-    sampled: bool = False  # a count of a sample: its error depends on how many there are
+    sampled: bool = False  # of a sample: its error depends on how many there are
+
+    def of_sample(self) -> "Recipe":
+        """The same of a sample: a derived sum needs its count to tell what sampling adds."""
+        errors = dict(self.errors)
+        if self.aggregate.function is Function.SUM and self.count is not None:
+            (mean,) = self.means
+            errors[self.count] = max(errors[self.count], errors[mean.piece] * COUNTED)
+        return replace(self, errors=errors, sampled=True)
 
     def is_foreseen(self, rows: int | None) -> bool:
         """Whether its error is known beforehand: averages need the number of their rows.
 
-        So do counts of a sample.
+        So do counts and sums of a sample.
         """
         if not self.sampled and (self.count is None or self.aggregate.function is Function.SUM):
             return True

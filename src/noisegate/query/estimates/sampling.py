@@ -71,6 +71,18 @@ class Sampling:
         up = np.sqrt(root**2 + 4 * p * (more + strip / 3)) + root
         return (down / (2 * p)) ** 2, (up / (2 * p)) ** 2
 
+    def strays(self, squares: Floats, largest: float, failure: float) -> Floats:
+        """How far sums of the sample, scaled up, may be from those of all units, of either sign.
+
+        Claim: further with at most the chance ``failure``, if unit i adds aᵢ, |aᵢ| ≤ ``largest``
+            and Σ aᵢ² ≤ ``squares``. Why: Σ aᵢ (Bᵢ - p) / p is a sum of independent numbers around 0
+            of size at most largest / p and variance at most (1 - p) / p · squares in all [BLM13].
+            Rounding: to the last places of doubles.
+        """
+        p, length = float(self.probability), log(2 / failure)
+        found: Floats = np.sqrt(2 * (1 - p) / p * length * squares) + largest * length / (3 * p)
+        return found
+
     def to_record(self) -> list[Any]:
         """It as plain values."""
         return [str(self.probability), str(self.reach), self.ones]
@@ -99,7 +111,7 @@ def sampling_of(probability: Fraction, moved: int, grain: Fraction) -> Sampling:
 
 def sample_words(p: Fraction, *, in_bars: bool) -> str:
     """A caveat: that it is a sample, and what sampling adds."""
-    held = "the ± of counts holds what sampling adds" if in_bars else "the ± is about the noise"
+    held = "the ± holds what sampling adds" if in_bars else "the ± is about the noise"
     return (
         f"From a secret sample that holds each unit with probability {p}: {held}; that is about "
         f"± {float(1.96 * ((1 - p) / p) ** 0.5):.2g} √n for a count of n."

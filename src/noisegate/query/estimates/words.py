@@ -37,8 +37,6 @@ def caveats(
     if sampled is not None:
         in_bars = len(set(block.sets)) == 1
         found.append(sample_words(sampled.probability, in_bars=in_bars))
-        if in_bars and any(function not in _COUNTS for function in functions):
-            found.append("All other ± are about the noise in the sample.")
         if Function.COUNT_DISTINCT in functions:
             found.append("COUNT(DISTINCT …) is that of the sample: all rows have as many or more.")
         if any(key.domain.keys is None for key in block.by):
