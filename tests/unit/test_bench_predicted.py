@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from noisegate.releases import hierarchy
 from noisegate.releases.making import workload_of
 from noisegate.releases.recipes import RECIPES, recipe
+from noisegate.releases.transcript import Told
 
 
 @pytest.fixture
@@ -37,11 +39,21 @@ def test_where_it_depends_on_the_rows_there_is_a_margin_but_no_prediction(predic
 
 
 def test_answers_without_a_margin_are_not_counted(predicted, monkeypatch):
-    monkeypatch.setattr(predicted, "shape_of", lambda _: np.arange(1, 65).reshape(8, 8))
-    case = predicted.Case("none", (8, 8), options={"depth": 2})
-    row = predicted.compared("kdtree", case, 2)
-    assert 0 < row["told"] < 0.5
-    assert 0 <= row["within"] <= 1
+    monkeypatch.setattr(predicted, "shape_of", lambda _: np.arange(1, 17))
+    monkeypatch.setattr(hierarchy, "CELLS_MAX", 8)
+    row = predicted.compared("adaptive", predicted.Case(size=(16,), workload="cells"), 2)
+    assert (row["told"], row["within"]) == (0, None)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_plan_has_a_number(predicted, name):
+    case = predicted.CASES.get(name, predicted.LINE)
+    asked = workload_of(case.workload, case.size)
+    ask = Told(case.price, shape=case.size, moved=1)
+    told = recipe(name, **case.options).predict(ask, asked)
+    known = [each for each in told.numbers.values() if each is not None]
+    assert len(known) == 1
+    assert 0 < known[0] < predicted.ROWS
 
 
 def test_a_wrong_prediction_is_not_inside(predicted):

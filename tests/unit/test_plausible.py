@@ -13,10 +13,11 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.releases.asking import Noisy, Price
 from noisegate.releases.axes import Axis
 from noisegate.releases.finish import finish
-from noisegate.releases.hierarchy import hierarchy
+from noisegate.releases.hierarchy import CELLS_MAX, hierarchy
 from noisegate.releases.making import Making, workload_of
 from noisegate.releases.plausible import DRAWS, Plausible
 from noisegate.releases.recipes import recipe
+from noisegate.releases.spatial import Boxes, fit
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import Listening
 from noisegate.releases.workload import all_ranges, cells, prefixes
@@ -43,11 +44,11 @@ def model(values, variance, name="x"):
     return Plausible(hierarchy(shape, [(each_cell(shape), noisy)]), 1.0, name, shape)
 
 
-def released(exact, method, workload, price=Fraction(1, 10)):
+def released(exact, method, workload, price=Fraction(1, 10), **options):
     """A release as the workbench makes it, without the door."""
     asked = workload_of(workload, exact.shape)
     ask = Listening(CellsAsk(exact, price))
-    found = recipe(method).build(ask, asked)
+    found = recipe(method, **options).build(ask, asked)
     values = (
         finish(found.cells.reshape(exact.shape), asked, is_whole=True, signed=False)
         if found.mend is None
@@ -55,7 +56,7 @@ def released(exact, method, workload, price=Fraction(1, 10)):
     )
     making = Making(
         method=method,
-        options={},
+        options=options,
         workload=workload,
         price=Price(amount=price, gaussian=False),
         moved=1,
@@ -80,6 +81,18 @@ def released(exact, method, workload, price=Fraction(1, 10)):
         question="",
         request_id="",
     )
+
+
+def narrow(release):
+    """The same with a model that thinks that it errs by a quarter."""
+    found = release.making.estimate(release.shape)
+
+    def quarter(lows, highs):
+        guess = found.guess(lows, highs)
+        return guess._replace(spread=guess.spread / 4)
+
+    kept = {"estimate": replace(found, guess=quarter)}
+    return replace(release, making=replace(release.making, _kept=kept))
 
 
 def held(release, exact, asked):
@@ -151,15 +164,34 @@ def test_rectangles_have_margins_whatever_they_cut_through(method):
     assert np.mean(shares) > 0.6
 
 
-def test_rectangles_that_cut_boxes_of_a_kd_tree_have_none():
-    exact = rng.poisson(SHAPES["rough"] * 100).reshape(16, 16)
-    release = released(exact, "kdtree", "ranges")
-    making = replace(release.making, options={"depth": 3}, _kept={})
-    ask = Listening(CellsAsk(exact, Fraction(1, 10)))
-    recipe("kdtree", depth=3).build(ask, all_ranges((16, 16)))
-    coarse = replace(release, making=replace(making, rounds=tuple(ask.rounds)))
-    assert coarse.total.margin is not None
-    assert coarse.query(x0=3, x1=4).margin is None
+@pytest.mark.parametrize("method", ["kdtree", "hybrid"])
+def test_rectangles_that_cut_boxes_of_a_kd_tree_hold_for_any_rows(method):
+    """Proven for 0.95 of all: of rows in the corners of boxes too, where an even spread is wrong.
+
+    Noise is so small that no rectangle is off by it: none fails.
+    """
+    exact = np.zeros((16, 16), np.int64)
+    exact[::4, ::4] = 900 + np.arange(16).reshape(4, 4)
+    options = {"depth": 4} if method == "kdtree" else {"cuts": 2, "depth": 1}
+    release = released(exact, method, "ranges", Fraction(200), **options)
+    every = all_ranges((16, 16), most=40_000)
+    assert held(release, exact, every) == 1
+    even = replace(release.making.estimate((16, 16)), between=None)
+    tree = even.tree
+    blind = replace(even, variance=tree.noise)  # a ± of noise alone
+    kept = {"estimate": blind}
+    assert held(replace(release, making=replace(release.making, _kept=kept)), exact, every) < 0.9
+
+
+def test_what_a_rectangle_holds_is_between_the_boxes_inside_and_those_it_touches():
+    boxes = Boxes.of((8,), [(np.array([[0], [3]]), np.array([[2], [7]]), np.array([0, 0]))])
+    tree = fit(boxes, np.array([100.0, 30.0, 70.0]), np.array([np.inf, 4.0, 9.0]))
+    ends = [[0], [1], [0], [4]], [[2], [5], [5], [5]]
+    inside, touched = tree.between(*(np.array(each) for each in ends))
+    assert inside.sums.tolist() == [30, 0, 30, 0]
+    assert touched.sums.tolist() == [30, 100, 100, 70]
+    assert inside.variance == pytest.approx([4, 0, 4, 0])
+    assert touched.variance == pytest.approx([4, 13, 13, 9])
 
 
 def test_margins_are_not_much_wider_than_needed():
@@ -187,6 +219,43 @@ def test_a_changed_recipe_or_signed_numbers_leave_the_margin_open():
     assert release.margins() is not None
     signed = replace(release, making=replace(release.making, signed=True, _kept={}))
     assert signed.margins() is None
+    assert "± ? because the sums may be negative" in str(signed.query())
     other = replace(release, making=replace(release.making, rounds=(), _kept={}))
     assert other.margins() is None
-    assert str(other.query()).endswith("± ?")
+    assert str(other.query()).endswith("± ? because the method has changed since the release")
+    assert release.making.unknown((CELLS_MAX + 1,)).startswith("a model of more than 1,048,576")
+
+
+WEEK = np.add.outer(40 + 8 * np.arange(7), 30 * np.sin(np.arange(24) / 4) ** 2)
+MODELS = {
+    "waves chosen": ("fourier", SHAPES["smooth"], {}),
+    "waves chosen of a rough series": ("fourier", SHAPES["rough"], {}),
+    "few waves of spikes": ("fourier", SHAPES["spiky"], {"frequencies": 30}),
+    "a week": ("seasonal", WEEK, {}),
+    "a sharp season": ("seasonal", SHAPES["rough"][:96].reshape(4, 24), {}),
+    "sketch": ("sketch", SHAPES["rough"], {}),
+    "sketch of spikes": ("sketch", SHAPES["spiky"], {}),
+    "count-min": ("sketch", SHAPES["spiky"], {"signed": False}),
+    "sensing": ("sensing", SHAPES["spiky"], {}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_waves_and_hashed_sums_have_margins_that_hold(name):
+    """0.98 to 1 of 8 shares in the mean, with a deviation of at most 0.012: 0.85 is 11 away.
+
+    By a model that thinks that it errs by a quarter, 0.84 or less, with one of at most 0.05, where
+    the model counts much.
+    """
+    method, shape, options = MODELS[name]
+    shares, far = [], []
+    for _ in range(4):
+        exact = rng.multinomial(20_000, (shape / shape.sum()).ravel()).reshape(shape.shape)
+        release = released(exact, method, "cells", Fraction(1, 2), **options)
+        for asked in (cells(shape.shape), all_ranges(shape.shape, most=400)):
+            assert None not in release.widths(asked, 0.95)
+            shares.append(held(release, exact, asked))
+            far.append(held(narrow(release), exact, asked))
+    assert np.mean(shares) > 0.85
+    if name in ("few waves of spikes", "a sharp season", "a week"):
+        assert np.mean(far) < 0.9

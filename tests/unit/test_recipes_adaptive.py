@@ -130,7 +130,7 @@ def test_what_a_workload_minds_of_a_frequency_is_its_mean_square_there():
     power = (np.abs(np.fft.rfft(rows, axis=1)) ** 2).mean(axis=0)
     for (low, high), minded in zip(pairwise(waves.starts), waves.minded, strict=True):
         assert minded == pytest.approx(power[low:high].mean(), rel=0.2)
-    assert waves.mean_length == pytest.approx(rows.sum(axis=1).mean(), rel=0.05)
+    assert waves.lengths.mean() == pytest.approx(rows.sum(axis=1).mean(), rel=0.05)
 
 
 @pytest.mark.parametrize(

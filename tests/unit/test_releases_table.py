@@ -73,8 +73,8 @@ def test_without_a_known_variance_or_a_model_there_is_no_margin_and_it_says_so(r
     blind = replace(release, making=replace(release.making, _kept=kept))
     assert blind.margins() is None
     assert blind.query(ward="west").margin is None
-    assert "No ± is known for n." in blind.footer()
-    assert str(blind.query()).endswith("± ?")
+    assert "No ± is known for n, because the method has changed since" in blind.footer()
+    assert str(blind.query()).endswith("± ? because the method has changed since the release")
 
 
 def test_some_margins_may_be_known_and_others_not(release):

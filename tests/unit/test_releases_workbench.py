@@ -15,6 +15,7 @@ from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecEr
 from noisegate.query.card import verify
 from noisegate.releases import workbench
 from noisegate.releases.estimate import Predicted
+from noisegate.releases.recipes import FROM_ZERO
 from noisegate.releases.recipes.cells import Cells
 from noisegate.releases.tails import tail_factor
 from noisegate.releases.workload import all_ranges
@@ -299,6 +300,27 @@ def test_auto_takes_the_method_that_predicts_the_least_error(monkeypatch):
     gate = gate_of()
     assert gate.release_plan("histogram", SQL, epsilon=1).method == "b"
     assert gate.release_plan("histogram", SQL, epsilon=1, method="unknown").rms is None
+
+
+@pytest.mark.parametrize("method", sorted(FROM_ZERO))
+def test_sums_that_may_be_negative_are_refused_by_methods_for_numbers_from_0_on(method):
+    gate = gate_of()
+    sql = "SELECT SUM(age - 50) FROM people GROUP BY BIN(age, 1)"
+    with pytest.raises(SpecError, match=f"{method}' is for numbers from 0 on"):
+        gate.release("histogram", sql, epsilon=1, method=method)
+    assert gate.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [("cells", "about ±"), ("planned", "at most about ±"), ("adaptive", "± 3.28 by noise alone")],
+)
+def test_every_plan_says_how_far_it_may_be_off(method, words):
+    plan = gate_of().release_plan("series", columns={"age": 1}, epsilon=1, method=method)
+    assert words in str(plan)
+    told = plan.to_dict()
+    known = [told[name] for name in ("margin", "most_margin", "noise_margin")]
+    assert sum(each is not None for each in known) == 1
 
 
 def test_tables_too_large_to_list_are_asked_for_by_the_same_word():

@@ -48,13 +48,12 @@ def test_the_noise_is_as_predicted(shape, trials):
     """
     truth, recipe = np.full(shape, 100), Seasonal()
     smooth = recipe.build(CellsAsk(truth, Fraction(900)), cells(shape)).cells
-    predicted = recipe._variances(CellsAsk(truth, Fraction(1)), cells(shape)).mean()
+    told = recipe.predict(CellsAsk(truth, Fraction(1)), cells(shape))
     errors = [
         np.mean((recipe.build(CellsAsk(truth, Fraction(1)), cells(shape)).cells - smooth) ** 2)
         for _ in range(trials)
     ]
-    assert abs(np.mean(errors) / predicted - 1) < 0.5
-    told = recipe.predict(CellsAsk(truth, Fraction(1)), cells(shape))
+    assert abs(np.mean(errors) / told.noise**2 - 1) < 0.5
     assert told.rms is None
     assert "harmonics" in told.words
 
@@ -96,7 +95,7 @@ def test_a_gate_releases_the_profile_of_a_week():
     found = gate.release("histogram", sql, method="seasonal", epsilon=900)
     assert found.shape == WEEK
     assert set(found.values.reshape(-1).tolist()) == {12}
-    assert found.margins() is None
+    assert found.margins().max() < 12
     with pytest.raises(NoisegateError):
         gate.release("histogram", sql, method="seasonal", epsilon=1, harmonics=-1)
 

@@ -96,8 +96,7 @@ def test_the_noise_of_a_median_is_as_predicted():
     depths; the spread of the mean square is below 5 %."""
     ask = CellsAsk(np.zeros(4096, np.int64), Fraction(1))
     found = built(Sketch(depth=5, width=4096), ask)
-    words = Sketch(depth=5, width=4096).predict(ask, every_cell((4096,))).words
-    stated = float(words.partition("about ")[2].partition(";")[0])
+    stated = Sketch(depth=5, width=4096).predict(ask, every_cell((4096,))).noise
     each = sqrt(2 * np.exp(-0.2) / (1 - np.exp(-0.2)) ** 2)
     assert stated == pytest.approx(each * 1.2533 / sqrt(5), rel=0.01)
     assert 0.6 * stated < found.std() < 1.1 * stated

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,27 +11,49 @@ if TYPE_CHECKING:
     from noisegate.releases.spatial import SpatialTree
 
 Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 _GOLDEN: Final = 0.6180339887498949  # its multiples lie evenly in [0, 1), however many there are
+
+
+class Side(NamedTuple):
+    """Sums that the exact ones are surely not below, or not above, but for noise."""
+
+    sums: Floats
+    variance: Floats
+
+
+class Guess(NamedTuple):
+    """Where exact sums are by a model: around ``sums``, off by ``spread`` (root mean square).
+
+    ``seen`` is how many numbers the spread is known from.
+    """
+
+    sums: Floats
+    spread: Floats
+    seen: int
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Cells of the release before rounding, and the variance of the sum over a box, if known.
+    """Cells of the release before rounding, and how far the sum over a box may be off, if known.
 
-    ``variance(lows, highs)`` is for arrays of boxes as in `Workload`. ``words`` say what was done.
-    ``tree`` is the tree of boxes that the cells come from, where there is one.
-    ``mend(grain)`` is the recipe's own table of whole numbers, none negative, where a cell's 1 is
-    ``grain``; where it is None the cells are mended as for any recipe. ``modelled``: where the
-    noise does not tell how far a sum is off, a model of the rows may: see `plausible`.
+    ``variance(lows, highs)`` is that of the noise, for arrays of boxes as in `Workload`; infinite
+    where more than noise counts. ``between`` are noisy sums below and above the exact ones, where
+    that is all that is known. ``guess`` is a model of the recipe's own; without one, that of
+    `plausible` is for what the noise does not tell. ``words`` say what was done. ``tree`` is the
+    tree of boxes that the cells come from, where there is one. ``mend(grain)`` is the recipe's own
+    table of whole numbers, none negative, where a cell's 1 is ``grain``; where it is None the cells
+    are mended as for any recipe.
     """
 
     cells: Floats
-    variance: Callable[[NDArray[np.int64], NDArray[np.int64]], Floats] | None = None
+    variance: Callable[[Ints, Ints], Floats] | None = None
     words: tuple[str, ...] = ()
     tree: "SpatialTree | None" = None
-    mend: Callable[[float], NDArray[np.int64]] | None = None
-    modelled: bool = True
+    mend: Callable[[float], Ints] | None = None
+    between: Callable[[Ints, Ints], tuple[Side, Side]] | None = None
+    guess: Callable[[Ints, Ints], Guess] | None = None
 
 
 @final
@@ -40,11 +62,19 @@ class Predicted:
     """How far an answer of the workload will be off, before paying.
 
     ``rms`` is the root mean square over all questions; None where it depends on the rows, and then
-    ``words`` say on what.
+    ``words`` say on what, ``most`` is about what hardly any rows exceed, and ``noise`` is the part
+    that does not depend on them; each None where nothing is known.
     """
 
     rms: float | None
     words: str
+    most: float | None = None
+    noise: float | None = None
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """All but the words, by name."""
+        return {"rms": self.rms, "most": self.most, "noise": self.noise}
 
 
 def simplex(values: Floats, total: float) -> Floats:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from math import floor
+from math import floor, prod
 from typing import Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from noisegate.releases.asking import Ask, Noisy
 from noisegate.releases.estimate import Estimate, Floats, Predicted
 from noisegate.releases.spatial import Boxes, Ints, SpatialTree, fit
 from noisegate.releases.workload import Workload, all_ranges
+from noisegate.transforms.strategy import Groups
 
 _FINE: Final = 10**6
 _SAMPLE: Final = 250  # rectangles are enough to weigh levels by
@@ -156,7 +157,14 @@ def estimate(tree: SpatialTree, *words: str) -> Estimate:
     return Estimate(tree.cells(), tree.variance, words, tree, tree.mended)
 
 
+def spread_rms(ask: Ask, workload: Workload, share: Fraction) -> float:
+    """The root mean square error of a workload if the total alone is measured and spread evenly."""
+    cells = prod(ask.shape)
+    one = Groups(np.zeros(cells, np.int32), 1)
+    parts = np.prod(workload.highs - workload.lows + 1, axis=1) / cells
+    return float(np.sqrt(ask.variance(one, share) * np.mean(parts**2)))
+
+
 def noise_only(rms: float, depends: str) -> Predicted:
     """A prediction for a recipe whose boxes are not known beforehand."""
-    words = f"noise alone: about ±{rms:.3g} (root mean square); the rest depends on {depends}"
-    return Predicted(rms=None, words=words)
+    return Predicted(rms=None, words=f"the rest depends on {depends}", noise=rms)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
+from math import prod
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -15,7 +16,7 @@ from noisegate.releases import workload as workloads
 from noisegate.releases.asking import Price
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Estimate
-from noisegate.releases.hierarchy import hierarchy
+from noisegate.releases.hierarchy import CELLS_MAX, hierarchy
 from noisegate.releases.plausible import Plausible
 from noisegate.releases.recipes import recipe
 from noisegate.releases.transcript import Rounds, Told, pack
@@ -69,9 +70,8 @@ class Making:
         """
         if "plausible" not in self._kept:
             try:
-                found, told = self._again(shape)
-                fits = found.modelled and not self.signed
-                tree = hierarchy(shape, told.heard) if fits else None
+                _, told = self._again(shape)
+                tree = None if self.signed else hierarchy(shape, told.heard)
             except NoisegateError:
                 tree = None
             name = sha256(pack(self.to_record(), [], self.rounds)).hexdigest()
@@ -79,6 +79,14 @@ class Making:
             self._kept["plausible"] = model
         kept: Plausible | None = self._kept["plausible"]
         return kept
+
+    def unknown(self, shape: tuple[int, ...]) -> str:
+        """Why a ± is not known, where it is not."""
+        if self.signed:
+            return "the sums may be negative, and no model tells how far they are off"
+        if prod(shape) > CELLS_MAX:
+            return f"a model of more than {CELLS_MAX:,} cells takes too long"
+        return "the method has changed since the release"
 
     def _again(self, shape: tuple[int, ...]) -> tuple[Estimate, Told]:
         told = Told(self.price, shape=shape, moved=self.moved, rounds=self.rounds)

@@ -18,8 +18,9 @@ class ReleasePlan:
     """What would be released, by which method, for what, and how far it may be off.
 
     ``rms`` is the root mean square error over the ``questions`` of the workload, before numbers are
-    mended; None where it depends on the rows, and then ``words`` say on what. ``price`` is what
-    releasing now would charge: 0 where it was released before.
+    mended; None where it depends on the rows, and then ``words`` say on what, ``most`` is about
+    what hardly any rows exceed, and ``noise`` the part that does not depend on them, if known.
+    ``price`` is what releasing now would charge: 0 where it was released before.
     """
 
     sql: str
@@ -32,6 +33,8 @@ class ReleasePlan:
     fits: bool
     rms: float | None
     gaussian: bool
+    most: float | None = None
+    noise: float | None = None
     words: tuple[str, ...] = ()
 
     @property
@@ -41,9 +44,20 @@ class ReleasePlan:
 
     def margin(self, confidence: Number = 0.95) -> float | None:
         """The ± to expect of a usual question of the workload."""
-        if self.rms is None:
+        return self._margin(self.rms, confidence)
+
+    def most_margin(self, confidence: Number = 0.95) -> float | None:
+        """The ± that a usual question hardly exceeds, whatever the rows are."""
+        return self._margin(self.most, confidence)
+
+    def noise_margin(self, confidence: Number = 0.95) -> float | None:
+        """The ± that noise alone gives a usual question."""
+        return self._margin(self.noise, confidence)
+
+    def _margin(self, rms: float | None, confidence: Number) -> float | None:
+        if rms is None:
             return None
-        return self.rms * tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        return rms * tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
 
     def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
         """The plan in words, one fact a line."""
@@ -51,16 +65,24 @@ class ReleasePlan:
         lines = [("cells", f"{size}, by {', '.join(axis.name for axis in self.axes)}")]
         lines.append(("method", self.method))
         lines.append(("for", f"{self.workload} ({self.questions:,} questions)"))
-        width = self.margin(confidence)
-        sure = f"at {percent(confidence)} confidence for each question"
-        lines.append(
-            ("error", "depends on the rows" if width is None else f"about ± {width:.3g} {sure}")
-        )
+        lines.append(("error", self._error(confidence)))
         lines += [("mind", words) for words in self.words]
         paid = f"{self.price}" + ("" if self.fits else " (more than is left)")
         free = self.price.epsilon == 0 and self.price.delta == 0
         lines.append(("price", "free: released before" if free else paid))
         return lines
+
+    def _error(self, confidence: Number) -> str:
+        sure = f"at {percent(confidence)} confidence for each question"
+        width, most = self.margin(confidence), self.most_margin(confidence)
+        noise = self.noise_margin(confidence)
+        if width is not None:
+            return f"about ± {width:.3g} {sure}"
+        if most is not None:
+            return f"at most about ± {most:.3g} {sure}, depending on the rows"
+        if noise is not None:
+            return f"± {noise:.3g} by noise alone {sure}, and more depending on the rows"
+        return "depends on the rows"
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain values, for --json."""
@@ -77,6 +99,8 @@ class ReleasePlan:
             "fits": self.fits,
             "rms": self.rms,
             "margin": self.margin(confidence),
+            "most_margin": self.most_margin(confidence),
+            "noise_margin": self.noise_margin(confidence),
             "confidence": float(confidence),
             "words": list(self.words),
         }

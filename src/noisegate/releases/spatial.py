@@ -4,7 +4,7 @@ Every box holds the boxes below it, and their counts add up to its own. Inside a
 the count is taken to be spread evenly, so a rectangle that covers a part of it gets that share.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, TypeAlias, final
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.boxes import halves, single, whole
-from noisegate.releases.estimate import Floats
+from noisegate.releases.estimate import Floats, Side
 from noisegate.transforms.strategy import Groups
 
 Ints: TypeAlias = NDArray[np.int64]
+Edge: TypeAlias = Callable[[Floats], Floats]
 Level: TypeAlias = tuple[Ints, Ints, Ints]  # lows, highs, places of the parents in the level above
 _EXACT: Final = 1e-12  # a variance; below it, weights would be 0 / 0
 _PAIRS: Final = 1 << 20  # of rectangles and boxes looked at together
@@ -183,8 +184,31 @@ class SpatialTree:
                 found[part.start + cut] = np.inf
         return found
 
-    def noise(self, lows: Ints, highs: Ints) -> Floats:
+    def between(self, lows: Ints, highs: Ints) -> tuple[Side, Side]:
+        """What each rectangle holds at least and at most, but for noise.
+
+        Claim: the exact sum lies between those of all boxes inside and of all boxes that it
+            touches. Why: no count is negative, wherever inside a box the rows are.
+        """
+        inside, touched = (
+            Side(self._sums(lows, highs, edge), self.noise(lows, highs, edge))
+            for edge in (np.floor, np.ceil)
+        )
+        return inside, touched
+
+    def _sums(self, lows: Ints, highs: Ints, edge: Edge) -> Floats:
+        found = np.zeros(lows.shape[0])
+        parts = self.boxes.parts
+        for part in _stretches(lows.shape[0], self.boxes.size):
+            for rectangles, boxes, share, _ in self.boxes.covered(lows[part], highs[part]):
+                held = np.where(parts[boxes] > 0, np.floor(share), edge(share))
+                np.add.at(found, part.start + rectangles, held * self.counts[boxes])
+        return found
+
+    def noise(self, lows: Ints, highs: Ints, edge: Edge = np.positive) -> Floats:
         """The variance of each rectangle's sum that is due to noise.
+
+        Of a box without parts that it cuts, as much counts as ``edge`` makes of its share.
 
         Why: let v be a box with parts c. Given its count β_v, least squares puts the parts at
         z_c + (s_c² / V) (β_v - S), V = Σ s_c², with covariance diag(s²) - s² s²ᵀ / V. So a sum
@@ -193,17 +217,17 @@ class SpatialTree:
         """
         found = np.empty(lows.shape[0])
         for part in _stretches(lows.shape[0], self.boxes.size):
-            found[part] = self._noise(lows[part], highs[part])
+            found[part] = self._noise(lows[part], highs[part], edge)
         return found
 
-    def _noise(self, lows: Ints, highs: Ints) -> Floats:
+    def _noise(self, lows: Ints, highs: Ints, edge: Edge) -> Floats:
         levels = list(self.boxes.covered(lows, highs))
         below = np.zeros(self.boxes.size)
         np.add.at(below, self.boxes.parents[1:], self.spread[1:])
         linear, rest = np.zeros(0), np.zeros(0)
         for depth in range(len(levels) - 1, -1, -1):
             _, boxes, share, _ = levels[depth]
-            own, own_rest = share.copy(), np.zeros(share.size)
+            own, own_rest = edge(share), np.zeros(share.size)
             if depth + 1 < len(levels):
                 _, parts, _, rows = levels[depth + 1]
                 weight = np.bincount(rows, linear * self.spread[parts], boxes.size)

@@ -23,7 +23,7 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
-from noisegate.releases.estimate import Floats
+from noisegate.releases.estimate import Floats, Side
 from noisegate.releases.held import ENDINGS, PICTURES, Held, read_held
 from noisegate.releases.making import Making
 from noisegate.releases.tails import reach, tail_factor
@@ -43,12 +43,13 @@ _CAUTION: Final = 1.2  # a model is not the truth
 class Number:
     """A sum of released cells. The exact one lies within ± ``margin``, at the ``confidence``.
 
-    ``margin`` is None where it depends on the rows.
+    ``margin`` is None where it is not known; ``why`` says why.
     """
 
     value: int | float
     margin: int | float | None
     confidence: Fraction
+    why: str | None = None
 
     def __int__(self) -> int:
         return int(self.value)
@@ -57,7 +58,8 @@ class Number:
         return float(self.value)
 
     def __str__(self) -> str:
-        return with_margin(self.value, self.margin)
+        shown = with_margin(self.value, self.margin)
+        return shown if self.why is None else f"{shown} because {self.why}"
 
 
 @final
@@ -127,6 +129,7 @@ class TableRelease(Held):
             value=round(found) if self.making.whole else found,
             margin=None if widths is None else widths[0],
             confidence=fraction(confidence),
+            why=self.making.unknown(self.shape) if widths is None else None,
         )
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any] | None:
@@ -146,19 +149,15 @@ class TableRelease(Held):
         """Half-widths around the released sums, of each box or of all together; None: not known.
 
         Where the recipe knows the noise of a sum, see `_by_noise`; where it depends on the rows, a
-        model of them tells, see `plausible`: the root mean square distance of tables that could be,
-        times as many as for noise, and a fifth more, as the model is not the truth. Of a sample,
-        half of the failure is for that, and half for what sampling adds. Rounding: up.
+        model of them tells, see `_by_model`. Of a sample, half of the failure is for that, and half
+        for what sampling adds. Rounding: up.
         """
         failure, sampling = float(failure_of(confidence)), self.making.sampling
         failure = failure if sampling is None else failure / 2
         half = self._by_noise(asked, failure, together=together)
         unknown = ~np.isfinite(half)
-        model = self.making.plausible(self.shape) if unknown.any() else None
-        if model is not None:
-            shown = asked.answers(self.values)
-            spread = model.spread(asked, shown, float(self.making.grain), together=together)
-            half = np.where(unknown, spread * model_factor(failure, len(model.tables)), half)
+        if unknown.any():
+            half = np.where(unknown, self._by_model(asked, failure, together=together), half)
         if not np.isfinite(half).any():
             return None
         if sampling is not None:
@@ -173,23 +172,54 @@ class TableRelease(Held):
         """Half-widths by the noise; infinite where more than that counts.
 
         Claim: the exact sum lies within, but for the failure. Why: the estimate before mending is
-            the exact sum plus noise of the stated variance, a sum of draws: see `reach`. What
-            mending did is added; numbers that cannot be negative end at 0, but no ± is below half
-            of the noise's.
+            the exact sum plus noise of the stated variance, a sum of draws: see `reach`. Where one
+            is not above it and another not below it, each is beyond in one direction only, for half
+            of the failure, as the noise is symmetric. What mending did is added; numbers that
+            cannot be negative end at 0, but no ± is below half of the noise's.
         """
         making = self.making
         estimate = making.estimate(self.shape)
-        if estimate.variance is None:
+        if estimate.between is not None:
+            sides = estimate.between(asked.lows, asked.highs)
+        elif estimate.variance is not None:
+            variance = np.asarray(estimate.variance(asked.lows, asked.highs), np.float64)
+            sides = (Side(asked.answers(estimate.cells), variance),) * 2
+        else:
             return np.full(1 if together else asked.size, np.inf)
-        variance = np.asarray(estimate.variance(asked.lows, asked.highs), np.float64)
-        spread = reach(variance, failure, making.price, making.moved) * float(making.grain)
-        raw, shown = asked.answers(estimate.cells) * float(making.grain), asked.answers(self.values)
-        if together:  # noise of several boxes may go the same way
-            raw, shown, spread = (each.sum(keepdims=True) for each in (raw, shown, spread))
-        low, high = raw - spread, raw + spread
-        if not making.signed:
+        far = [reach(side.variance, failure, making.price, making.moved) for side in sides]
+        ends = sides[0].sums - far[0], sides[1].sums + far[1]
+        return self._half(asked, ends, (far[0] + far[1]) / 4, together=together)
+
+    def _by_model(self, asked: Workload, failure: float, *, together: bool) -> Floats:
+        """Half-widths where the rows count: by the recipe's own model, or by tables that could be.
+
+        As many root mean square distances as for noise, and a fifth more, as no model is the truth.
+        Infinite where there is no model.
+        """
+        making = self.making
+        guess = making.estimate(self.shape).guess
+        if guess is not None:
+            sums, spread, seen = guess(asked.lows, asked.highs)
+            far = spread * model_factor(failure, seen)
+            return self._half(asked, (sums - far, sums + far), far / 2, together=together)
+        model = making.plausible(self.shape)
+        if model is None:
+            return np.full(1 if together else asked.size, np.inf)
+        shown = asked.answers(self.values)
+        spread = model.spread(asked, shown, float(making.grain), together=together)
+        return spread * model_factor(failure, len(model.tables))
+
+    def _half(
+        self, asked: Workload, ends: tuple[Floats, Floats], least: Floats, *, together: bool
+    ) -> Floats:
+        """How far the ends, in grains, are from what is shown, or the least; infinite stays so."""
+        grain, shown = float(self.making.grain), asked.answers(self.values)
+        low, high, least = ends[0] * grain, ends[1] * grain, least * grain
+        if together:  # several boxes may be off the same way
+            low, high, least, shown = (e.sum(keepdims=True) for e in (low, high, least, shown))
+        if not self.making.signed:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
-        return np.maximum(np.maximum(high - shown, shown - low), spread / 2)
+        return np.maximum(np.maximum(high - shown, shown - low), least)
 
     # other forms
 
@@ -293,13 +323,16 @@ class TableRelease(Held):
             questions=(self.question,),
             caveats=(*([f"{left:,} more cells."] if left else []), *self.words),
             practice=self.practice,
-            unfollowed=lambda: () if self._has_error() else (self.value,),
+            unfollowed=self._unfollowed,
             log=self.log,
         )
 
-    def _has_error(self) -> bool:
-        known = self.making.estimate(self.shape).variance is not None
-        return known or self.making.plausible(self.shape) is not None
+    def _unfollowed(self) -> tuple[str, ...]:
+        found = self.making.estimate(self.shape)
+        known = found.variance is not None or found.guess is not None
+        if known or self.making.plausible(self.shape) is not None:
+            return ()
+        return (f"{self.value}, because {self.making.unknown(self.shape)}",)
 
     @property
     def headline(self) -> str:

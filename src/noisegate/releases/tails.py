@@ -18,6 +18,7 @@ from noisegate.releases.estimate import Floats
 
 _STEPS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _ROUNDED: Final = 1 + 1e-9
+_TINY: Final = 1e-300
 
 
 def laplace_tail(t: float) -> float:
@@ -66,20 +67,21 @@ def reach(variance: Floats, failure: float, price: Price, moved: int) -> Floats:
         noise; T = Σ w W is symmetric, unimodal and of variance τ² ≤ Σ w² / 6, and no draw has less
         variance v than one for the whole price, so τ² ≤ var(S) / (6 v). As T does not depend on S,
         Pr[|S| > r + k τ] Pr[T ≥ -k τ] ≤ Pr[|S + T| > r], and Pr[T < -k τ] is at most half of what
-        Gauss' inequality says. The best of several k is taken. Gaussian draws are as a normal law,
-        which for one discrete draw of variance 1 or more is off by less than 10⁻⁸; for sums of
-        several that is not proven. Rounding: doubles.
+        Gauss' inequality says. The best of several k is taken, or Chebyshev's inequality, where
+        noise is so little that W would be most of it. Gaussian draws are as a normal law, which for
+        one discrete draw of variance 1 or more is off by less than 10⁻⁸; for sums of several that
+        is not proven. Rounding: doubles.
     """
     deviation = np.sqrt(variance)
     if price.gaussian:
         return tail_factor(failure, gaussian=True) * deviation
     least = variance_of(Geometric(scale=Fraction(moved) / price.amount))
-    part = 1 / sqrt(6 * least) if least > 0 else 0.0
+    part = 1 / sqrt(6 * max(least, _TINY))
     best = min(
         tail_factor(failure * (1 - _beyond(k)), gaussian=False) * sqrt(1 + part**2) + k * part
         for k in _STEPS
     )
-    return best * deviation
+    return min(best, 1 / sqrt(failure)) * deviation
 
 
 def _normal(x: float) -> float:

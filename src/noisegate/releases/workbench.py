@@ -42,7 +42,7 @@ from noisegate.releases.marginal_bench import MarginalBench, cube_of
 from noisegate.releases.order import Order, agreed, boxes, is_running, own, steps
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.quantiles import BoxplotRelease, CdfRelease, boxplot, boxplot_sql
-from noisegate.releases.recipes import RECIPES, Recipe, recipe
+from noisegate.releases.recipes import FROM_ZERO, RECIPES, Recipe, recipe
 from noisegate.releases.recipes.above import (
     AboveOrder,
     AboveRelease,
@@ -128,7 +128,10 @@ class Workbench:
             epsilon=job.epsilon,
             price=price,
             fits=fits,
-            rms=None if job.predicted.rms is None else job.predicted.rms * float(job.grid.grain),
+            **{
+                name: None if each is None else each * float(job.grid.grain)
+                for name, each in job.predicted.numbers.items()
+            },
             gaussian=job.making.price.gaussian,
             words=tuple(filter(None, (job.predicted.words, *job.grid.caveats))),
         )
@@ -234,6 +237,7 @@ class Workbench:
         options = plain_options(order.options)
         if method == "auto" and grid.signed:  # the rule of auto is for numbers from 0 on
             method = "tree"
+        _require_sign(method, grid)
         ask = Told(price, shape=grid.shape, moved=grid.moved)
         name, made, predicted = _chosen(method, options, ask, asked)
         making = Making(
@@ -354,6 +358,14 @@ def _require_kind(name: str, grid: Grid) -> None:
     if name == "series" and ordered != [True]:
         raise SpecError(
             "A series has one axis in order.", fix="Group by DATE_TRUNC('month', x), or by BIN."
+        )
+
+
+def _require_sign(method: str, grid: Grid) -> None:
+    if grid.signed and method in FROM_ZERO:
+        raise SpecError(
+            f"The sums may be negative, and {method!r} is for numbers from 0 on.",
+            fix='Use method="tree", or a term that is never below 0.',
         )
 
 

@@ -35,6 +35,12 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "uniform-grid": "grids:UniformGrid",
 })  # fmt: skip
 
+# They look first, and take every number to be 0 or more.
+FROM_ZERO: Final = frozenset({
+    "adaptive", "adaptive-grid", "ahp", "dawa", "hybrid", "kdtree", "mwem", "planned", "privtree",
+    "sensing", "uniform-grid",
+})  # fmt: skip
+
 
 class Recipe(Protocol):
     """A way to release cells. Its fields are its options."""

@@ -12,6 +12,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.levels import noise_only, spread_rms
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.shares import Law
 from noisegate.releases.workload import Workload
@@ -40,9 +41,10 @@ class Ahp:
         if prod(shape) > CELLS_MAX:
             raise SpecError(f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}.")
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
-        """Unknown before."""
-        return Predicted(rms=None, words="depends on how many cells hold about the same number")
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise if all cells are alike."""
+        share = 1 - fraction(self.look, name="look")
+        return noise_only(spread_rms(ask, workload, share), "how many cells hold about the same")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """Two rounds: all cells, and the clusters."""

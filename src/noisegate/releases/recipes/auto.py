@@ -12,7 +12,7 @@
 The two last ones choose what to measure by numbers that were paid for and are used again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, Final, final
 
@@ -45,14 +45,14 @@ class Auto:
         """As the chosen one does."""
         name, made = choice(ask, workload)
         found = made.predict(ask, workload)
-        return Predicted(rms=found.rms, words=f"by {name!r}: {found.words}")
+        return replace(found, words=f"by {name!r}: {found.words}")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """As the chosen one does."""
         name, made = choice(ask, workload)
         found = made.build(ask, workload)
         words = (f"chosen method: {name!r}", *found.words)
-        return Estimate(found.cells, found.variance, words, found.tree, found.mend)
+        return replace(found, words=words)
 
 
 def choice(ask: Ask, workload: Workload) -> tuple[str, Recipe]:

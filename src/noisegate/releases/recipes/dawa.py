@@ -15,6 +15,7 @@ from noisegate.mechanisms.dawa_partition import DawaPartition, walk
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Floats, Predicted
 from noisegate.releases.finish import rounded
+from noisegate.releases.levels import noise_only, spread_rms
 from noisegate.releases.nested import Sides, not_negative
 from noisegate.releases.recipes.tree import best_plan, measure, require_same
 from noisegate.releases.shares import Law
@@ -50,9 +51,11 @@ class Dawa:
                 f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}, or method 'tree'."
             )
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
-        """Unknown before."""
-        return Predicted(rms=None, words="depends on how even the rows are over neighbouring cells")
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise if the table is one even stretch."""
+        share = 1 - fraction(self.partition, name="partition")
+        rms = spread_rms(ask, workload, share)
+        return noise_only(rms, "how even the rows are over neighbouring cells")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Two rounds: the partition, and the sums of its stretches."""

@@ -1,8 +1,15 @@
-"""The low frequencies of a series, as many as pay: best for smooth and periodic series."""
+"""The low frequencies of a series, as many as pay: best for smooth and periodic series.
 
-from dataclasses import dataclass
+How far a sum is off has two parts. The noise of the waves that were measured is known. Waves that
+were left out are taken to be as large as the last octave that was measured, in any phase: a series
+that is rougher than that, such as one with a fine rhythm, can be further off. Where their number
+was chosen privately, they are no larger than that choice allows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import sqrt
+from math import inf, log, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -11,8 +18,8 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.mechanisms.fourier_cut import WEIGHT_MAX, FourierCut
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.asking import Ask, Noisy
+from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.shares import Law, exact_shares, separate
 from noisegate.releases.workload import Workload
@@ -24,6 +31,9 @@ _BITS: Final = 16  # waves are rounded to whole 2^-16ths
 _STEEP: Final = 1 << 10  # how many whole numbers a step of one cell is in a score
 _LOOKED_AT: Final = 256
 _REFINEMENTS: Final = 3
+_FAILURE: Final = 1e-3  # how often a choice may be worse than it is taken to be
+_SURE: Final = 1 << 10  # what is proven counts as seen so often
+_ROUNDED: Final = 1.001  # rounded waves are so little orthogonal that variances differ by less
 
 
 @final
@@ -55,35 +65,46 @@ class Fourier:
             raise SpecError(f"frequencies is {self.frequencies}.", fix=f"Use 1 to {most}.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
-        """Unknown before, unless all frequencies are kept."""
+        """The noise of frequencies that are given; else the most that choosing them allows."""
+        waves = _Waves(ask.shape[0], workload)
+        if self.frequencies is None:
+            share = fraction(self.choice, name="choice")
+            most = waves.choice(Law.of(ask, 1 - share)).worst(Law.of(ask, share))
+            return Predicted(rms=None, words="it is less the smoother the series is", most=most)
+        blocks, costs, shares = waves.plan(ask, self.frequencies)
+        each = zip(blocks, shares, costs, strict=True)
+        rms = sqrt(sum(ask.variance(block, part) / 4**_BITS * cost for block, part, cost in each))
         if self.frequencies == ask.shape[0] // 2 + 1:
-            waves = _Waves(ask.shape[0], workload)
-            blocks, costs, shares = waves.plan(ask, self.frequencies)
-            pairs = zip(blocks, shares, costs, strict=True)
-            squared = sum(ask.variance(b, s) / 4**_BITS * cost for b, s, cost in pairs)
-            return Predicted(rms=sqrt(squared), words="before clipping at 0")
-        return Predicted(rms=None, words="depends on how smooth the series is")
+            return Predicted(rms=rms, words="before clipping at 0")
+        return Predicted(rms=None, words="the rest is whatever finer waves add", noise=rms)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Two rounds: how many frequencies, and their waves; or one if the number is given."""
         waves = _Waves(ask.shape[0], workload)
-        kept, rest = self.frequencies, Fraction(1)
+        kept, rest, dropped = self.frequencies, Fraction(1), inf
         if kept is None:
             rest -= fraction(self.choice, name="choice")
             ask.done(0.1, "choosing how many frequencies to keep")
             cut = waves.choice(Law.of(ask, rest))
             (chosen,) = ask.choose(cut, 1 - rest)
             kept = int(chosen)
+            dropped = cut.dropped(kept, Law.of(ask, 1 - rest))
         if kept > waves.most:
             ask.done(0.5, "measuring every cell")
             each = Groups(np.arange(waves.cells, dtype=np.int32), waves.cells)
             (noisy,) = ask.sums([each], [rest])
-            return Estimate(noisy.values.astype(np.float64), None, ("every cell, as is",))
+            cells = noisy.values.astype(np.float64)
+            return Estimate(cells, lambda low, high: _lengths(low, high) * noisy.variance,
+                            ("every cell, as is",))  # fmt: skip
         blocks, _, shares = waves.plan(ask, kept)
         ask.done(0.5, "measuring")
         answers = ask.sums(blocks, [share * rest for share in shares])
         found = rebuild(blocks, [answer.values for answer in answers], waves.cells)
-        return Estimate(found, None, (f"{kept} of {waves.cells // 2 + 1} frequencies",))
+        error = _Error.of(waves, kept, answers, dropped)
+        words = (f"{kept} of {waves.cells // 2 + 1} frequencies",)
+        if kept == waves.cells // 2 + 1:
+            return Estimate(found, error.noise, words)
+        return Estimate(found, words=words, guess=error.around(found))
 
 
 @final
@@ -94,7 +115,7 @@ class _Waves:
         self.cells, self.most = cells, _most(cells)
         chosen = np.linspace(0, workload.size - 1, min(_LOOKED_AT, workload.size)).astype(np.int64)
         lengths = (workload.highs - workload.lows)[chosen, 0] + 1.0
-        self.mean_length = float(lengths.mean())
+        self.lengths = lengths
         octaves = (cells // 2).bit_length()
         self.starts = [0, *(1 << octave for octave in range(octaves)), cells // 2 + 1]
         self.minded = [float((lengths**2).mean())]
@@ -114,12 +135,13 @@ class _Waves:
             cuts.append(direct)
         else:
             cuts, noises = [*cuts[:-1], direct + 1], noises[:-1]
-        noises.append(sqrt(self.mean_length / law.weight(1.0)))
+        noises.append(sqrt(self.lengths.mean() / law.weight(1.0)))
         weights = [sqrt(minded) / self.cells for minded in self.minded[1:]]
         step = sqrt(sum(w * w * 2**octave for octave, w in enumerate(weights, start=1)))
         grain = _STEEP / step
         whole = tuple(min(WEIGHT_MAX, round(w * grain)) for w in weights)
-        return _Cut(tuple(cuts), tuple(min(1 << 40, round(n * grain)) for n in noises), whole)
+        whole_noises = tuple(min(1 << 40, round(n * grain)) for n in noises)
+        return _Cut(tuple(cuts), whole_noises, whole, grain)
 
     def plan(self, ask: Ask, kept: int) -> tuple[list[Matrix], list[float], list[Fraction]]:
         """The waves of each octave, what the noise of their numbers does, and their shares."""
@@ -164,11 +186,94 @@ class _Cut:
     cuts: tuple[int, ...]
     noises: tuple[int, ...]
     weights: tuple[int, ...]
+    grain: float
 
     def __call__(self, epsilon: Fraction) -> FourierCut:
         return FourierCut.for_epsilon(
             epsilon, cuts=self.cuts, noises=self.noises, weights=self.weights
         )
+
+    def worst(self, law: Law) -> float:
+        """What the chosen cut costs at most, as a root mean square over all answers.
+
+        Claim: but for `_FAILURE`. Why: it costs at most ln(cuts / failure) / factor more than the
+            best one [MT07, Thm 7], and so than the last one, which drops nothing.
+        """
+        epsilon = 2 * sqrt(law.amount) if law.gaussian else law.amount
+        over = log(len(self.cuts) / _FAILURE) / float(self(fraction(epsilon)).factor)
+        return (self.noises[-1] + over) / self.grain
+
+    def dropped(self, kept: int, law: Law) -> float:
+        """How far what was dropped moves answers at most, likewise."""
+        return max(0.0, self.worst(law) - self.noises[self.cuts.index(kept)] / self.grain)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Error:
+    """How far boxes are off: that follows from their lengths.
+
+    Of each frequency that was kept: the variance of its waves, and how many there are. ``left`` is
+    the mean square of each wave that was left out, as one of length 1.
+    """
+
+    cells: int
+    noises: Floats
+    count: Floats
+    left: float
+    seen: int
+
+    @classmethod
+    def of(cls, waves: _Waves, kept: int, answers: Sequence[Noisy], dropped: float) -> "_Error":
+        """``dropped`` is the most that the waves that were left out do to answers, see `_Cut`."""
+        count = np.full(kept, 2.0)
+        count[0] = 1
+        if 2 * kept - 2 == waves.cells:
+            count[-1] = 1
+        each = [np.full(found.values.size // 2, found.variance) for found in answers]
+        values = np.concatenate([found.values for found in answers]).reshape(-1, 2) / (1 << _BITS)
+        last = slice(kept // 2, None)
+        squares = count[last] * (values[last] ** 2).sum(axis=1) / waves.cells
+        left = squares.sum() / count[last].sum(), int(count[last].sum())
+        error = cls(waves.cells, np.concatenate(each) / 4**_BITS, count, *left)
+        outside = float(error._outside(waves.lengths).mean())
+        proven = dropped**2 / outside if outside > 0 else inf
+        return replace(error, left=proven, seen=_SURE) if proven < error.left else error
+
+    def around(self, found: Floats) -> Callable[[Ints, Ints], Guess]:
+        """What a series that was found says of boxes."""
+
+        def guess(lows: Ints, highs: Ints) -> Guess:
+            sums = Workload((self.cells,), lows, highs, "boxes").answers(found)
+            left = self.left * self._outside(_lengths(lows, highs))
+            return Guess(sums, np.sqrt(self.noise(lows, highs) + left), self.seen)
+
+        return guess
+
+    def noise(self, lows: Ints, highs: Ints) -> Floats:
+        """The variance of boxes that is due to noise."""
+        lengths, which = np.unique(_lengths(lows, highs), return_inverse=True)
+        each = self._inside(lengths) @ (self.noises * (self.count / self.cells) ** 2)
+        found: Floats = each[which] * _ROUNDED
+        return found
+
+    def _outside(self, lengths: Floats) -> Floats:
+        """The squared length of what boxes have at the frequencies that were left out."""
+        short, which = np.unique(lengths, return_inverse=True)
+        outside = np.maximum(short - self._inside(short) @ (self.count / self.cells), 0)
+        found: Floats = outside[which]
+        return found
+
+    def _inside(self, lengths: Floats) -> Floats:
+        """The square of what boxes have at each frequency that was kept."""
+        angles = np.pi * np.arange(1, self.count.size) / self.cells
+        waves = np.sin(np.outer(lengths, angles)) / np.sin(angles)
+        found: Floats = np.column_stack([lengths, waves]) ** 2
+        return found
+
+
+def _lengths(lows: Ints, highs: Ints) -> Floats:
+    return (highs - lows + 1)[:, 0].astype(np.float64)
 
 
 def _raised(blocks: list[Matrix], shares: list[Fraction], *, gaussian: bool) -> list[Fraction]:

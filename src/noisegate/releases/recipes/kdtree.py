@@ -180,5 +180,5 @@ def _build(ask: Ask, workload: Workload, levels: list[Level], recipe: KdTree | H
     tree = measured(ask, boxes, shares)
     ask.done(1, f"{boxes.size} boxes")
     tree = tree if recipe.prune is None else tree.pruned(recipe.prune)
-    # Boxes end where rows thin out, on the same side everywhere: errors inside add up unforeseen.
-    return replace(estimate(tree), modelled=False)
+    # Boxes end where rows thin out, on the same side everywhere: no model foresees that.
+    return replace(estimate(tree), between=tree.between)

@@ -1,6 +1,8 @@
 """Multiplicative weights for a workload of boxes: for few questions at a small ε."""
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import prod, sqrt
 from typing import ClassVar, final
 
 import numpy as np
@@ -8,10 +10,12 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.multiplicative import REPLAYS, ROUNDS_MAX, build
+from noisegate.releases.levels import noise_only
+from noisegate.releases.multiplicative import REPLAYS, ROUNDS_MAX, TOTAL_SHARE, build
 from noisegate.releases.recipes.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.workload import Workload
+from noisegate.transforms.strategy import Groups
 
 
 @final
@@ -44,8 +48,11 @@ class Mwem:
             raise SpecError("The total is not above 0.", fix="Leave it out, or give a count.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002 - unknown
-        """It depends on the rows."""
-        return Predicted(rms=None, words="the error depends on the rows")
+        """The noise of one measured question, of as many as there are at least."""
+        left = 1 if self.total is not None else 1 - TOTAL_SHARE
+        one = Groups(np.zeros(prod(ask.shape), np.int32), 1)
+        rms = sqrt(ask.variance(one, Fraction(left) / (2 * (self.rounds or 1))))
+        return noise_only(rms, "the rows, which decide what is measured")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """As many rounds as were asked for, or as the proven bound likes best."""

@@ -55,8 +55,8 @@ class Planned:
         variance = designer.now(evidence, tree.even, rough)
         if left:
             _, variance = designer.plan(evidence, tree.even, rough, float(left))
-        words = f"about ±{np.sqrt(variance):.3g} (root mean square) for a table that is uneven"
-        return Predicted(rms=None, words=f"depends on the rows: {words} everywhere, else less")
+        words = "that is for a table that is uneven everywhere; it is less for any other"
+        return Predicted(rms=None, words=words, most=float(np.sqrt(variance)))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """At most four rounds; the whole price is used."""

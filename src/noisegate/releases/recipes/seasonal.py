@@ -3,6 +3,10 @@
 The cells of a season are a circle: hour 23 is next to hour 0. What is measured are the sums along
 each axis, exactly as many as it has keys, and for each pair of axes the low frequencies of both.
 Everything is then fitted at once by least squares; what finer waves would add is left out.
+
+How far a sum is off has two parts. The noise of what was measured is known. Waves that were left
+out are taken to be as large as those of pairs that were measured (of one axis: the faster half of
+them), in any phase: a season with sharper features can be further off.
 """
 
 from collections.abc import Iterator
@@ -16,7 +20,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
@@ -53,22 +57,34 @@ class Seasonal:
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The noise is known; what is left out depends on the rows."""
-        rms = float(np.sqrt(np.mean(self._variances(ask, workload))))
-        words = (
-            f"noise of ± {rms:.3g} (one standard deviation) in a usual question, and whatever "
-            f"{self.harmonics} harmonics leave out"
-        )
-        return Predicted(rms=None, words=words)
+        blocks = self.blocks(ask.shape)
+        pairs = zip(blocks, _shares(blocks), strict=True)
+        back, *_ = _fitted(blocks, [ask.variance(block, share) for block, share in pairs])
+        rms = float(np.sqrt(np.mean(_products(back, back, workload))))
+        words = f"the rest is whatever {self.harmonics} harmonics leave out"
+        return Predicted(rms=None, words=words, noise=rms)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002 - one profile for all
         """One round, one fit."""
         blocks = self.blocks(ask.shape)
         noisy = ask.sums(blocks, _shares(blocks))
-        back, spreads = _fitted(blocks, [each.variance for each in noisy])
+        back, rows, spreads = _fitted(blocks, [each.variance for each in noisy])
         numbers = np.concatenate([each.values for each in noisy]) / spreads
         cells: Floats = (back @ numbers).reshape(ask.shape)
+        waves = self._last(ask.shape)
+        sizes = (rows[waves] ** 2).sum(axis=1)
+        seen = max(1, sizes.size)
+        left = float((numbers[waves] ** 2 / sizes).sum()) / seen
+
+        def guess(lows: Ints, highs: Ints) -> Guess:
+            asked = Workload(ask.shape, lows, highs, "boxes")
+            inside = _products(back, rows.T, asked)
+            outside = np.maximum(np.prod(highs - lows + 1, axis=1) - inside, 0)
+            spread = np.sqrt(_products(back, back, asked) + left * outside)
+            return Guess(asked.answers(cells), spread, seen)
+
         words = f"waves beyond {self.harmonics} harmonics are left out"
-        return Estimate(cells, None, (words,))
+        return Estimate(cells, words=(words,), guess=guess)
 
     def blocks(self, shape: tuple[int, ...]) -> list[Block]:
         """The margins, then the waves."""
@@ -88,18 +104,14 @@ class Seasonal:
                 found.append(_matrix(pairs))
         return found
 
+    def _last(self, shape: tuple[int, ...]) -> slice:
+        """Which numbers are those of pairs, or of the faster waves of one axis."""
+        return slice(self.harmonics if len(shape) == 1 else sum(shape), None)
+
     def _questions(self, shape: tuple[int, ...]) -> int:
         """How many numbers all blocks have."""
         waves = [min(2 * self.harmonics, size - 1) for size in shape]
         return sum(shape) + sum(one * other for one, other in combinations(waves, 2))
-
-    def _variances(self, ask: Ask, workload: Workload) -> Floats:
-        blocks = self.blocks(ask.shape)
-        pairs = zip(blocks, _shares(blocks), strict=True)
-        back, _ = _fitted(blocks, [ask.variance(block, share) for block, share in pairs])
-        answers = [workload.answers(column.reshape(ask.shape)) for column in back.T]
-        found: Floats = np.sum(np.square(answers), axis=0)
-        return found
 
 
 def _waves(size: int, harmonics: int) -> Iterator[Floats]:
@@ -122,14 +134,24 @@ def _shares(blocks: list[Block]) -> list[Fraction]:
     return [Fraction(1, len(blocks))] * len(blocks)
 
 
-def _fitted(blocks: list[Block], variances: list[float]) -> tuple[Floats, Floats]:
-    """The cells from the numbers, each divided by its spread; and these spreads."""
+def _fitted(blocks: list[Block], variances: list[float]) -> tuple[Floats, Floats, Floats]:
+    """The cells from the numbers, the numbers from the cells, each divided by its spread; these."""
     rows, spreads, least = [], [], max(1e-8 * max(variances), 1e-30)  # so that the fit is stable
     for block, variance in zip(blocks, variances, strict=True):
         spread = max(variance, least) ** 0.5
         rows.append(_dense(block) / spread)
         spreads.append(np.full(block.size, spread))
-    return np.asarray(np.linalg.pinv(np.vstack(rows)), np.float64), np.concatenate(spreads)
+    joined = np.vstack(rows)
+    return np.asarray(np.linalg.pinv(joined), np.float64), joined, np.concatenate(spreads)
+
+
+def _products(one: Floats, other: Floats, workload: Workload) -> Floats:
+    """The sum over all columns, as tables, of what both answer to each question, multiplied."""
+    found = np.zeros(workload.size)
+    for first, second in zip(one.T, other.T, strict=True):
+        answers = [workload.answers(each.reshape(workload.shape)) for each in (first, second)]
+        found += answers[0] * answers[1]
+    return found
 
 
 def _dense(block: Block) -> Floats:

@@ -7,8 +7,13 @@ cells that explain all sums together, by matching pursuit, and takes all others 
 
 Both suit tables of few large cells. Noise grows with the depth, so where all cells fit, "cells"
 usually errs less; a sketch is small: depth · width numbers, whatever the table's size.
+
+How far a cell is off follows from the sums themselves: what other cells and noise add to the sums
+of one cell is a sum like all others, since hashes do not know what cells hold. So the error of a
+median is that of a median of sums drawn from all of them. It is a model, as the hashes are fixed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -20,7 +25,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask, Noisy
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
@@ -97,26 +102,25 @@ class Sketch:
         """Refuse a sketch that is none."""
         _require(self.depth, _width(self.width, shape), self.salt, shape)
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """Cells that share a sum disturb each other, which depends on the rows."""
-        width, each = _width(self.width, ask.shape), _deviation(ask, self.depth)
-        return Predicted(
-            rms=None,
-            words=f"the noise alone moves a cell by about {each * _MEDIAN / sqrt(self.depth):.3g}; "
-            f"cells that share one of {width:,} sums add the root of their squares' mean",
-        )
+        each = _deviation(ask, self.depth) * _MEDIAN / sqrt(self.depth)
+        sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
+        shared = f"cells that share one of {_width(self.width, ask.shape):,} sums"
+        words = f"{shared} add the root of their squares' mean"
+        return Predicted(rms=None, words=words, noise=each * sqrt(sizes.mean()))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round of ``depth`` blocks, and a median for each cell."""
         width, cells = _width(self.width, ask.shape), prod(ask.shape)
         made = hashes(cells, self.depth, width, self.salt, signed=self.signed)
-        sums = np.stack([each.values for each in _measured(ask, made, signed=self.signed)])
-        found = made.estimates(sums.astype(np.float64))
-        if not self.signed:  # others add their share of the total to every sum
-            totals = sums.sum(axis=1, keepdims=True)
-            found = (found * width - totals) / max(1, width - 1)
+        noisy = _measured(ask, made, signed=self.signed)
+        sums = np.stack([each.values for each in noisy]).astype(np.float64)
+        found = np.median(made.estimates(sums), axis=0).reshape(ask.shape)
+        if not self.signed:  # others add to every sum
+            found -= median_law(sums, self.depth)[0]
         words = (f"{self.depth} × {width:,} hashed sums; a cell is the median of its own.",)
-        return Estimate(np.median(found, axis=0).reshape(ask.shape), words=words)
+        return Estimate(found, words=words, guess=_guess(found, made, sums, signed=self.signed))
 
 
 @final
@@ -141,11 +145,8 @@ class Sensing:
         """Which cells are found depends on the rows."""
         each = _deviation(ask, self.depth) / sqrt(self.depth)
         least = each * _bar(self.depth, prod(ask.shape)) * _MEDIAN
-        return Predicted(
-            rms=None,
-            words=f"a cell that is found is off by about {each:.3g}; cells below about {least:.3g} "
-            "are not, and count as 0; how many there are depends on the rows",
-        )
+        words = f"that is for a cell that is found; others, below about {least:.3g}, count as 0"
+        return Predicted(rms=None, words=words, noise=each)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round of blocks, then a pursuit on the released sums, which is free."""
@@ -157,7 +158,10 @@ class Sensing:
         out = np.zeros(cells)
         out[found] = values
         words = f"{found.size:,} cells explain {self.depth} × {width:,} hashed sums; others are 0."
-        return Estimate(out.reshape(ask.shape), words=(words,))
+        left = sums - made.sums(found, values)
+        likely = (out + np.median(made.estimates(left), axis=0)).reshape(ask.shape)
+        guess = _guess(likely, made, left, signed=True)
+        return Estimate(out.reshape(ask.shape), words=(words,), guess=guess)
 
 
 def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[NDArray[np.int64], Floats]:
@@ -187,6 +191,44 @@ def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[NDArray[n
         found, values = found[values > least], values[values > least]
         left = sums - made.sums(found, values)
     return found, values
+
+
+def _guess(
+    cells: Floats, made: Hashes, sums: Floats, *, signed: bool
+) -> Callable[[Ints, Ints], Guess]:
+    """How far boxes are off around these cells, if the sums have what the cells leave over.
+
+    Two cells share a sum with a chance of 1 / width. Without signs their errors are then alike;
+    with signs each is in the other's, and their product is in the mean that of the cells.
+    """
+    others = np.concatenate([sums, -sums]) if signed else sums
+    _, variance = median_law(others, made.places.shape[0])
+    together = max(1.0, made.width * float(np.mean(sums**2)))
+
+    def guess(lows: Ints, highs: Ints) -> Guess:
+        sizes = np.prod(highs - lows + 1, axis=1).astype(np.float64)
+        answers = Workload(cells.shape, lows, highs, "boxes").answers(cells)
+        shared = answers**2 / together if signed else sizes * (sizes - 1) / made.width
+        return Guess(answers, np.sqrt(variance * (sizes + shared)), sums.size)
+
+    return guess
+
+
+def median_law(errors: Floats, depth: int) -> tuple[float, float]:
+    """Mean and variance of a median of so many errors, each drawn from the given ones.
+
+    That fewer than m of 2 m - 1 numbers are above the k-th of n has a beta law. For an even depth
+    it is that of one error less.
+
+    >>> median_law(np.array([-2.0, 0.0, 0.0, 2.0]), 1), median_law(np.array([1.0, 5.0]), 3)
+    ((0.0, 2.0), (3.0, 4.0))
+    """
+    from scipy.special import betainc  # noqa: PLC0415 - slow to load
+
+    middle, ordered = (depth + 1) // 2, np.sort(errors, axis=None)
+    chances = np.diff(betainc(middle, middle, np.arange(ordered.size + 1) / ordered.size))
+    mean = float(chances @ ordered)
+    return mean, float(chances @ (ordered - mean) ** 2)
 
 
 def _columns(made: Hashes, found: NDArray[np.int64]) -> "csr_array":
