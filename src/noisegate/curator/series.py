@@ -34,6 +34,11 @@ Why, for units of several rows (tree only): let n(t) count a unit's rows of peri
 Why epochs: they cut the periods, so a row is in one of them. The losses of a unit's rows are at
     most ε / B each where losses add up along L1, and ρ (b_1² + b_2² + …) / B² ≤ ρ for b_e rows in
     epoch e.
+Why about a sample: every step (`Series.advance`) reads a sample of its own, with fresh coins that
+    are kept nowhere. Let a step lose x given all earlier numbers, with the unit in its sample; with
+    its coin it loses at most f(x) = ln(1 + p (e^x - 1)) (`amplification.poisson`). f is convex and
+    0 at 0, so f(x₁) + f(x₂) + … ≤ f(x₁ + x₂ + …) ≤ f(ε) in every run, however many steps there are:
+    the amplified price of the whole life. In an account of ρ, the squares add up to less.
 Rounding: none; matrices and sensitivities are whole, scales are exact fractions.
 """
 
@@ -54,12 +59,19 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, field
 from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Relation, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import Curator, digest
+from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import Key
-from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, Event, NothingEvent
+from noisegate.privacy.event import (
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    Event,
+    NothingEvent,
+    PoissonSampled,
+)
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 from noisegate.transforms.strategy import Matrix, Strategy
@@ -120,7 +132,8 @@ class Counter:
 
     ``rows_per_unit`` is None where every row is one unit, else how many rows of one unit count over
     the whole life. ``amount`` is an ε, or a ρ if ``gaussian``. ``horizon`` is a number of periods;
-    None is unknown, and then epochs of 16, 32, 64, … periods follow each other.
+    None is unknown, and then epochs of 16, 32, 64, … periods follow each other. With a ``sample``
+    the amount is an ε of those in it, each unit with that chance.
     """
 
     relation: Relation
@@ -132,6 +145,7 @@ class Counter:
     gaussian: bool
     horizon: int | None
     factor: Word["tree", "root"] = "tree"
+    sample: Fraction | None = None
 
     def __post_init__(self) -> None:
         _require_rows(self.relation)
@@ -148,6 +162,11 @@ class Counter:
         if not self.is_row_level and self.term != _ONE:
             raise Unsupported(
                 "A series of a unit with several rows counts rows.", fix="Use COUNT(*)."
+            )
+        if self.sample is not None and (self.gaussian or not 0 < self.sample < 1):
+            raise Unsupported(
+                "A series about a sample has a price by ε alone.",
+                fix="Use geometric noise, and a probability between 0 and 1.",
             )
         kinds: tuple[type, type] = type(self.factor), type(self.gaussian)
         if kinds != (str, bool) or self.factor not in ("tree", "root"):
@@ -186,7 +205,10 @@ class Counter:
         """What the whole life of the series is, for accounting."""
         if self.gaussian:
             return DeclaredZCDPEvent(rho=self.amount)
-        return DeclaredEvent(epsilon=self.amount)
+        event = DeclaredEvent(epsilon=self.amount)
+        if self.sample is None:
+            return event
+        return PoissonSampled(event=event, probability=self.sample)
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -236,6 +258,7 @@ class Counter:
             "factor": self.factor,
             "horizon": self.horizon,
             "rho" if self.gaussian else "epsilon": str(self.amount),
+            **({} if self.sample is None else {"sample": str(self.sample)}),
         }
 
 
@@ -274,6 +297,8 @@ class Series:
     def __init__(self, curator: Curator, counter: Counter) -> None:
         if type(counter) is not Counter:
             raise Unsupported("This is no counter.", fix="Make one with `Counter`.")
+        if isinstance(counter.event, PoissonSampled):
+            curator._require_one_sample(counter.event)  # noqa: SLF001 - same room
         self._curator, self.counter = curator, counter
         record = counter.record() | {"account": curator.account}
         self.question = json.dumps(record, sort_keys=True, separators=(",", ":"))
@@ -359,15 +384,17 @@ class Series:
     def _draw(self, start: int, until: int) -> list[NDArray[np.int64]]:
         counter = self.counter
         periods = range(start, until)
-        if not counter.is_row_level:
-            nodes = [node for period in periods for node in counter.nodes(period)]
-            numbers = np.concatenate(list(self._unit_sums(nodes)))
-        else:
-            numbers = self._row_sums(periods)
+        with self._curator._rows_of(counter.sample) as source:  # noqa: SLF001 - same room
+            kept = Kept(source)
+            if not counter.is_row_level:
+                nodes = [node for period in periods for node in counter.nodes(period)]
+                numbers = np.concatenate(list(self._unit_sums(nodes, kept)))
+            else:
+                numbers = self._row_sums(periods, kept)
         sizes = [len(questions(counter, period)) for period in periods]
         return np.split(numbers, np.cumsum(sizes)[:-1])
 
-    def _row_sums(self, periods: range) -> NDArray[np.int64]:
+    def _row_sums(self, periods: range, kept: Kept) -> NDArray[np.int64]:
         """All new questions in one pass: a row has a cell, and a question weighs cells."""
         from scipy.sparse import csr_array  # noqa: PLC0415
 
@@ -386,11 +413,11 @@ class Series:
         cells = counter.cells
         query = Query(cells.tally, Strategy(len(counter.periods), tuple(blocks)))
         measurement = Measurement(query=query, mechanisms=tuple(noises))
-        release = self._curator._draw_inside(measurement, self.name)  # noqa: SLF001 - same room
+        release = self._curator._draw_inside(measurement, self.name, kept=kept)  # noqa: SLF001
         numbers: NDArray[np.int64] = release.values[0]
         return numbers
 
-    def _unit_sums(self, nodes: list[Node]) -> Iterator[NDArray[np.int64]]:
+    def _unit_sums(self, nodes: list[Node], kept: Kept) -> Iterator[NDArray[np.int64]]:
         """A unit counts its first rows, up to the cap, over all periods together."""
         counter = self.counter
         for place in range(0, len(nodes), _AT_ONCE):
@@ -398,7 +425,7 @@ class Series:
             query = capped(counter, some)
             noises = tuple(counter.noise(counter.epoch_of(node.start)) for node in some)
             measurement = Measurement(query=query, mechanisms=noises)
-            release = self._curator._draw_inside(measurement, self.name)  # noqa: SLF001
+            release = self._curator._draw_inside(measurement, self.name, kept=kept)  # noqa: SLF001
             yield release.values.reshape(-1)
 
 

@@ -11,7 +11,7 @@ promised and why.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from math import sqrt
@@ -32,6 +32,8 @@ from noisegate.privacy.domain import Key
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.estimates.purchase import inner_price
+from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
 from noisegate.releases.asking import variance_of
@@ -146,6 +148,7 @@ def counter_of(
             gaussian=gaussian,
             horizon=horizon,
             factor=factor,  # type: ignore[arg-type]
+            sample=grid.sample,
         )
 
     tree = made("tree")
@@ -175,7 +178,8 @@ def running_of(  # noqa: PLR0913 - each is said by the order
             f"A series has no option {min(unknown)!r}.", fix="Its options: until, horizon."
         )
     block = read(grid.sql, curator.tables).blocks[0]
-    amount = epsilon**2 / 2 if gaussian else epsilon
+    gaussian = gaussian and grid.sample is None
+    amount = epsilon**2 / 2 if gaussian else inner_price(epsilon, grid.sample)
     counter = counter_of(
         grid, block, amount=amount, gaussian=gaussian, method=method,
         horizon=options.get("horizon"),
@@ -225,12 +229,36 @@ class Running:
     def _series(self) -> Series:
         return Series(self.curator, self.counter)
 
+    @property
+    def _grain(self) -> Fraction:
+        """What a number counts in; of a sample, scaled up to all units."""
+        return self.counter.term.grain / (self.counter.sample or 1)
+
+    @property
+    def _sampling(self) -> Sampling | None:
+        """What sampling adds to totals from 0 on.
+
+        Why: a total is an average, with weights from 0 on, of numbers from samples of their own, so
+            its exponential moments are at most those of one sample, and Bernstein's bound holds.
+        """
+        sample, counter = self.counter.sample, self.counter
+        if sample is None or counter.term.low < 0:
+            return None
+        return replace(sampling_of(sample, counter.moved, self._grain), ones=False)
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        sample = self.counter.sample
+        if sample is None:
+            return _words(self.counter)
+        return (*_words(self.counter), sample_words(sample, in_bars=self._sampling is not None))
+
     def plan(self) -> ReleasePlan:
         """Price and error. Free; reads no row."""
         counter, grid = self.counter, self.grid
         opened = self._series.is_open
         price, fits = (ApproxDP(0), True) if opened else self.curator.price(counter.event)
-        rms = sqrt(float(predicted(counter, self.until).mean())) * float(counter.term.grain)
+        rms = sqrt(float(predicted(counter, self.until).mean())) * float(self._grain)
         life = counter.epochs[-1].end
         return ReleasePlan(
             sql=grid.sql,
@@ -243,7 +271,7 @@ class Running:
             fits=fits,
             rms=rms,
             gaussian=counter.gaussian,
-            words=(f"paid once for {life:,} periods", *_words(counter)),
+            words=(f"paid once for {life:,} periods", *self._words),
         )
 
     def release(self) -> "SeriesRelease":
@@ -262,7 +290,7 @@ class Running:
             value=self.grid.value,
             totals=found,
             factor=counter.factor,
-            grain=counter.term.grain,
+            grain=self._grain,
             gaussian=counter.gaussian,
             signed=counter.term.low < 0,
             whole=self.grid.whole,
@@ -274,7 +302,8 @@ class Running:
                 scope=f"all states of {names} over {life:,} periods, as long as rows are only "
                 f"added and {_kept(counter)}",
             ),
-            words=_words(counter),
+            words=self._words,
+            sampling=self._sampling,
             question=series.question,
             request_id=series.name,
             practice=self.practice,
@@ -312,6 +341,7 @@ class SeriesRelease(Charged):
     signed: bool
     whole: bool
     words: tuple[str, ...]
+    sampling: Sampling | None
 
     @property
     def periods(self) -> tuple[Any, ...]:
@@ -326,9 +356,16 @@ class SeriesRelease(Charged):
         return np.rint(found).astype(np.int64) if self.whole else found
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any]:
-        """The ± of every total, each by itself: wider of the normal and the Laplace law. Up."""
-        factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        """The ± of every total, each by itself: wider of the normal and the Laplace law. Up.
+
+        Of a sample, half of what may fail is for sampling.
+        """
+        failure = float(failure_of(confidence)) / (1 if self.sampling is None else 2)
+        factor = tail_factor(failure, gaussian=self.gaussian)
         spread = factor * np.sqrt(self.totals.variances + 1 / 6) * float(self.grain)
+        if self.sampling is not None:
+            shown = self.totals.values * float(self.grain)
+            spread = self.sampling.widened(shown, spread, failure)
         return np.ceil(spread + 0.5).astype(np.int64) if self.whole else spread
 
     def total(self, period: Key, confidence: Numeric = 0.95) -> Number:
@@ -384,6 +421,7 @@ class SeriesRelease(Charged):
             "axis": self.axis.to_record(),
             "totals": [self.totals.values.tolist(), self.totals.variances.tolist()],
             "grain": str(self.grain),
+            "sampling": None if self.sampling is None else self.sampling.to_record(),
             **{name: getattr(self, name) for name in _KEPT},
         }
 
@@ -396,6 +434,7 @@ class SeriesRelease(Charged):
             axis=Axis.from_record(record["axis"]),
             totals=Totals(*(np.array(each, np.float64) for each in record["totals"])),
             grain=Fraction(record["grain"]),
+            sampling=Sampling.from_record(record.get("sampling")),
             **kept,
             **record["standing"],
         )

@@ -160,11 +160,6 @@ class Workbench:
     def _other(self, order: Order) -> "_Other | None":
         """Names that have results of their own."""
         door = self._curator, self._rules
-        if self._rules.sample is not None and is_running(order):
-            raise SpecError(
-                f"{order.name!r} is about all rows.",
-                fix="Use the gate itself; of a sample, a table, map, cube, synthetic rows.",
-            )
         if order.name == "cube":
             bench = MarginalBench(*door, cube_of(order))
             return _Other(
