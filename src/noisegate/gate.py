@@ -1,7 +1,7 @@
 """The gate as analysts see it: ask, see the price first, look at the balance."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,7 +14,7 @@ from noisegate.query import looks
 from noisegate.query.answer import Answer
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.profiles import Profile
-from noisegate.query.question import Terms
+from noisegate.query.question import Terms, require_known
 from noisegate.query.run import Rules, Run
 from noisegate.robust.face import RobustFace
 
@@ -142,7 +142,7 @@ class Gate(RobustFace):
     def _choosing(self, sql: str, terms: dict[str, Any]) -> "Choosing":
         from noisegate.query.choosing import ChoiceOrder, Choosing  # noqa: PLC0415 - when asked for
 
-        _require_known(terms, ChoiceOrder)
+        require_known(terms, ChoiceOrder, "sql")
         return Choosing(self._curator, self._rules, ChoiceOrder(sql=sql, **terms))
 
     def apply(self, function: "Function", sql: str | None = None, **terms: Any) -> "Applied":  # noqa: ANN401
@@ -387,7 +387,7 @@ class Gate(RobustFace):
         from noisegate.synthetic.many import ManyOrder  # noqa: PLC0415 - when asked for
         from noisegate.synthetic.online import Many  # noqa: PLC0415
 
-        _require_known(terms, ManyOrder)
+        require_known(terms, ManyOrder, "columns")
         order = ManyOrder(columns=columns, **terms)
         return Many(self._curator, self._rules, order, sure=sure)
 
@@ -451,20 +451,8 @@ class Gate(RobustFace):
         )
 
 
-def _require_known(terms: dict[str, Any], order: type) -> None:
-    known = {each.name for each in fields(order)} - {"sql", "columns"}
-    if unknown := terms.keys() - known:
-        raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
-        )
-
-
 def _terms(**terms: Any) -> Terms:  # noqa: ANN401 - numbers as people write them
-    known = {each.name for each in fields(Terms)}
-    if unknown := terms.keys() - known:
-        raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
-        )
+    require_known(terms, Terms)
     choose = terms.pop("choose", None)
     listed = (choose,) if isinstance(choose, str) else choose and tuple(choose)
     caps = {name: terms.get(name) for name in ("rows_per_unit", "groups_per_unit", "rows")}

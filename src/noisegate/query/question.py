@@ -5,13 +5,15 @@ SQL does above it (HAVING, ORDER BY, LIMIT, windows, ratios, joins of released t
 ``outer`` SQL, which runs on released and public tables only.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
 from typing import final
 
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Relation
+from noisegate.errors import SpecError
 from noisegate.privacy.domain import Domain
 
 
@@ -102,6 +104,15 @@ class Terms:
     groups_per_unit: int | None = None
     rows: int | None = None
     choose: tuple[str, ...] | None = None
+
+
+def require_known(terms: Mapping[str, object], order: type, *without: str) -> None:
+    """Refuse a term that an order does not have, or that is said in another way."""
+    known = {each.name for each in fields(order)} - {*without}
+    if unknown := terms.keys() - known:
+        raise SpecError(
+            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
+        )
 
 
 @final

@@ -7,7 +7,7 @@ has to be known about the program but the range of its numbers.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from threading import Event, Thread
@@ -37,7 +37,7 @@ from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import HalfWidths
 from noisegate.query.display import percent
-from noisegate.query.question import Question
+from noisegate.query.question import Question, require_known
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.applied import Applied, widths_of, words_of
@@ -178,11 +178,7 @@ def applying(
     curator: Curator, rules: Rules, function: Function, sql: str | None, terms: Mapping[str, Any]
 ) -> "Applying":
     """What is to be done, from all that was said."""
-    known = {each.name for each in fields(ApplyOrder)} - {"sql"}
-    if unknown := terms.keys() - known:
-        raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
-        )
+    require_known(terms, ApplyOrder, "sql")
     if "range" not in terms:
         raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
     return Applying(curator, rules, function, ApplyOrder(sql=sql, **terms))

@@ -243,14 +243,18 @@ def guarantee_of(
 
 
 def standing(
-    curator: Curator, rules: Rules, tables: Sequence[TableDomain], found: Release
+    curator: Curator,
+    rules: Rules,
+    tables: Sequence[TableDomain],
+    found: Release,
+    what: str = "this release about",
 ) -> dict[str, Any]:
     """What every release of one measurement states: price, promise, where the ledger has it."""
     loss = curator.loss_of(found.event)
     return {
         "cost": ApproxDP(0) if found.free else loss,
         "remaining": curator.remaining(),
-        "guarantee": guarantee_of(loss, tables),
+        "guarantee": guarantee_of(loss, tables, what),
         "request_id": found.request_id,
         "practice": rules.practice,
         "log": curator.ledger.history,

@@ -1,7 +1,7 @@
 """A distance that a program computes, on the steward's word that one unit moves it by 1."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
@@ -13,6 +13,7 @@ from noisegate.exact import Number, positive
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
 from noisegate.query.answer import Answer
+from noisegate.query.question import require_known
 from noisegate.query.reading.reader import read
 from noisegate.releases.programs import Function, program_of
 from noisegate.robust.paying import Found, Outcome, Till
@@ -56,11 +57,7 @@ def ask_claimed(
 
 
 def _order(terms: Mapping[str, Any]) -> ClaimOrder:
-    known = {each.name for each in fields(ClaimOrder)}
-    if unknown := terms.keys() - known:
-        raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
-        )
+    require_known(terms, ClaimOrder)
     order = ClaimOrder(**terms)
     if order.trusted is not True:
         raise SpecError(

@@ -5,7 +5,7 @@ one row moves by at most 1. Computable ones are the least of several public coun
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import cos, pi, sin
@@ -24,9 +24,9 @@ from noisegate.privacy.distance import L1
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.candidates import candidates_of
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.question import Terms
+from noisegate.query.question import Terms, require_known
 from noisegate.query.run import Run
-from noisegate.robust.paying import Found, Outcome, Till
+from noisegate.robust.paying import Found, Outcome, Till, shown_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,7 @@ class Distance:
         def widths(confidence: Number) -> HalfWidths:
             return (self._width(value, confidence),)
 
-        return found.answer(self._sql, _table(_shown(value)), widths, words)
+        return found.answer(self._sql, _table(shown_number(value)), widths, words)
 
     @property
     def _sampling(self) -> Sampling | None:
@@ -106,7 +106,7 @@ class Distance:
         """
         sampling, grain = self._sampling, self._found.grain
         if sampling is None:
-            return _shown(self._noise.interval(confidence) * grain)
+            return shown_number(self._noise.interval(confidence) * grain)
         failure = failure_of(confidence) / 2
         noise = float(self._noise.interval(1 - failure) * grain)
         each = float(failure / len(self._found.names))
@@ -125,11 +125,7 @@ def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
 
 def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
     """An order from what was said: SQL, or terms alone."""
-    known = {each.name for each in fields(DistanceOrder)} - {"sql"}
-    if unknown := terms.keys() - known:
-        raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
-        )
+    require_known(terms, DistanceOrder, "sql")
     order = DistanceOrder(sql=asked, **terms)
     built = (order.table, order.where, order.radius, order.label)
     parts = (*order.columns, *order.centers, *order.separators)
@@ -209,10 +205,6 @@ def _number(value: Number) -> str:
     """As SQL has it, to six digits: candidates need no more, and are public as they are written."""
     text = f"{float(fraction(value)):.6g}"
     return f"({text})" if text.startswith("-") else text
-
-
-def _shown(exact: Fraction) -> int | float:
-    return int(exact) if exact.denominator == 1 else float(exact)
 
 
 def _table(value: float) -> "pa.Table":

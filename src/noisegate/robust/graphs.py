@@ -8,7 +8,7 @@ double rows say nothing, and rows that name other vertices are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -28,23 +28,13 @@ from noisegate.mechanisms.graph_numbers import (
     LocalGraph,
     moved,
 )
-from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import LocalNoise, SmoothStudent
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.looks import caps_of
-from noisegate.query.question import Block, Terms
+from noisegate.query.question import Block, Terms, require_known
 from noisegate.releases.sparse_axes import SparseAxis, axes_of
-from noisegate.robust.paying import (
-    REFUSED,
-    UNKNOWN,
-    Found,
-    Order,
-    Outcome,
-    Till,
-    Widths,
-    order_of,
-)
+from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -183,14 +173,14 @@ class Graph:
             unit, few = Fraction(1, 2), f"No more than {cap} edges of each vertex count."
 
         def finish(found: Found) -> Answer:
-            values = [_shown(each * unit) for each in found.values[0]]
+            values = [shown_number(each * unit) for each in found.values[0]]
             words = self._words(few)
             if statistic == "degrees":
                 values, words = _rising(values), (*words, RISING)
 
             def widths(confidence: Number) -> HalfWidths:
                 off = _largest(noise, confidence, len(values))
-                return (_shown(off * unit),) * len(values)
+                return (shown_number(off * unit),) * len(values)
 
             return found.answer(self._sql(statistic), _table(statistic, values), widths, words)
 
@@ -224,14 +214,13 @@ class Graph:
         noise = self._till.noise(order, low=0, high=top, grain=step, steps=query.per_unit)
         measurement = Measurement(query=query, mechanisms=(with_noise(noise),))
 
+        read = ByReaches(noise=noise, grain=step, low=offset)
+
         def finish(found: Found) -> Answer:
-            (*passed, value) = found.values[0]
-            is_shown = all(passed)
-            shown = _shown(offset + value * step) if is_shown else None
-            words = [UNKNOWN] if not passed else [] if is_shown else [REFUSED]
             few = f"Among vertices of at most {cap} edges." if cap else None
-            table, widths = _table(statistic, [shown]), _widths(noise, step, is_shown=is_shown)
-            return found.answer(self._sql(statistic), table, widths, (*words, *self._words(few)))
+            words = (*read.words(found), *self._words(few))
+            table = _table(statistic, read.numbers(found))
+            return found.answer(self._sql(statistic), table, read.widths(found), words)
 
         return self._till.settle(
             measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=step
@@ -305,13 +294,9 @@ class Graph:
 
 def graph_of(table: str, terms: Mapping[str, Any]) -> GraphOrder:
     """A graph from what was said about it."""
-    known = {each.name for each in fields(GraphOrder)} - {"table"}
-    missing = {"source", "target"} - terms.keys()
-    if wrong := (terms.keys() - known) | missing:
-        said = "needs a" if missing else "has no"
-        raise SpecError(
-            f"A graph {said} {min(wrong)!r}.", fix=f"Its terms: {', '.join(sorted(known))}."
-        )
+    require_known(terms, GraphOrder, "table")
+    if missing := {"source", "target"} - terms.keys():
+        raise SpecError(f"A graph needs a {min(missing)}.", fix="Name both columns of vertices.")
     return GraphOrder(table=table, **terms)
 
 
@@ -379,16 +364,6 @@ def _rising(values: Sequence[float]) -> list[float]:
 
     found: list[float] = isotonic_regression(values).x.tolist()
     return found
-
-
-def _widths(noise: LocalNoise, step: Fraction, *, is_shown: bool) -> Widths | None:
-    if not isinstance(noise, ProposeTestRelease) or not is_shown:
-        return None
-    return lambda confidence: (_shown(noise.interval(confidence) * step),)
-
-
-def _shown(exact: Fraction) -> int | float:
-    return int(exact) if exact.denominator == 1 else float(exact)
 
 
 def _decimal(width: Fraction) -> str:

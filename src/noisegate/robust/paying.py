@@ -1,7 +1,7 @@
 """What all robust numbers share: the price, the noise that it buys, and the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -18,10 +18,10 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.purchase import Funds, inner_delta, inner_price
-from noisegate.query.question import Question
+from noisegate.query.question import Question, require_known
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
-from noisegate.releases.held import guarantee_of
+from noisegate.releases.held import standing
 from noisegate.robust.plans import RobustPlan
 
 if TYPE_CHECKING:
@@ -140,20 +140,11 @@ class Till:
         """The numbers: from the ledger if they were released before, else for their price."""
         request = self.curator.fresh_id() if fresh else None
         found = self.curator.measure(measurement, request_id=request)
-        loss = self.curator.loss_of(found.event)
         what = "this answer" if provided is None else f"this answer (provided that {provided})"
-        return Found(
-            values=found.values.tolist(),
-            standing={
-                "cost": ApproxDP(0) if found.free else loss,
-                "remaining": self.curator.remaining(),
-                "guarantee": guarantee_of(loss, measurement.query.tables, f"{what} about"),
-                "request_ids": (found.request_id,),
-                "questions": (found.question,),
-                "practice": self.rules.practice,
-                "log": self.curator.ledger.history,
-            },
-        )
+        tables = measurement.query.tables
+        stated = standing(self.curator, self.rules, tables, found, f"{what} about")
+        ids = {"request_ids": (stated.pop("request_id"),), "questions": (found.question,)}
+        return Found(values=found.values.tolist(), standing=stated | ids)
 
 
 @final
@@ -183,13 +174,55 @@ class Found:
         )
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByReaches:
+    """Released numbers with noise by reaches, as people read them: each a grain, from ``low`` on.
+
+    A test comes before a number, and where it failed there is none.
+    """
+
+    noise: LocalNoise
+    grain: Fraction
+    low: Fraction = Fraction(0)
+
+    def numbers(self, found: Found) -> list[float | None]:
+        """The number of each row."""
+        whole = self.grain.denominator == self.low.denominator == 1
+        exact = [None if _failed(row) else self.low + row[-1] * self.grain for row in found.values]
+        return [None if n is None else int(n) if whole else float(n) for n in exact]
+
+    def widths(self, found: Found) -> Widths | None:
+        """How far each may be off, where that is no secret of the rows."""
+        noise = self.noise
+        if not isinstance(noise, ProposeTestRelease):
+            return None
+
+        def widths(confidence: Number) -> HalfWidths:
+            off = shown_number(noise.interval(confidence) * self.grain)
+            return tuple(None if _failed(row) else off for row in found.values)
+
+        return widths
+
+    def words(self, found: Found) -> tuple[str, ...]:
+        """What is to be known about them."""
+        if not isinstance(self.noise, ProposeTestRelease):
+            return (UNKNOWN,)
+        return (REFUSED,) if any(map(_failed, found.values)) else ()
+
+
+def _failed(row: Sequence[int]) -> bool:
+    return len(row) > 1 and not row[0]
+
+
+def shown_number(exact: Fraction) -> int | float:
+    """Whole numbers as such."""
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
 def order_of(terms: Mapping[str, Any]) -> Order:
     """An order from what was said; refuses what is no term."""
-    known = {each.name for each in fields(Order)}
-    if unknown := terms.keys() - known:
-        raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}, fresh."
-        )
+    require_known(terms, Order)
     return Order(**terms)
 
 

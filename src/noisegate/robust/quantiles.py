@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any, final
 from noisegate.algebra.tally import Values
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
-from noisegate.exact import Number
 from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.answer import Answer
 from noisegate.query.estimates.draft import Draft, draft
 from noisegate.query.looks import caps_of
 from noisegate.query.question import Function, Question, Terms
-from noisegate.robust.paying import REFUSED, UNKNOWN, Found, Order, Outcome, Till, Widths
+from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +31,12 @@ class SmoothQuantile:
         if not isinstance(tally, Values) or aggregate.level is None:
             raise _no_quantile()
         self._tally, self._names = tally, question.columns
-        self._noise = till.noise(
+        noise = till.noise(
             order, low=tally.term.low, high=tally.term.high, grain=tally.term.grain,
             steps=part.query.per_unit,
         )  # fmt: skip
-        mechanism = LocalQuantile(tau=aggregate.level, noise=self._noise)
+        self._read = ByReaches(noise=noise, grain=tally.term.grain)
+        mechanism = LocalQuantile(tau=aggregate.level, noise=noise)
         self.measurement = Measurement(query=part.query, mechanisms=(mechanism,))
 
     def ask(self, *, fresh: bool) -> Outcome:
@@ -48,40 +47,16 @@ class SmoothQuantile:
         )  # fmt: skip
 
     def _answer(self, found: Found) -> Answer:
-        return found.answer(self._sql, self._table(found), self._widths(found), self._words(found))
+        words = (*self._read.words(found), *self._draft.caveats)
+        return found.answer(self._sql, self._table(found), self._read.widths(found), words)
 
     def _table(self, found: Found) -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
         keys = list(product(*(grouping.keys for grouping in self._tally.by)))
         columns: list[Any] = [[key[j] for key in keys] for j in range(len(self._tally.by))]
-        columns.append([self._number(row) for row in found.values])
+        columns.append(self._read.numbers(found))
         return pa.table(dict(zip(self._names, columns, strict=True)))
-
-    def _number(self, row: list[int]) -> float | int | None:
-        """A number on its grid; None where nothing was released."""
-        if len(row) > 1 and not row[0]:
-            return None
-        exact = row[-1] * self._tally.term.grain
-        return int(exact) if self._tally.term.grain == 1 else float(exact)
-
-    def _widths(self, found: Found) -> Widths | None:
-        noise, grain = self._noise, self._tally.term.grain
-        if not isinstance(noise, ProposeTestRelease):
-            return None
-
-        def widths(confidence: Number) -> HalfWidths:
-            off = noise.interval(confidence) * grain
-            shown = int(off) if grain == 1 else float(off)
-            return tuple(shown if row[0] else None for row in found.values)
-
-        return widths
-
-    def _words(self, found: Found) -> tuple[str, ...]:
-        if not isinstance(self._noise, ProposeTestRelease):
-            return (UNKNOWN, *self._draft.caveats)
-        refused = any(not row[0] for row in found.values)
-        return (*([REFUSED] if refused else []), *self._draft.caveats)
 
 
 def _drafted(question: Question, till: Till, order: Order) -> Draft:
