@@ -33,6 +33,7 @@ COLUMNS = {
     "lat": {"between": [-90, 90]},
 }
 SURE = 40  # noise of scale 1/5 is further off with odds below e^-200
+NEARLY = "0.999999999"  # how sure bounds are that a test relies on
 
 
 def gate(ledger=":memory:", epsilon=100, **more):
@@ -115,12 +116,13 @@ def test_other_forms_hold_the_same(tmp_path):
 
 
 def test_a_query_adds_up_what_is_shown_and_bounds_what_is_missing():
+    """Bounds fail once in 10⁹ runs; a number is off by 1 in 75 of them."""
     release = ask(gate(), columns={"x": None, "kind": None})
-    one = release.query(x=7_000_000, kind="a")
+    one = release.query(NEARLY, x=7_000_000, kind="a")
     assert abs(one.value - 300) < SURE
     assert one.low <= 300 <= one.high
     assert one.high - one.low < 4 * SURE
-    both = release.query(x=(6_000_000, 9_000_000))
+    both = release.query(NEARLY, x=(6_000_000, 9_000_000))
     assert both.shown >= 2
     assert both.low <= 500 <= both.high
     none = release.query(x=5, kind="b")
@@ -230,8 +232,8 @@ def test_samples_are_offered_too():
     unbiased = ask(door, columns={"kind": None}, tau=20, unbiased=True)
     assert isinstance(unbiased.noise, SparseGeometric)
     assert abs(unbiased.query(kind="a").value - 500) < SURE
-    low, high = unbiased.total.low, unbiased.total.high
-    assert low <= 506 <= high
+    everything = unbiased.query(NEARLY)
+    assert everything.low <= 506 <= everything.high
 
 
 def test_one_unit_counts_for_its_cap():
