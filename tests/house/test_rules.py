@@ -12,7 +12,6 @@ import noisegate.noise
 
 ROOT = SRC.parents[1]
 TRUSTED = (ROOT / "tests" / "house" / "trusted.txt").read_text().split()
-CITATION = re.compile(r"\[([A-Z][A-Za-z]*\d\d)[,\]]")
 
 
 def test_only_the_bit_source_touches_randomness():

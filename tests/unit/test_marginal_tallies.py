@@ -71,7 +71,6 @@ def assert_same(engine, tally):
 
 MEAN = field("x", Fraction(1, 4), -40, 40)
 THIRDS = field("x", Fraction(1, 3), -40, 40)
-NOTHING = replace(ONE, expression=Literal(None))
 TERMS = [ONE, replace(ONE, low=-3, high=0, expression=Literal(-2)), MEAN, THIRDS,
          field("b", 1, -5, 5)]  # fmt: skip
 
