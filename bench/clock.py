@@ -1,10 +1,14 @@
-"""Medians of wall and CPU time. Standard library only: the peers' environments use it too."""
+"""Medians of wall and CPU time, and peak memory.
+
+Standard library only: the peers' environments use it too.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
@@ -28,6 +32,13 @@ class Timing:
     @classmethod
     def of(cls, runs: list[Timing]) -> Timing:
         return cls(median(run.wall_ms for run in runs), median(run.cpu_ms for run in runs))
+
+
+def peak_gib() -> float:
+    """Of this program alone: the peak of `getrusage` begins with that of who started it."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak) / (1 << 20)
 
 
 def once(call: Call) -> Timing:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 
-from clock import Timing, side_by_side
+from clock import Timing, peak_gib, side_by_side
 from noisegate.connect import open as open_gate
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def peak(data: Path, name: str) -> Row:
     return {
         "wall_ms": (perf_counter() - start) * 1e3,
         "cpu_ms": (used.ru_utime + used.ru_stime) * 1e3,
-        "peak_gib": used.ru_maxrss / 2**20,
+        "peak_gib": peak_gib(),
     }
 
 

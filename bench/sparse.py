@@ -5,7 +5,6 @@ in a process of its own, from opening the gate to the stored release, for its ti
 """
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from time import perf_counter, process_time
 
 import duckdb
 
+from clock import peak_gib
 from show import Column, Row, console, show
 
 CELLS = 10_000_000
@@ -66,7 +66,7 @@ def release(data: Path, epsilon: int) -> Row:
         "threshold": found.noise.threshold,
         "wall_s": perf_counter() - wall,
         "cpu_s": process_time() - cpu,
-        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20),
+        "peak_gib": peak_gib(),
         "ledger_mb": ledger.stat().st_size / 1e6,
         "target": f"≤ {TARGET_S} s, {TARGET_GIB} GiB",
     }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-_GOLDEN: Final = 0.6180339887498949  # its multiples lie evenly in [0, 1), however many there are
+GOLDEN: Final = 0.6180339887498949  # its multiples lie evenly in [0, 1), however many there are
 
 
 class Side(NamedTuple):
@@ -110,6 +110,6 @@ def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
     found, rest = floor.astype(np.int64), np.round(values - floor, 9).reshape(-1)
     missing = (round(float(values.sum())) if total is None else total) - int(floor.sum())
     if missing > 0:
-        spread = np.arange(rest.size) * _GOLDEN % 1
+        spread = np.arange(rest.size) * GOLDEN % 1
         found.flat[np.lexsort((spread, -rest))[:missing]] += 1
     return found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted, simplex
+from noisegate.releases.estimate import GOLDEN, Estimate, Floats, Predicted, simplex
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
 
@@ -319,9 +319,16 @@ def _simplices(values: Floats, totals: Floats) -> Floats:
 
 
 def _whole(values: Floats, totals: Whole) -> Whole:
-    """Whole numbers, each column with its own total; the largest remainders are rounded up."""
+    """Whole numbers, each column with its own total; the largest remainders are rounded up.
+
+    Of equal ones those that lie spread over the table, so that no corner gets all.
+
+    >>> _whole(np.full((4, 3), 0.25), np.array([1, 1, 1])).tolist()
+    [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 1, 0]]
+    """
     floor = np.floor(values + 1e-9)
     missing = totals - floor.sum(axis=0).astype(np.int64)
-    places = np.argsort(-(values - floor), axis=0, kind="stable").argsort(axis=0)
+    spread = (np.arange(values.size) * GOLDEN % 1).reshape(values.shape)
+    places = np.lexsort((spread, -np.round(values - floor, 9)), axis=0).argsort(axis=0)
     found: Whole = floor.astype(np.int64) + (places < missing)
     return found
