@@ -25,12 +25,11 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.query.candidates import Candidate, Candidates, candidates_of
 from noisegate.query.display import bare, percent
 from noisegate.query.estimates.purchase import Funds, inner_price
-from noisegate.query.question import Question, Terms
+from noisegate.query.question import USUAL, Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 
 METHODS: Final = ("auto", "exponential", "permute-and-flip", "noisy-max")
-USUAL: Final = Fraction(95, 100)
 Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
 
 

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
-from typing import final
+from typing import Final, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Relation
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Domain
+
+USUAL: Final = Fraction(95, 100)  # confidence, where nobody says another
 
 
 class Function(Enum):

@@ -30,14 +30,13 @@ from noisegate.query.looks import Look, caps_of, clipping, looks_of, seen
 from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer, shown_table
 from noisegate.query.plan import Plan
-from noisegate.query.question import Block, Question, Terms
+from noisegate.query.question import USUAL, Block, Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
 from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
 
-USUAL: Final = Fraction(95, 100)
 NOTHING: Final = ApproxDP(0)
 
 

@@ -12,8 +12,8 @@ from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import SmoothNoise
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent
+from noisegate.query.question import USUAL
 
-USUAL: Final = Fraction(95, 100)
 _LAWS: Final = {
     "smooth-student/1": "Student's t",
     "smooth-laplace/1": "Laplace",

@@ -24,10 +24,9 @@ from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
 from noisegate.query.estimates.words import extreme, quantile, ranks
-from noisegate.query.question import Function
+from noisegate.query.question import USUAL, Function
 from noisegate.transforms.query import Query
 
-USUAL: Final = Fraction(95, 100)  # the confidence at which noises are compared
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
