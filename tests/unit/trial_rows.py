@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from noisegate.learners.asking import TrialRows
+from noisegate.learners.matrix import Coordinate
 from noisegate.noise.bits import SYSTEM
 
 REACH = 4096
@@ -13,6 +14,12 @@ REACH = 4096
 def on_grid(rows, reach=REACH):
     """The rows as the door would see them."""
     return np.rint(np.clip(rows, -1, 1) * reach) / reach
+
+
+def unit_columns(count):
+    """As many columns from -1 to 1."""
+    ends = Fraction(-1), Fraction(1)
+    return tuple(Coordinate(f"x{place}", None, *ends, f"x{place}") for place in range(count))
 
 
 def unlabelled(rows, amount, *, noise=True, gaussian=False, reach=REACH, **keys):
