@@ -181,15 +181,8 @@ def test_a_sample_is_learnt_from_at_its_amplified_price():
 def test_what_cannot_be_asked_about_a_sample_is_refused():
     gate = clinic()
     some = gate.sample("1/2")
-    for ask in (
-        lambda: some.statistic("age < 30", epsilon=1),
-        lambda: noisegate.learners.fit_family(some, "gaussian", "age", epsilon=1),
-        lambda: noisegate.learners.FrequentItemsets(epsilon=1, k=2).fit(
-            some.matrix(columns=["ward"])
-        ),
-    ):
-        with pytest.raises(NoisegateError, match="all rows"):
-            ask()
+    with pytest.raises(NoisegateError, match="all rows"):
+        noisegate.learners.fit_family(some, "gaussian", "age", epsilon=1)
     assert gate.spent.epsilon == 0
 
 

@@ -11,6 +11,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final, Protocol, TypeAlias, final
 
+import numpy as np
+
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Fold, Folded, PerUnit, Relation
 from noisegate.algebra.tally import Grouping, Marginals, Rows
@@ -24,6 +26,7 @@ from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.top_k import TopK
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.estimates.terms import count_term
 from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
@@ -82,21 +85,35 @@ class Supports:
     noise: Noise
     count_noise: Noise
     reach: int
-    whole: int
+    whole: float
+    sampling: Sampling | None = None
 
     def within(self, confidence: Number) -> float:
         """How far each count may be off, each by itself.
 
         Why: a count is half of a sum of ±1 and of the number of rows; each half passes its bound
-            with at most half of what may fail.
+            with at most half of what may fail. Of a sample, half of it is for sampling.
         """
-        half = 1 - failure_of(confidence) / 2
+        failure = self._failure(confidence)
+        half = 1 - failure / 2
         both = interval(self.noise, half) / self.reach + interval(self.count_noise, half)
-        return both / (2 * self.whole)
+        return self._widened(self.counts, both / (2 * self.whole), failure)
 
     def rows_within(self, confidence: Number) -> float:
         """How far the number of baskets may be off."""
-        return interval(self.count_noise, 1 - failure_of(confidence)) / self.whole
+        failure = self._failure(confidence)
+        off = interval(self.count_noise, 1 - failure) / self.whole
+        return self._widened(np.array([self.rows]), off, failure)
+
+    def _failure(self, confidence: Number) -> Fraction:
+        return failure_of(confidence) / (1 if self.sampling is None else 2)
+
+    def _widened(self, numbers: Floats, off: float, failure: Fraction) -> float:
+        """With what sampling adds to the one that it adds most to."""
+        if self.sampling is None:
+            return off
+        wide = self.sampling.widened(numbers, np.full(numbers.size, off), float(failure))
+        return float(wide.max())
 
 
 class BasketsAsk(Protocol):
@@ -140,9 +157,11 @@ class DoorBaskets:
         shares = [share] if self._rows else [share * part, share * (1 - part)]
         chosen = noises(query.statistic_blocks, shares, self._price, query.weight)
         found = self._scope.measure(Measurement(query=query, mechanisms=chosen)).values[0]
+        chance = self._price.sample
+        whole = tally.whole * float(chance or 1)  # of a sample: as of all rows
         if self._rows is None:
-            self._rows = float(found[0] / tally.whole), chosen[0]
-        sums = found[-len(sets) :] / (tally.whole * reach)
+            self._rows = float(found[0] / whole), chosen[0]
+        sums = found[-len(sets) :] / (whole * reach)
         rows, count_noise = self._rows
         return Supports(
             sets=tuple(sets),
@@ -151,7 +170,8 @@ class DoorBaskets:
             noise=chosen[-1],
             count_noise=count_noise,
             reach=reach,
-            whole=tally.whole,
+            whole=whole,
+            sampling=None if chance is None else sampling_of(chance, query.per_unit, 1 / chance),
         )
 
 

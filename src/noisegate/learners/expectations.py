@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Literal, domain_of
+from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
@@ -28,6 +29,7 @@ from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.releases.asking import Price
 from noisegate.releases.held import guarantee_of
 from noisegate.transforms.query import Query
@@ -63,7 +65,8 @@ class Means:
     noise: Noise
     count_noise: Noise
     reach: int
-    whole: int
+    whole: float
+    sampling: Sampling | None = None
 
     @property
     def values(self) -> Floats:
@@ -76,26 +79,40 @@ class Means:
 
         Claim: the exact mean of the rows is outside with at most 1 - confidence. Why: the noise of
             the sum and of the count each pass their bounds with half of that; between them, the
-            quotient is furthest off at an end.
+            quotient is furthest off at an end. Of a sample, half of it is for sampling.
         """
-        off, rows_off = self._off(confidence)
+        failure = failure_of(confidence) / (1 if self.sampling is None else 2)
+        off, rows_off = self._off(failure)
         sums, least = self.sums / self.reach, self.count - rows_off
         if least <= 0:
             return 2 * self._halves
         ends = [(sums + a) / rows for a in (-off, off) for rows in (least, self.count + rows_off)]
-        inside = np.clip(np.array(ends), -1, 1)
+        stray = self._strays(failure, self.count)
+        inside = np.clip(np.array([each + a for each in ends for a in (-stray, stray)]), -1, 1)
         found: Floats = np.abs(self._unscaled(inside) - self.values).max(axis=0)
         return found
 
     def worst(self, confidence: Number = USUAL, *, rows: float | None = None) -> float:
         """How far any one mean may be off, whatever it is; of so many rows, if that is said."""
-        off, rows_off = self._off(confidence)
-        least = (self.count if rows is None else rows) - rows_off
-        share = min(2.0, (off + rows_off) / least) if least > 0 else 2.0
-        return float(self._halves.max() * share)
+        failure = failure_of(confidence) / (1 if self.sampling is None else 2)
+        off, rows_off = self._off(failure)
+        count = self.count if rows is None else rows
+        if count <= rows_off:
+            return float(self._halves.max() * 2)
+        share = (off + rows_off) / (count - rows_off) + self._strays(failure, count)
+        return float(self._halves.max() * min(2.0, share))
 
-    def _off(self, confidence: Number) -> tuple[float, float]:
-        half = 1 - failure_of(confidence) / 2
+    def _strays(self, failure: Fraction, count: float) -> float:
+        """What sampling adds, in halves of the bounds; a third each for noise, rows and values."""
+        if self.sampling is None:
+            return 0.0
+        off = interval(self.count_noise, 1 - failure / 3) / self.whole
+        ends, part = (np.array([count - off]), np.array([count + off])), float(failure / 3)
+        most = self.sampling.bounds(*ends, part)[1]
+        return float(self.sampling.average_strays(2.0, ends[0], most, part)[0])
+
+    def _off(self, failure: Fraction) -> tuple[float, float]:
+        half = 1 - failure / 2
         off = interval(self.noise, half) / (self.reach * self.whole)
         return off, interval(self.count_noise, half) / self.whole
 
@@ -172,13 +189,12 @@ def expectations(
     Instead of ``epsilon``, a ``tolerance`` for every mean at the ``confidence``, with about how
     many ``rows`` there are: then the least price is found that keeps it.
     """
-    matrix.require_all_rows()
     curator, desk = matrix.curator, _Desk(matrix)
     if tolerance is not None:
         if epsilon is not None or rows is None:
             raise SpecError("Give epsilon, or tolerance and rows.", fix="Say how many rows.")
         epsilon = desk.least(float(positive(tolerance, name="tolerance")), _known(rows), confidence)
-    chosen = desk.bought(price_of(matrix, epsilon))
+    chosen = desk.bought(price_of(matrix, epsilon, sampled=True))
     request = curator.fresh_id() if fresh else None
     found = curator.measure(Measurement(query=desk.query, mechanisms=chosen), request_id=request)
     loss = curator.loss_of(found.event)
@@ -196,9 +212,12 @@ class _Desk:
     """One question about the means of a matrix."""
 
     def __init__(self, matrix: Matrix) -> None:
-        self._matrix = filled(matrix)
+        self._matrix, chance = filled(matrix), matrix.rules.sample
         tally = self._matrix.rows(REACH)
-        self.query, self._whole = Query(tally, BOTH), tally.whole
+        if chance is not None:
+            tally = replace(tally, relation=Sampled(tally.relation, chance))
+        self.query, self._whole = Query(tally, BOTH), tally.whole * float(chance or 1)
+        self._sampling = sampled_rows(matrix, self.query)
 
     def bought(self, price: Price) -> tuple[Noise, ...]:
         """The noise of the count and of the sums."""
@@ -216,16 +235,17 @@ class _Desk:
             count_noise=chosen[0],
             reach=REACH,
             whole=self._whole,
+            sampling=self._sampling,
         )
 
     def least(self, goal: float, rows: int, confidence: Number) -> Fraction:
         """The least ε, in fine steps, whose error is within the goal whatever the means are."""
         nothing = np.zeros(1 + len(self._matrix.marks), np.int64)
-        curator = self._matrix.curator
+        curator, chance = self._matrix.curator, self._matrix.rules.sample
         accountant = curator.ledger.balance(curator.account).accountant
 
         def enough(steps: int) -> bool:
-            price = Price.of(Fraction(steps, _STEP), accountant=accountant)
+            price = Price.of(Fraction(steps, _STEP), accountant=accountant, sample=chance)
             means = self.means(nothing, self.bought(price))
             return means.worst(confidence, rows=rows) <= goal
 
@@ -234,6 +254,12 @@ class _Desk:
                 "No usual price keeps this tolerance with so few rows.", fix="Allow more error."
             )
         return Fraction(smallest_whole(enough, least=1), _STEP)
+
+
+def sampled_rows(matrix: Matrix, query: Query) -> Sampling | None:
+    """What a sample of the matrix adds to numbers of its rows, if it is one."""
+    chance = matrix.rules.sample
+    return None if chance is None else sampling_of(chance, query.per_unit, 1 / chance)
 
 
 def filled(matrix: Matrix) -> Matrix:

@@ -33,6 +33,7 @@ from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.event import Event, decode, encode
+from noisegate.query.estimates.sampling import Sampling
 
 _VERSION: Final = "itemsets/1"
 _CANDIDATES_MAX: Final = 50_000
@@ -86,7 +87,7 @@ class FrequentItemsets:
         """Search through the door; what was found before at this price is found again, free."""
         baskets = baskets_of(matrix, self.basket)
         plan = self._plan(len(baskets.names))
-        price = price_of(matrix, self.epsilon)
+        price = price_of(matrix, self.epsilon, sampled=True)
 
         def draw(allowed: Allowance) -> bytes:
             rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)
@@ -275,6 +276,7 @@ def _pack(rounds: Sequence[Supports], event: Any) -> bytes:  # noqa: ANN401 - JS
             "count_noise": to_record(each.count_noise),
             "reach": each.reach,
             "whole": each.whole,
+            "sampling": None if each.sampling is None else each.sampling.to_record(),
         }
         for each in rounds
     ]
@@ -292,6 +294,7 @@ def _unpack(stored: bytes) -> tuple[list[Supports], Event]:
             count_noise=_noise(each["count_noise"]),
             reach=each["reach"],
             whole=each["whole"],
+            sampling=Sampling.from_record(each.get("sampling")),
         )
         for each in held["rounds"]
     ]

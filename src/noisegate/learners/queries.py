@@ -28,6 +28,7 @@ from noisegate.learners.expectations import (
     Noise,
     count_share,
     filled,
+    sampled_rows,
 )
 from noisegate.learners.fitting import REACH, price_of
 from noisegate.learners.matrix import Matrix
@@ -122,7 +123,8 @@ class StatisticalQueries:
             noise=noise,
             count_noise=self._count_noise,
             reach=REACH,
-            whole=matrix.rows(REACH).whole,
+            whole=self._whole,
+            sampling=self._sampling,
         )
         return self._known[expression]
 
@@ -155,7 +157,7 @@ class StatisticalQueries:
 
     def _begin(self, matrix: Matrix) -> None:
         """Charge for all of it, and count the rows."""
-        price = price_of(matrix, self._epsilon)
+        price = price_of(matrix, self._epsilon, sampled=True)
         curator, name = matrix.curator, matrix.curator.fresh_id()
         opened = curator.allowance(
             price.event(), question=f"statistical queries {name}", request_id=f"queries {name}"
@@ -172,7 +174,9 @@ class StatisticalQueries:
         (noise,) = noises(query.statistic_blocks, [share], self._price, query.weight)
         assert self._allowance is not None  # noqa: S101 - begun
         release = self._allowance.whole.measure(Measurement(query=query, mechanisms=(noise,)))
-        return release.values[0] / tally.whole, noise
+        self._whole = tally.whole * float(self._price.sample or 1)  # of a sample: as of all rows
+        self._sampling = sampled_rows(matrix, query)
+        return release.values[0] / self._whole, noise
 
 
 def session_share(queries: int, *, gaussian: bool) -> Fraction:

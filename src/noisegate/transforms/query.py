@@ -146,9 +146,9 @@ class Query:
         found = sample_of(self.tally.relation)
         if found is None:
             return
-        if not isinstance(self.tally, Sums | Values | Keys | Distinct | Cells):
+        if isinstance(self.tally, Marginals):
             raise Unsupported(
-                "A single question about a sample is for sums, cells, quantiles, keys or values.",
+                "Tables of several sets have no sample of their own.",
                 fix="Ask about all rows, or reserve a sample for a recipe.",
             )
         if found.key is not None:

@@ -61,7 +61,9 @@ def average_of(
             held = Interval(*sampling.bounds(few.low, few.high, float(part)))
             pairs = zip(ratios, recipe.means, strict=True)
             ratios = [
-                _strayed(ratio, mean, few.low, held.high, sampling, float(part))
+                _widened(
+                    ratio, sampling.average_strays(_span(mean), few.low, held.high, float(part))
+                )
                 for ratio, mean in pairs
             ]
         parts = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
@@ -103,24 +105,6 @@ def _ratio(total: Known, count: Known, mean: Mean, confidence: Fraction) -> Inte
             most = np.where(possible, np.maximum(most, last), most)
     nothing = least > most  # no average fits: happens at most as often as the bar may fail
     return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
-
-
-def _strayed(
-    ratio: Interval, mean: Mean, few: Floats, many: Floats, sampling: Sampling, failure: float
-) -> Interval:
-    """The average of all units, from that of a sample of ``few`` or more rows of ``many`` or less.
-
-    Why: let t be the average, and zᵢ the sum of x - t over the weighed rows of unit i. They add up
-        to 0, so the sample's average is off by Σ zᵢ Bᵢ over its rows; rows as scaled up. With R the
-        range and w what a unit's rows weigh, |zᵢ| ≤ w R, and rows are R/2 off their average in the
-        mean at most, so Σ zᵢ² ≤ w R² many / 2. If each unit is one row, Σ zᵢ² ≤ R² many / 4.
-    """
-    span, weight = float(mean.high - mean.low), float(sampling.reach)
-    squares = span**2 * many / 4 * (1 if sampling.ones else 2 * weight)
-    off = sampling.strays(squares, weight * span, failure)
-    with np.errstate(divide="ignore"):
-        off = np.where(few > 0, off / np.maximum(few, 0), np.inf)
-    return Interval(ratio.low - off, ratio.high + off)
 
 
 def _solved(sums: Floats, rows: Floats, width: float) -> tuple[Floats, Floats]:
@@ -191,4 +175,12 @@ def _sampled(spread: Interval, rows: Interval) -> Interval:
 
 
 def _half(mean: Mean) -> float:
-    return float(mean.high - mean.low) / 2
+    return _span(mean) / 2
+
+
+def _span(mean: Mean) -> float:
+    return float(mean.high - mean.low)
+
+
+def _widened(interval: Interval, off: Floats) -> Interval:
+    return Interval(interval.low - off, interval.high + off)

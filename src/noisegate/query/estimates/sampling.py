@@ -83,6 +83,22 @@ class Sampling:
         found: Floats = np.sqrt(2 * (1 - p) / p * length * squares) + largest * length / (3 * p)
         return found
 
+    def average_strays(self, span: float, few: Floats, many: Floats, failure: float) -> Floats:
+        """How far averages of the sample may be from those of all units.
+
+        They are of values within a ``span``, of at least ``few`` rows in the sample, scaled up, and
+        of at most ``many`` of all. Where no row may be there, they may be off by anything.
+
+        Why: let t be the average, and zᵢ the sum of x - t over the weighed rows of unit i. They add
+            up to 0, so the sample's average is off by Σ zᵢ Bᵢ over its rows. With R the span and w
+            what a unit's rows weigh, |zᵢ| ≤ w R, and rows are R/2 off their average in the mean at
+            most, so Σ zᵢ² ≤ w R² many / 2. If each unit is one row, Σ zᵢ² ≤ R² many / 4.
+        """
+        weight = float(self.reach)
+        squares = span**2 * many / 4 * (1 if self.ones else 2 * weight)
+        off = self.strays(squares, weight * span, failure)
+        return np.where(few > 0, off / np.where(few > 0, few, 1), np.inf)
+
     def to_record(self) -> list[Any]:
         """It as plain values."""
         return [str(self.probability), str(self.reach), self.ones]
