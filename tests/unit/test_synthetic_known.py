@@ -111,6 +111,71 @@ def test_answers_are_evidence_with_the_variance_of_their_noise(gate):
     assert wards.values.tolist() == [row[1] for row in answers[0].rows]
 
 
+def test_a_where_is_read_as_the_cells_that_it_leaves(gate):
+    """At ε = 400 noise is not 0 once in 10^170."""
+    asked = [
+        "SELECT COUNT(*) AS n FROM people WHERE age < 30 AND ward = 'north'",
+        "SELECT ward, COUNT(*) AS n FROM people WHERE age >= 50 GROUP BY ward",
+        "SELECT ward, AVG(age) AS a, COUNT(*) AS n FROM people GROUP BY ward",
+        "SELECT COUNT(*) FILTER (WHERE ward = 'south' AND age < 50) AS n FROM people WHERE age < 75",
+    ]
+    one, two, three, four = (
+        known_of([gate.sql(sql, epsilon=900)], basis(gate))[0] for sql in asked
+    )
+    made = gate.release("cells", columns={"age": 50}, where="ward = 'north'", epsilon=500)
+    (five,) = known_of([made], basis(gate))
+    table = exact((0, 1)).reshape(2, 21)
+    wards, ages = np.divmod(np.arange(42), 21)
+    for found, inside in (
+        (one, np.where((wards == 0) & (ages < 6), 0, -1)),
+        (two, np.where((ages >= 10) & (ages < 20), wards, -1)),
+        (three, np.arange(2)),
+        (four, np.where((wards == 1) & (ages < 10), 0, -1)),
+        (five, np.where(wards == 0, ages // 10, -1)),
+    ):
+        assert found.axes == ((0,) if found is three else (0, 1))
+        labels = np.arange(len(found.values)) if found.labels is None else found.labels
+        assert labels.tolist() == inside.tolist()
+        cells = table.sum(axis=1) if found is three else table.ravel()
+        sums = np.bincount(inside[inside >= 0], cells[inside >= 0])
+        assert found.values.tolist() == sums.tolist()
+
+
+def test_a_where_of_people_with_several_rows_is_refused():
+    """The rows that are left would weigh more than they do in the whole table."""
+    rows = PEOPLE.append_column("id", pa.array(np.arange(COUNT) // 3))
+    several = noisegate.open(
+        rows, epsilon=100, table="people", columns=FACTS, unit="id", rows_per_unit=2
+    )
+    wards = several.sql("SELECT ward, COUNT(*) FROM people GROUP BY ward", epsilon=1)
+    assert len(known_of([wards], basis(several, rows_per_unit=2))) == 1
+    north = several.sql("SELECT COUNT(*) FROM people WHERE ward = 'north'", epsilon=1)
+    with pytest.raises(NoisegateError, match="does not count"):
+        known_of([north], basis(several, rows_per_unit=2))
+
+
+def test_synthetic_rows_are_evidence_for_others_over_the_same_cells(gate):
+    terms = {"epsilon": 2, "method": "chosen"}
+    made = gate.release("synthetic", columns={"ward": None, "age": None, "x": 1}, **terms)
+    found = known_of([made], basis(gate, {"age": None, "ward": None, "y": 1}))
+    held = {each.axes: each for each in made.fitted.evidence}
+    assert {each.axes for each in found} == {axes for axes in held if 2 not in axes}
+    for each in found:
+        assert each.values is held[each.axes].values
+        assert each.variance == held[each.axes].variance
+
+
+def test_what_shows_the_same_draws_is_said_once(gate):
+    wards = gate.sql("SELECT ward, COUNT(*) AS n FROM people GROUP BY ward", epsilon=3)
+    again = gate.sql("SELECT COUNT(*) AS n, ward FROM people GROUP BY ward", epsilon=3)
+    made = gate.release("synthetic", columns=["ward"], evidence=[wards], epsilon=1)
+    (found,) = known_of([again, wards], basis(gate))
+    assert found.values.tolist() == [row[1] for row in wards.rows]
+    both = [each.to_record() for each in known_of([wards, made], basis(gate))]
+    assert both.count(found.to_record()) == 1
+    assert len(both) == len(made.fitted.evidence) > 1
+
+
 def test_free_evidence_sharpens_synthetic_rows_for_nothing(gate):
     sharp = gate.release("cells", columns={"age": 5, "ward": None}, epsilon=500)
     terms = {"columns": ["ward", "age"], "epsilon": "0.01"}
@@ -141,15 +206,20 @@ def count_by(gate, group):
         (lambda g: count_by(g, "FLOOR(age / 10)"), "whole cells"),
         (lambda g: count_by(g, "CASE WHEN age < 50 THEN 0 ELSE 1 END"), "whole cells"),
         (
-            lambda g: g.release("cells", columns={"age": 5}, where="ward = 'north'", epsilon=1),
-            "does not count the rows",
+            lambda g: g.release("cells", columns={"age": 5}, where="x < 5", epsilon=1),
+            "no measured column",
         ),
         (
             lambda g: g.release("cells", "SELECT SUM(x) FROM people GROUP BY ward", epsilon=1),
             "does not count the rows",
         ),
-        (lambda g: g.sql("SELECT AVG(age) AS a FROM people", epsilon=1), "rows|COUNT"),
-        (lambda g: g.sql("SELECT COUNT(*) AS n FROM people WHERE age < 5", epsilon=1), "rows"),
+        (lambda g: g.sql("SELECT AVG(age) AS a FROM people", epsilon=1), "COUNT"),
+        (lambda g: g.sql("SELECT COUNT(*) AS n FROM people WHERE age < 7", epsilon=1), "inside a"),
+        (lambda g: g.sql("SELECT COUNT(age) AS n FROM people", epsilon=1), "COUNT"),
+        (
+            lambda g: g.release("synthetic", columns=["ward"], where="age < 5", epsilon=1),
+            "does not count the rows",
+        ),
         (
             lambda g: g.sql("SELECT COUNT(*) / 2 AS n FROM people", epsilon=1),
             r"one COUNT\(\*\) by declared groups",

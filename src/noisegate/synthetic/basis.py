@@ -1,5 +1,6 @@
 """What is measured for synthetic rows: columns of one table as groups, and one count by them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -7,6 +8,7 @@ from typing import Any, Final, final
 
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.curator.curator import digest
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
@@ -66,6 +68,13 @@ class Basis:
         """What sampling adds to the error of counts."""
         moved = int(self.query((0,)).moved)
         return None if self.sample is None else sampling_of(self.sample, moved, self.grain)
+
+    def digests(self) -> dict[str, str]:
+        """A name for what is counted of each column: its rows, its cells, its caps."""
+        return {
+            axis.name: digest(json.dumps(self.query((place,)).to_record(), sort_keys=True))
+            for place, axis in enumerate(self.layout.axes)
+        }
 
     def query(self, axes: Axes) -> Query:
         """The table over some columns, as a question."""

@@ -1,13 +1,13 @@
 """What is known without looking at rows: combinations of values that no row has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import fields_of
+from noisegate.algebra.expression import Expression, fields_of
 from noisegate.algebra.relation import Table, expressions_of
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import TableDomain
@@ -88,14 +88,28 @@ def counted_cells(
 ) -> tuple[Axes, NDArray[np.bool_]]:
     """The columns that a counting question speaks of, and which cells of them it counts, flat."""
     relation = read(sql, tables).blocks[0].relation
-    fields = {name for each in expressions_of(relation) for name in fields_of(each)}
+    axes, grid = _grid(expressions_of(relation), basis, tables)
+    return axes, grid.mask(sql)
+
+
+def condition_cells(condition: Expression, basis: Basis) -> tuple[Axes, NDArray[np.bool_]]:
+    """The same of a condition alone."""
+    axes, grid = _grid([condition], basis, {basis.domain.name: basis.domain})
+    return axes, grid.where(condition)
+
+
+def _grid(
+    said: Iterable[Expression], basis: Basis, tables: Mapping[str, TableDomain]
+) -> tuple[Axes, CountingGrid]:
+    """The columns that expressions speak of, and their cells."""
+    fields = {name for each in said for name in fields_of(each)}
     axes = tuple(a for a, axis in enumerate(basis.layout.axes) if axis.name in fields)
     if not axes:
         raise SpecError("A question speaks of no measured column.", fix=_LISTED)
     query = basis.query(axes)
     rows = replace(query.tally, relation=Table(basis.domain))  # a WHERE of the rows is no matter
     grid = Grid(
-        sql=sql,
+        sql=basis.sql,
         axes=tuple(basis.layout.axes[axis] for axis in axes),
         value="n",
         query=Query(rows),
@@ -104,7 +118,7 @@ def counted_cells(
         signed=False,
         caveats=(),
     )
-    return axes, CountingGrid(grid, tables).mask(sql)
+    return axes, CountingGrid(grid, tables)
 
 
 def impossible_of(

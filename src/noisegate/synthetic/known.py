@@ -1,55 +1,81 @@
 """What was released already, as evidence for a model: free, whoever paid for it.
 
 A released table can be used where each of its groups is made of whole cells of the columns: the
-same keys, or wider bins on the same edges. It must count the same rows.
+same keys, or wider bins on the same edges. It must count the same rows, or those of whole cells.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
-from math import inf
-from typing import Any, Final
+from math import inf, prod
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
-from noisegate.errors import SpecError, Unsupported
+from noisegate.algebra.relation import Filter, Relation
+from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.query.answer import Answer
-from noisegate.query.question import Function
+from noisegate.query.question import Block, Function
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import axes_of, counted
-from noisegate.releases.residuals import box_variance
+from noisegate.releases.residuals import Axes, Sizes, box_variance
 from noisegate.releases.table import TableRelease
 from noisegate.releases.tails import tail_factor
 from noisegate.releases.workload import all_ranges, cells
 from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Coding
-from noisegate.synthetic.model import Evidence
+from noisegate.synthetic.constraints import condition_cells
+from noisegate.synthetic.model import CELLS_MAX, Evidence
+from noisegate.synthetic.release import SyntheticRelease
+from noisegate.transforms.query import Query
 
 _SURE: Final = 0.95  # at which the ± of an answer becomes a variance
 _BOXES: Final = 2000
+_SUMS: Final = 3  # place of the sums in what `counted` says
 _LEAST: Final = 1e-4  # variance of a number of rows: what is sharper is exact enough
 
 
+Inside: TypeAlias = tuple[Axes, NDArray[np.bool_]]  # which cells of which columns were counted
+
+
 def known_of(released: Sequence[Any], basis: Basis) -> list[Evidence]:
-    """Releases as evidence, in the grains of the basis, or a refusal that says what is wrong."""
-    if isinstance(released, TableRelease | CubeRelease | Answer | str):
+    """Releases as evidence, in the grains of the basis, or a refusal that says what is wrong.
+
+    Of several that show the same draws, the one with most numbers is taken: their noise is one.
+    """
+    if isinstance(released, TableRelease | CubeRelease | SyntheticRelease | Answer | str):
         raise SpecError("evidence is no list.", fix="Use evidence=[release].")
-    return [each for one in released for each in _known(one, basis)]
+    every = [(list(_known(one, basis)), _drawn(one)) for one in released]
+    sizes = [sum(len(part.values) for part in parts) for parts, _ in every]
+    taken, seen = set[int](), set[str]()
+    for place in sorted(range(len(every)), key=lambda place: -sizes[place]):
+        if not seen & every[place][1]:
+            taken.add(place)
+            seen |= every[place][1]
+    return [part for place in sorted(taken) for part in every[place][0]]
+
+
+def _drawn(one: Any) -> set[str]:  # noqa: ANN401 - a release
+    """The draws that a release shows, by their requests."""
+    return set(one.request_ids if isinstance(one, Answer) else (one.request_id,))
 
 
 def _known(one: Any, basis: Basis) -> Iterator[Evidence]:  # noqa: ANN401 - a release
     if isinstance(one, TableRelease):
-        _require_same([json.loads(one.question)["query"]], basis, practice=one.practice)
-        yield _table(one, basis, _columns(one.sql, one.axes, basis))
+        block = _block(one.sql, basis)
+        inside = _inside(block.relation, [json.loads(one.question)["query"]], basis, one.practice)
+        yield _table(one, basis, _columns(block, one.axes), inside)
     elif isinstance(one, CubeRelease):
-        _require_same([one.counted], basis, practice=one.practice)
         for names, sql in zip(one.names, one.sql.split("; "), strict=True):
+            block = _block(sql, basis)
+            inside = _inside(block.relation, [one.counted], basis, one.practice)
             table, known = one.table(*names), [axis.name for axis in one.tables.axes]
             places = [known.index(name) for name in names]
             sizes = tuple(axis.size for axis in table.axes)
@@ -62,27 +88,79 @@ def _known(one: Any, basis: Basis) -> Iterator[Evidence]:  # noqa: ANN401 - a re
             every = tuple(range(len(sizes)))
             # tables of a cube agree, so what two of them say of a column is said once
             variance = float(box_variance(sizes, parts, every, ones)[0]) * len(one.names)
-            columns = _columns(sql, table.axes, basis)
-            yield _evidence(columns, table.axes, table.measured, variance, basis)
+            columns = _columns(block, table.axes)
+            yield _evidence(columns, table.axes, table.measured, variance, basis, inside)
+    elif isinstance(one, SyntheticRelease):
+        yield from _synthetic(one, basis)
     elif isinstance(one, Answer):
         yield _answer(one, basis)
     else:
         raise SpecError(
             f"{type(one).__name__} is no evidence.",
-            fix="Use answers of gate.sql, and releases of tables and cubes.",
+            fix="Use answers of gate.sql, releases of tables and cubes, and synthetic rows.",
         )
 
 
-def _require_same(records: Sequence[Mapping[str, Any]], basis: Basis, *, practice: bool) -> None:
-    own = _plain(counted(basis.query((0,)).to_record()))
-    if practice or any(counted(record) != own for record in records):
+def _block(sql: str, basis: Basis) -> Block:
+    try:
+        (block,) = read(sql, {basis.domain.name: basis.domain}).blocks
+    except NoisegateError:
+        raise _other_rows() from None  # of other tables
+    return block
+
+
+def _inside(
+    relation: Relation,
+    records: Sequence[Mapping[str, Any]],
+    basis: Basis,
+    practice: bool,  # noqa: FBT001 - as releases say it
+    *,
+    where: Expression | None = None,
+    count: bool = False,
+) -> Inside | None:
+    """Which cells hold the rows that were counted; None: all. Other rows are refused.
+
+    A WHERE is read as cells where every row is a unit; else the rows it leaves would weigh other.
+    With ``count``, other sums than the count may be there.
+    """
+    asked = replace(basis.query((0,)).tally, relation=relation)
+    own = _plain(counted(Query(asked).to_record()))
+    for record in records:
+        held = counted(record)
+        if count:
+            held[_SUMS] = own[_SUMS]
+        if practice or held != own:
+            raise _other_rows()
+    if relation == basis.relation and where is None:
+        return None
+    conditions = [] if where is None else [where]
+    while type(relation) is Filter and relation != basis.relation:
+        conditions.append(relation.condition)
+        relation = relation.of
+    if relation != basis.relation or basis.rows_per_unit is not None:
         raise _other_rows()
+    whole = conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions))
+    return condition_cells(whole, basis)
+
+
+def _synthetic(one: SyntheticRelease, basis: Basis) -> Iterator[Evidence]:
+    """The noisy tables that were measured for synthetic rows, over columns that are cut alike."""
+    fitted, own, said = one.fitted, basis.digests(), json.loads(one.question)
+    names, theirs = [axis.name for axis in fitted.layout.axes], dict(said["columns"])
+    alike = [own.get(name) == theirs[name] for name in names]
+    if one.practice or fitted.grain != basis.grain or not any(alike):
+        raise _other_rows()
+    for each in fitted.evidence:
+        if all(alike[axis] for axis in each.axes) and each.to_record() not in said["evidence"]:
+            axes = tuple(basis.layout.place(names[axis]) for axis in each.axes)
+            yield replace(each, axes=axes)
 
 
 def _other_rows() -> Unsupported:
     return Unsupported(
         "A release given as evidence does not count the rows that synthetic rows are made for.",
-        fix="Use COUNT(*) of the same table, without WHERE, with the same cap on rows per unit.",
+        fix="Use COUNT(*) of the same table, with the same cap on rows per unit; a WHERE only "
+        "where every row is a unit.",
     )
 
 
@@ -90,9 +168,8 @@ def _plain(record: Any) -> Any:  # noqa: ANN401 - JSON
     return json.loads(json.dumps(record))
 
 
-def _columns(sql: str, axes: Sequence[Axis], basis: Basis) -> list[str]:
+def _columns(block: Block, axes: Sequence[Axis]) -> list[str]:
     """The column that each group is made of; a name alone could be anything's."""
-    (block,) = read(sql, {basis.domain.name: basis.domain}).blocks
     found = []
     for key, axis in zip(block.by, axes, strict=True):
         column = _column(key.expression, axis)
@@ -116,7 +193,9 @@ def _column(expression: Expression, axis: Axis) -> Expression:
     return column if expression == Call("case", tuple(cases)) else expression
 
 
-def _table(one: TableRelease, basis: Basis, columns: Sequence[str]) -> Evidence:
+def _table(
+    one: TableRelease, basis: Basis, columns: Sequence[str], inside: Inside | None
+) -> Evidence:
     """A table by a recipe whose error is known.
 
     Its cells may err together, so their variance is taken to be what keeps that of every box, as
@@ -135,35 +214,39 @@ def _table(one: TableRelease, basis: Basis, columns: Sequence[str]) -> Evidence:
             fix='Release it with method="cells", "tree" or "marginals".',
         )
     values = np.asarray(estimate.cells, np.float64).reshape(one.shape) * float(one.making.grain)
-    return _evidence(columns, one.axes, values, variance * float(one.making.grain) ** 2, basis)
+    variance *= float(one.making.grain) ** 2
+    return _evidence(columns, one.axes, values, variance, basis, inside)
 
 
 def _answer(one: Answer, basis: Basis) -> Evidence:
-    """An answer of one COUNT(*) by declared groups, shown as it was measured."""
+    """An answer with one COUNT(*) by declared groups, shown as it was measured."""
     question = None if one.plan is None else one.plan.question
     if question is None or len(question.blocks) != 1 or question.picked is None:
         raise _no_count()
-    records = [json.loads(text)["query"] for text in one.questions]
-    _require_same(records, basis, practice=one.practice)
     (block,) = question.blocks
-    if [a.function for a in block.aggregates] != [Function.COUNT] or len(block.sets) != 1:
+    counts = [each for each in block.aggregates if each.function is Function.COUNT]
+    if len(counts) != 1 or len(block.sets) != 1 or counts[0].name not in question.picked:
         raise _no_count()
-    if not block.by:
-        ((value,),), (half,) = one.rows, one.half_widths(_SURE)[0] or (None,)
-        return _evidence((), (), np.array(float(value)), _squared(half, one), basis)
-    _, axes = axes_of(question)
-    number = question.picked.index(block.aggregates[0].name)
-    places = [question.picked.index(key.name) for key in block.by if key.name in question.picked]
+    records = [json.loads(text)["query"] for text in one.questions]
+    inside = _inside(
+        block.relation, records, basis, one.practice, where=counts[0].where, count=True
+    )
+    number = question.picked.index(counts[0].name)
     halves = one.half_widths(_SURE)[number]
-    if len(places) < len(axes) or halves is None:
+    if halves is None:
+        raise _no_count()
+    alone = replace(question, blocks=(replace(block, aggregates=tuple(counts)),))
+    axes = axes_of(alone)[1] if block.by else ()
+    places = [question.picked.index(key.name) for key in block.by if key.name in question.picked]
+    if len(places) < len(axes):
         raise _no_count()
     values = np.full([axis.size for axis in axes], np.nan)
     for row in one.rows:
         at = [_cell(axis, row[place]) for axis, place in zip(axes, places, strict=True)]
         values[tuple(at)] = row[number]
     most = max((half for half in halves if half is not None), default=None)
-    columns = _columns(one.sql, axes, basis)
-    return _evidence(columns, axes, values, _squared(most, one), basis)
+    columns = _columns(block, axes)
+    return _evidence(columns, axes, values, _squared(most, one), basis, inside)
 
 
 def _squared(half: float | None, one: Answer) -> float:
@@ -177,7 +260,7 @@ def _squared(half: float | None, one: Answer) -> float:
 
 def _no_count() -> Unsupported:
     return Unsupported(
-        "An answer given as evidence is not one COUNT(*) by declared groups, shown as it is.",
+        "An answer given as evidence has not one COUNT(*) by declared groups, shown as it is.",
         fix="Use SELECT key, …, COUNT(*) FROM table GROUP BY key, …",
     )
 
@@ -188,7 +271,12 @@ def _cell(axis: Axis, key: Any) -> int:  # noqa: ANN401 - a shown key
 
 
 def _evidence(
-    names: Sequence[str], axes: Sequence[Axis], values: Floats, variance: float, basis: Basis
+    names: Sequence[str],
+    axes: Sequence[Axis],
+    values: Floats,
+    variance: float,
+    basis: Basis,
+    inside: Inside | None,
 ) -> Evidence:
     """Numbers over groups of some columns, in rows, as sums over their cells, in grains."""
     layout, grain = basis.layout, float(basis.grain)
@@ -205,6 +293,8 @@ def _evidence(
     for groups, size in zip(maps, shape, strict=True):
         held = (labels[..., None] >= 0) & (groups >= 0)
         labels = np.where(held, labels[..., None] * size + groups, -1)
+    if inside is not None:
+        columns, labels = _cut(columns, labels, inside, layout.sizes)
     labels = labels.ravel()
     missing = np.isnan(sums)
     labels[(labels >= 0) & missing[labels]] = -1
@@ -215,6 +305,22 @@ def _evidence(
     plain = len(used) == len(final) and np.array_equal(final, np.arange(len(final)))
     spread = max(variance, _LEAST) / grain**2
     return Evidence(columns, sums[used], spread, None if plain else final)
+
+
+def _cut(
+    columns: Axes, labels: NDArray[np.int64], inside: Inside, sizes: Sizes
+) -> tuple[Axes, NDArray[np.int64]]:
+    """Labels of the cells that a WHERE leaves, over its columns too; -1 for the others."""
+    every = tuple(sorted({*columns, *inside[0]}))
+    if prod(sizes[axis] for axis in every) > CELLS_MAX:
+        raise Unsupported(
+            f"Evidence speaks of more than {CELLS_MAX:,} cells.", fix="Use wider bins."
+        )
+    left, right = (
+        table.reshape([sizes[axis] if axis in held else 1 for axis in every])
+        for held, table in ((columns, labels), inside)
+    )
+    return every, np.where(right, left, -1)
 
 
 def _groups(axis: Axis, coding: Coding) -> NDArray[np.int64]:

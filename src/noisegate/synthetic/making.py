@@ -11,16 +11,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from hashlib import sha256
 from itertools import combinations
 from math import prod
 from typing import Any, ClassVar, Final, final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from noisegate.curator.allowance import Scope
-from noisegate.curator.curator import Curator, digest
+from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
@@ -40,7 +36,7 @@ from noisegate.synthetic.door import DoorTables
 from noisegate.synthetic.fitted import FORMAT, Fitted
 from noisegate.synthetic.known import known_of
 from noisegate.synthetic.looks import Looks, Seen
-from noisegate.synthetic.model import CELLS_MAX, Evidence
+from noisegate.synthetic.model import CELLS_MAX, Evidence, digest_of
 from noisegate.synthetic.plan import SyntheticPlan
 from noisegate.synthetic.questions import columns_for
 from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
@@ -224,10 +220,8 @@ class SyntheticBench:
             **({"weights": list(map(str, workload.weights))} if workload.weights else {}),
             "options": options,
             "total": order.total,
-            "impossible": [[each.axes, _digest(each.inside)] for each in impossible],
-            "evidence": [
-                [each.axes, each.variance, _digest(each.values, each.labels)] for each in known
-            ],
+            "impossible": [[each.axes, digest_of(each.inside)] for each in impossible],
+            "evidence": [each.to_record() for each in known],
         }
         return _Job(
             basis=basis,
@@ -246,14 +240,10 @@ class SyntheticBench:
 
         How many rows are drawn is not in it: they follow from what was released.
         """
-        columns = [
-            [axis.name, digest(json.dumps(basis.query((place,)).to_record(), sort_keys=True))]
-            for place, axis in enumerate(basis.layout.axes)
-        ]
         record = {
             "release": FORMAT,
             "sql": basis.sql,
-            "columns": columns,
+            "columns": list(basis.digests().items()),
             "method": self._order.method,
             **price.to_record(),
             **parts,
@@ -392,11 +382,3 @@ def _workload_words(asked: Any, workload: TablesWorkload) -> str:  # noqa: ANN40
         return "all pairs of columns" if columns == 2 else f"all sets of {columns} columns"
     said = "given questions" if _is_sql(asked) else "given sets of columns"
     return f"{said}, by weights" if workload.weights else said
-
-
-def _digest(*arrays: NDArray[Any] | None) -> str:
-    """A name for exactly these numbers."""
-    hashed = sha256()
-    for each in arrays:
-        hashed.update(b"" if each is None else np.ascontiguousarray(each).tobytes())
-    return hashed.hexdigest()[:40]

@@ -88,7 +88,11 @@ class CountingGrid:
 
     def mask(self, sql: str) -> Mask:
         """Which cells a question counts, flat."""
-        truth = self._truth(_condition(sql, self._tables, self._rows))
+        return self.where(_condition(sql, self._tables, self._rows))
+
+    def where(self, condition: Expression | None) -> Mask:
+        """Which cells a condition is true of, flat."""
+        truth = self._truth(condition)
         return np.broadcast_to(truth == 2, self.grid.shape).reshape(-1)
 
     def box(self, where: Mapping[str, Any]) -> Mask:
