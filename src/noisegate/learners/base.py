@@ -106,12 +106,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
             raise ValueError("requires y to be passed, but the target y is None.")
         else:
             given[self._told_by] = getattr(self, self._told_by)
-        if self.memory is None:
+        memory: Memory | None = self.memory
+        if memory is None:
             raise SpecError(
                 "Rows in an array have no budget.",
                 fix="Fit gate.matrix(...), or give memory=noisegate.memory(epsilon=...).",
             )
-        return self.memory.matrix(X, y, **given)  # type: ignore[no-any-return]
+        return memory.matrix(X, y, **given)
 
     # reading new points
 

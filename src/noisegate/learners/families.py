@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, Final, Protocol, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from noisegate.exact import Number
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.expectations import USUAL, count_share
 from noisegate.learners.fitting import Fitted, Task, learn
-from noisegate.learners.matrix import Classes, Coordinate, Matrix
+from noisegate.learners.matrix import Classes, Coordinate, Handles, Matrix
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
@@ -33,11 +33,6 @@ from noisegate.transforms.statistics.weighings import ByKey, Plain
 
 Parameters: TypeAlias = dict[str, Floats]
 _FLOOR: Final = 1e-12
-
-
-class _Gate(Protocol):
-    def matrix(self, table: str | None, columns: Sequence[str], **terms: Any) -> Matrix:  # noqa: ANN401
-        """Columns of private rows."""
 
 
 @final
@@ -80,7 +75,7 @@ class FamilyFit:
 
 
 def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
-    rows: Matrix | _Gate,
+    rows: Matrix | Handles,
     family: str,
     columns: str | Sequence[str] | None = None,
     *,
@@ -126,7 +121,10 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
 
 
 def _matrix(
-    rows: Matrix | _Gate, columns: str | Sequence[str] | None, table: str | None, where: str | None
+    rows: Matrix | Handles,
+    columns: str | Sequence[str] | None,
+    table: str | None,
+    where: str | None,
 ) -> Matrix:
     if isinstance(rows, Matrix):
         if (columns, table, where) != (None, None, None):

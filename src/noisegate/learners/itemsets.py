@@ -30,6 +30,7 @@ from noisegate.learners.baskets import (
 from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import once, price_of
 from noisegate.learners.matrix import Matrix
+from noisegate.learners.parameters import require_one_of, require_whole
 from noisegate.mechanisms.base import NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.event import Event, decode, encode
@@ -39,7 +40,7 @@ _VERSION: Final = "itemsets/1"
 _CANDIDATES_MAX: Final = 50_000
 _LEVEL_MAX: Final = 500  # sets of one size that are measured
 _HALF: Final = Fraction(1, 2)
-METHODS: Final = ("auto", "top-k", "apriori")
+_METHODS: Final = ("auto", "top-k", "apriori")
 
 
 @final
@@ -150,15 +151,14 @@ class FrequentItemsets:
         """What is to be done, checked before anything is paid."""
         if (self.k is None) == (self.support is None):
             raise SpecError("Give k or support.", fix="Say how many sets, or how frequent ones.")
-        if self.method not in METHODS:
-            raise SpecError(f"There is no method {self.method!r}.", fix=f"Use {METHODS}.")
-        size, least = _whole(self.size, "size", 1, items), _whole(self.least, "least", 1, self.size)
+        method = require_one_of(self.method, "method", _METHODS)
+        size = require_whole(self.size, "size", 1, items)
+        least = require_whole(self.least, "least", 1, size)
         support = None if self.support is None else fraction(self.support, name="support")
         if support is not None and not 0 < support <= 1:
             raise SpecError("support is no share.", fix="Use a share of the baskets, such as 0.1.")
         candidates = sum(comb(items, count) for count in range(least, size + 1))
         few = candidates <= _CANDIDATES_MAX
-        method = self.method
         if method == "auto":
             method = "top-k" if self.k is not None and few else "apriori"
         if method == "top-k" and (self.k is None or not few):
@@ -166,7 +166,7 @@ class FrequentItemsets:
                 "The best k are chosen among at most 50,000 sets.",
                 fix='Give k, fewer items or a smaller size; or use method="apriori".',
             )
-        k = None if self.k is None else _whole(self.k, "k", 1, min(candidates, _LEVEL_MAX))
+        k = None if self.k is None else require_whole(self.k, "k", 1, min(candidates, _LEVEL_MAX))
         return Plan(
             method=method, k=k, support=support, size=size, least=least, subsets=bool(self.subsets)
         )
@@ -255,12 +255,6 @@ def _joined(counts: Mapping[Itemset, float], size: int, bar: float) -> list[Item
     }
     worth = {each: min(counts[p] for p in combinations(each, size - 1)) for each in joined}
     return sorted(sorted(joined, key=lambda each: (-worth[each], each))[:_LEVEL_MAX])
-
-
-def _whole(value: Any, name: str, least: int, most: int) -> int:  # noqa: ANN401 - of the analyst
-    if type(value) is not int or not least <= value <= most:
-        raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} from {least} to {most}.")
-    return value
 
 
 # the ledger

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.relation import Relation
@@ -151,6 +151,13 @@ class Matrix:
         told = f" telling {target.name!r}" if target is not None else ""
         names = ", ".join(self.columns)
         return f"<Matrix of {self.table!r}: {names}{told}; a handle, no rows>"
+
+
+class Handles(Protocol):
+    """What gives them: a gate."""
+
+    def matrix(self, table: str | None, columns: Sequence[str], **terms: Any) -> Matrix:  # noqa: ANN401
+        """Columns of private rows."""
 
 
 def matrix_of(  # noqa: PLR0913 - each is a choice of the analyst

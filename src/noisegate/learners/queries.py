@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from fractions import Fraction
 from math import ceil, log
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -31,7 +31,8 @@ from noisegate.learners.expectations import (
     sampled_rows,
 )
 from noisegate.learners.fitting import REACH, price_of
-from noisegate.learners.matrix import Matrix
+from noisegate.learners.matrix import Handles, Matrix
+from noisegate.learners.parameters import require_whole
 from noisegate.mechanisms.base import failure_of, smallest_whole
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -47,11 +48,6 @@ if TYPE_CHECKING:
 _QUERIES_MAX: Final = 1 << 20
 
 
-class _Gate(Protocol):
-    def matrix(self, table: str | None, columns: Sequence[str], **terms: Any) -> Matrix:  # noqa: ANN401
-        """Columns of private rows."""
-
-
 @final
 class StatisticalQueries:
     """A session of up to ``queries`` expectations for one price, each chosen by answers before.
@@ -62,7 +58,7 @@ class StatisticalQueries:
 
     def __init__(
         self,
-        gate: _Gate,
+        gate: Handles,
         table: str | None = None,
         *,
         epsilon: Number | None = None,
@@ -70,11 +66,10 @@ class StatisticalQueries:
         where: str | None = None,
         rows_per_unit: int | None = None,
     ) -> None:
-        if type(queries) is not int or not 1 <= queries <= _QUERIES_MAX:
-            raise SpecError(f"queries is {queries!r}.", fix="Say how many may be asked.")
         self._gate, self._table, self._epsilon = gate, table, epsilon
         self._terms = {"where": where, "rows_per_unit": rows_per_unit}
-        self.queries, self.asked, self.rows = queries, 0, 0.0
+        self.queries = require_whole(queries, "queries", 1, _QUERIES_MAX)
+        self.asked, self.rows = 0, 0.0
         self._stack, self._open = ExitStack(), True
         self._allowance: Allowance | None = None
         self._known: dict[str, Means] = {}
