@@ -92,6 +92,17 @@ def test_grouping_sets_say_that_their_bars_are_about_noise():
     assert "the ± is about the noise" in " ".join(found.caveats)
 
 
+def test_errors_in_ranks_are_said_to_be_about_noise():
+    gate = ng.open(ROWS, epsilon=100, columns=COLUMNS)
+    for asked, said in [
+        ("MEDIAN(cost)", "the ± is about the noise"),
+        ("COUNT(*), MEDIAN(cost)", "Errors in ranks, and of distinct values, are about the noise"),
+        ("COUNT(*), COUNT(DISTINCT cost)", "the ± holds what sampling adds"),
+    ]:
+        plan = gate.sample(P).plan(f"SELECT {asked} FROM data", epsilon=1)
+        assert said in " ".join(plan.caveats)
+
+
 def test_plans_foresee_errors_of_sums_only_for_a_number_of_rows():
     gate = ng.open(ROWS, epsilon=100, columns=COLUMNS)
     asked = "SELECT SUM(cost) AS n FROM data"

@@ -7,6 +7,7 @@ from noisegate.algebra.expression import Expression, Field
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.privacy.domain import Kind
+from noisegate.query.estimates.recipe import ADDITIVE
 from noisegate.query.estimates.sampling import sample_words
 from noisegate.query.question import Block, Function
 from noisegate.transforms.query import Query
@@ -35,8 +36,11 @@ def caveats(
         )
     sampled = sample_of(block.relation)
     if sampled is not None:
-        in_bars = len(set(block.sets)) == 1
+        held = [each in (*ADDITIVE, Function.COUNT_UNITS) for each in functions]
+        in_bars = len(set(block.sets)) == 1 and any(held)
         found.append(sample_words(sampled.probability, in_bars=in_bars))
+        if in_bars and not all(held):
+            found.append("Errors in ranks, and of distinct values, are about the noise alone.")
         if Function.COUNT_DISTINCT in functions:
             found.append("COUNT(DISTINCT …) is that of the sample: all rows have as many or more.")
         if any(key.domain.keys is None for key in block.by):
