@@ -9,7 +9,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from noisegate.errors import OverBudget
+from noisegate.errors import LedgerError, OverBudget
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
@@ -151,7 +151,16 @@ def test_a_connection_never_crosses_a_fork(address):
         assert ledger.verify().ok
 
 
-def test_a_fork_finds_a_ledger_in_memory_unlocked():
+def refused(action):
+    try:
+        action()
+    except LedgerError:
+        return True
+    return False
+
+
+def test_a_fork_does_not_multiply_a_budget_in_memory():
+    """Nobody would see what a child charges to its copy; nor does it wait for a thread's lock."""
     ledger = budget_of(":memory:", 10_000)
     stop = Event()
 
@@ -162,10 +171,13 @@ def test_a_fork_finds_a_ledger_in_memory_unlocked():
     thread = Thread(target=work)
     thread.start()
     try:
-        assert all(in_child(lambda: try_to_reserve(ledger, "child") == 1) for _ in range(5))
+        asked = (lambda: reserve(ledger, "child"), lambda: ledger.balance("data"))
+        assert all(in_child(lambda: all(map(refused, asked))) for _ in range(5))
     finally:
         stop.set()
         thread.join()
+    assert reserve(ledger, "parent").settle(b"parent") == b"parent"
+    assert ledger.balance("data").reservations == 1
 
 
 def test_a_fork_amid_other_threads_work_leaves_both_sides_working(address):

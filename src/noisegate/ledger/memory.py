@@ -1,12 +1,13 @@
-"""A ledger that ends with its process: for practice and for tests, and the twin of the others."""
+"""A ledger that ends with its process: for practice, tests and arrays; the twin of the others."""
 
+import os
 from collections.abc import Callable, Iterator
 from threading import RLock
 from typing import Any, ClassVar, TypeVar, final
 
+from noisegate.errors import LedgerError
 from noisegate.ledger.account import Account, Request
 from noisegate.ledger.entry import Entry, Head, Row
-from noisegate.ledger.fork import close_before_fork
 from noisegate.ledger.store import Ledger
 from noisegate.ledger.transaction import Transaction
 
@@ -15,21 +16,28 @@ T = TypeVar("T")
 
 @final
 class MemoryLedger(Ledger):
-    """The same contract without durability; never refuses test bits."""
+    """The same contract without durability; never refuses test bits.
+
+    A forked child has a copy, whose charges nobody else would see: it is refused there.
+    """
 
     durable: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - passed on
         super().__init__(**options)
-        self._lock = RLock()
+        self._lock, self._process = RLock(), os.getpid()
         self._kept = _Kept()
-        close_before_fork(self)  # so that no child inherits the lock in the locked state
         self._write(self._begin)
 
     def close(self) -> None:
         """Nothing to let go of: the ledger lives as long as the object."""
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
+        if os.getpid() != self._process:
+            raise LedgerError(
+                "A budget in memory belongs to the process that made it.",
+                fix="Use threads, or keep the ledger in a file.",
+            )
         with self._lock:
             self._kept.undo.clear()
             try:
