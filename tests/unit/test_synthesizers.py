@@ -90,6 +90,27 @@ def test_the_price_is_spent_and_never_exceeded(rows, name, amount, gaussian):
     assert np.isfinite(made.model.table((0, 1))).all()
 
 
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("name", SYNTHESIZERS)
+def test_what_is_measured_has_the_shares_that_were_planned(rows, name, gaussian):
+    """Each draw of a table has a share up to the largest; together they have the least or more."""
+    ask = asked(rows, Fraction(1, 10), gaussian=gaussian)
+    planned = few_rounds(name).planned(SIZES, PAIRS, gaussian=gaussian)
+    made = few_rounds(name).build(ask, PAIRS)
+    if name == "chosen":
+        of = [[axes for axes in {each.axes for each in made.evidence} if axes]]
+    else:
+        measured = {each.axes for each in made.evidence}
+        of = [[axes for axes in measured if len(axes) == columns] for columns in (1, 2)]
+    for each, sets in zip(planned, of, strict=False):
+        least, most = ask.variance(each.most), ask.variance(each.least)
+        for axes in sets if "alike" not in each.what else ():
+            variances = [one.variance for one in made.evidence if one.axes == axes]
+            assert min(variances) >= least * (1 - 1e-9)
+            assert 1 / sum(1 / variance for variance in variances) <= most * (1 + 1e-9)
+    assert len(planned) == 1 + (name not in ("chosen", "independent"))
+
+
 @pytest.mark.parametrize("name", sorted(set(SYNTHESIZERS) - {"independent", "mst"}))
 def test_tables_are_reproduced_where_there_is_hardly_any_noise(rows, name):
     made = few_rounds(name, 20).build(asked(rows, RICH), PAIRS)

@@ -16,9 +16,11 @@ from scipy.stats import binom
 import noisegate
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.query.card import verify
+from noisegate.releases.tails import tail_factor
 from noisegate.synthetic.constraints import numbers
 from noisegate.synthetic.recipes import SYNTHESIZERS
 from noisegate.synthetic.release import SyntheticRelease
+from noisegate.synthetic.sharing import exact_shares
 
 COUNT = 1200
 AGES = np.arange(COUNT) * 7 % 100
@@ -143,6 +145,7 @@ def test_a_plan_is_free_and_says_what_would_be_measured(gate):
     ratio = -np.expm1(-0.7)
     assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
     assert "price     ε = 0.7" in str(plan)
+    assert "of a cell of a column ± " in str(plan)
     assert "<table>" in plan._repr_html_()
     assert plan.to_dict()["tables"] == 1
     assert not gate.release_plan("synthetic", columns=["ward"], epsilon=100).fits
@@ -162,6 +165,26 @@ def test_a_workload_with_weights_is_a_release_of_its_own():
     questions = {f"{asked}age < 30": 1, f"{asked}age < 30 AND married": 2, f"{asked}age >= 50": 5}
     plan = gate.release_plan("synthetic", workload=questions, **terms)
     assert (plan.tables, plan.workload) == (2, "given questions, by weights")
+
+
+def test_a_plan_says_the_noise_of_what_will_be_measured(gate):
+    """Geometric noise; a column has a part of three twentieths, or of all."""
+    plan = gate.release_plan("synthetic", columns=["ward", "age"], epsilon="0.7")
+    weights = {(0,): 2 ** (2 / 3), (1,): 20 ** (2 / 3)}
+    most = max(exact_shares(weights, Fraction(1)).values())
+    least = min(exact_shares(weights, Fraction(3, 20)).values())
+    table = Fraction(7, 10)  # one: without columns and looks
+
+    def rms(share):
+        ratio = -np.expm1(-0.7 * float(share))
+        return np.sqrt(2 * (1 - ratio)) / ratio
+
+    (column, *ends), (other, *alike) = plan.noise
+    assert (column, other) == ("a column", "a table, if all are measured alike")
+    assert ends == pytest.approx([rms(most), rms(least)])
+    assert alike == pytest.approx([rms(table)] * 2)
+    reach = plan.to_dict()["noise"]["a column"][1]
+    assert reach == pytest.approx(tail_factor(0.05, gaussian=False) * rms(least))
 
 
 def test_sampling_keeps_conditions_and_is_free(gate, made):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import combinations
-from math import prod
+from math import prod, sqrt
 from typing import Any, ClassVar, Final, final
 
 from noisegate.curator.allowance import Scope
@@ -160,8 +160,13 @@ class SyntheticBench:
         stored = None if fresh or missing else Attempts(self._curator, job.question).found()
         price, fits = self._curator.price(Sequential(events=(*missing, job.event)))
         layout = job.basis.layout
-        sets = job.workload.sets
-        (noise,) = job.price.noise(job.basis.query((0,)), [Fraction(1, len(sets))])
+        sets, grain = job.workload.sets, float(job.basis.grain)
+
+        def rms(share: Fraction) -> float:
+            (noise,) = job.price.noise(job.basis.query((0,)), [share])
+            return sqrt(variance_of(noise)) * grain
+
+        planned = job.synthesizer.planned(layout.sizes, job.workload, gaussian=job.price.gaussian)
         return SyntheticPlan(
             sql=job.basis.sql,
             columns=tuple((axis.name, axis.size) for axis in layout.axes),
@@ -173,7 +178,8 @@ class SyntheticBench:
             epsilon=self._epsilon,
             price=ApproxDP(0) if stored else price,
             fits=fits or stored is not None,
-            rms=variance_of(noise) ** 0.5 * float(job.basis.grain),
+            rms=rms(Fraction(1, len(sets))),
+            noise=tuple((each.what, rms(each.most), rms(each.least)) for each in planned),
             gaussian=job.price.gaussian,
             words=(*job.words, *job.basis.caveats),
         )

@@ -18,7 +18,9 @@ class SyntheticPlan:
 
     ``columns`` are names and numbers of cells. ``rms`` is the noise of each cell if all ``tables``
     of the workload were measured with equal shares; a synthesizer that chooses some does better.
-    The model has at most ``model_cells``. ``price`` is what releasing now would charge.
+    ``noise`` is that of a cell of what the method will measure, whatever the rows are: what it is,
+    the least and the most. How far the model is off without noise depends on the rows, and is not
+    in it. The model has at most ``model_cells``. ``price`` is what releasing now would charge.
     """
 
     sql: str
@@ -32,6 +34,7 @@ class SyntheticPlan:
     price: ApproxDP
     fits: bool
     rms: float
+    noise: tuple[tuple[str, float, float], ...]
     gaussian: bool
     words: tuple[str, ...] = ()
 
@@ -39,17 +42,26 @@ class SyntheticPlan:
         """The ± of a cell if all tables were measured with equal shares."""
         return self.rms * tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
 
+    def reaches(self, confidence: Number = 0.95) -> dict[str, tuple[float, float]]:
+        """The ± of a cell of what will be measured, from the least to the most: noise alone."""
+        factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        return {what: (factor * low, factor * high) for what, low, high in self.noise}
+
     def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
         """The plan in words, one fact a line."""
         columns = ", ".join(f"{name} ({size})" for name, size in self.columns)
-        width = f"± {self.margin(confidence):.3g} at {percent(confidence)} confidence"
+        cells = [
+            f"{what} ± {low:.3g}" + (f" to {high:.3g}" if high > 1.005 * low else "")
+            for what, (low, high) in self.reaches(confidence).items()
+        ]
         paid = f"{self.price}" + ("" if self.fits else " (more than is left)")
         free = self.price.epsilon == 0 and self.price.delta == 0
         return [
             ("columns", f"{columns} cells"),
             ("method", self.method),
             ("for", f"{self.workload}: {_of(self.tables, 'table')} with {_of(self.cells, 'cell')}"),
-            ("error", f"depends on the rows; with equal shares for all tables {width} a cell"),
+            ("noise", f"of a cell of {'; of '.join(cells)}; at {percent(confidence)} confidence"),
+            ("error", "depends on the rows: what the model leaves out comes on top of the noise"),
             ("model", f"at most {self.model_cells:,} cells"),
             *(("mind", words) for words in self.words),
             ("price", "free: released before" if free else paid),
@@ -70,6 +82,7 @@ class SyntheticPlan:
             "price_delta": float(self.price.delta),
             "fits": self.fits,
             "margin": self.margin(confidence),
+            "noise": {what: list(ends) for what, ends in self.reaches(confidence).items()},
             "confidence": float(confidence),
             "words": list(self.words),
         }

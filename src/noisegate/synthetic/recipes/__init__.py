@@ -60,11 +60,26 @@ class Fit:
     targets: tuple[Evidence, ...] = ()
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a kind of table will have of the price, from the ``least`` to the ``most``."""
+
+    what: str
+    least: Fraction
+    most: Fraction
+
+
 class Synthesizer(Protocol):
     """A way to make rows. Its fields are its options."""
 
     def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
         """Refuse what it cannot do, before anything is paid."""
+
+    def planned(
+        self, sizes: Sizes, workload: TablesWorkload, *, gaussian: bool
+    ) -> tuple[Planned, ...]:
+        """Shares that follow from the columns and the workload alone."""
 
     def build(
         self,

@@ -21,7 +21,7 @@ from noisegate.releases.residuals import Axes, Sizes, closure
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.junction import cells_with
 from noisegate.synthetic.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,
     measured,
@@ -49,6 +49,17 @@ class Aim:
         require_rounds(self.rounds)
         require_cells(self.cells_max, sizes)
 
+    def planned(  # noqa: D102 - see Synthesizer
+        self,
+        sizes: Sizes,
+        workload: TablesWorkload,  # noqa: ARG002 - any sets
+        *,
+        gaussian: bool,  # noqa: ARG002 - the same
+    ) -> tuple[Planned, ...]:
+        share = self._share(sizes) * (1 - _CHOICE)
+        most = (1 - len(sizes) * share) * (1 - _CHOICE)
+        return Planned("a column", share, share), Planned("a chosen table", share, most)
+
     def build(
         self,
         ask: TablesAsk,
@@ -59,8 +70,7 @@ class Aim:
     ) -> Fit:
         """Choose, ask and fit, until the price is spent."""
         singles = singles_of(ask.sizes)
-        planned = max(self.rounds or _PER_COLUMN * len(singles), len(singles) + 1)
-        share, left = Fraction(1, planned), Fraction(1)
+        share, left = self._share(ask.sizes), Fraction(1)
         weights = overlaps(workload)
         first = [share * (1 - _CHOICE)] * len(singles)
         evidence = [*known, *measured(ask, singles, first)]
@@ -87,6 +97,10 @@ class Aim:
             ask.done(float(1 - left) * 0.99, f"round {rounds}")
         model = fit(ask.sizes, evidence, total=total, start=model)
         return Fit(model, tuple(evidence), (f"{rounds} rounds",))
+
+    def _share(self, sizes: Sizes) -> Fraction:
+        """Of each of the first rounds."""
+        return Fraction(1, max(self.rounds or _PER_COLUMN * len(sizes), len(sizes) + 1))
 
 
 def overlaps(workload: TablesWorkload) -> dict[Axes, Fraction]:

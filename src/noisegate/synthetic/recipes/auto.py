@@ -28,7 +28,7 @@ from noisegate.releases.estimate import Floats, simplex
 from noisegate.releases.residuals import Axes, Parts, Question, Sizes, combine
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, Model, fit
-from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,
     columns_shares,
@@ -65,6 +65,21 @@ class Auto:
     def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
         """A model has room for each column at least."""
         require_cells(self.cells_max, sizes)
+
+    def planned(  # noqa: D102 - see Synthesizer
+        self,
+        sizes: Sizes,
+        workload: TablesWorkload,
+        *,
+        gaussian: bool,  # noqa: ARG002 - the same
+    ) -> tuple[Planned, ...]:
+        first, every = (columns_shares(sizes, workload, part) for part in (_SINGLES, Fraction(1)))
+        columns = Planned("a column", min(first.values()), max(every.values()))
+        tables = {*pairs_of(workload.sets), *(axes for axes in workload.sets if len(axes) > 1)}
+        if not tables:
+            return (columns,)
+        alike = (1 - _SINGLES - (1 + _STAGES) * _LOOKS[-1]) / len(tables)
+        return columns, Planned("a table, if all are measured alike", alike, alike)
 
     def build(
         self,

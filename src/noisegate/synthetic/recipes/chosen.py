@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import final
 
-from noisegate.releases.allocation import plain_design
+from noisegate.releases.allocation import Design, plain_design
 from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import CELLS_MAX, Evidence, fit
-from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import measured, require_cells
 
 
@@ -30,6 +30,12 @@ class Chosen:
         """A model has room for each column at least."""
         require_cells(self.cells_max, sizes)
 
+    def planned(  # noqa: D102 - see Synthesizer
+        self, sizes: Sizes, workload: TablesWorkload, *, gaussian: bool
+    ) -> tuple[Planned, ...]:
+        shares = _plan(sizes, workload, gaussian=gaussian).shares
+        return (Planned("a table", min(shares), max(shares)),)
+
     def build(
         self,
         ask: TablesAsk,
@@ -39,8 +45,7 @@ class Chosen:
         total: float | None = None,
     ) -> Fit:
         """Ask once, and fit."""
-        weights = [float(w) / prod(ask.sizes[a] for a in axes) for axes, w in workload]
-        plan = plain_design(ask.sizes, workload.sets, weights, gaussian=ask.gaussian)
+        plan = _plan(ask.sizes, workload, gaussian=ask.gaussian)
         evidence = (*measured(ask, [q.kept for q in plan.questions], plan.shares), *known)
         ask.done(0.5, "fitting")
         model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
@@ -49,3 +54,8 @@ class Chosen:
             return Fit(model, evidence, tuple(words))
         words.append(f"{len(model.left_out):,} tables did not fit into the model")
         return Fit(model, evidence, tuple(words), targets=evidence)
+
+
+def _plan(sizes: Sizes, workload: TablesWorkload, *, gaussian: bool) -> Design:
+    weights = [float(weight) / prod(sizes[a] for a in axes) for axes, weight in workload]
+    return plain_design(sizes, workload.sets, weights, gaussian=gaussian)

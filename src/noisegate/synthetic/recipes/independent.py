@@ -13,7 +13,7 @@ from typing import final
 from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import columns_shares, measured
 
 
@@ -24,6 +24,16 @@ class Independent:
 
     def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
         """Nothing to refuse."""
+
+    def planned(  # noqa: D102 - see Synthesizer
+        self,
+        sizes: Sizes,
+        workload: TablesWorkload,
+        *,
+        gaussian: bool,  # noqa: ARG002 - the same
+    ) -> tuple[Planned, ...]:
+        shares = columns_shares(sizes, workload, Fraction(1)).values()
+        return (Planned("a column", min(shares), max(shares)),)
 
     def build(
         self,

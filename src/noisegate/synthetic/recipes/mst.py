@@ -14,10 +14,10 @@ from fractions import Fraction
 from math import prod
 from typing import Final, final
 
-from noisegate.releases.residuals import Sizes
+from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,
     equal,
@@ -42,6 +42,19 @@ class Mst:
         """A model has room for each column at least."""
         require_cells(self.cells_max, sizes)
 
+    def planned(  # noqa: D102 - see Synthesizer
+        self,
+        sizes: Sizes,
+        workload: TablesWorkload,
+        *,
+        gaussian: bool,  # noqa: ARG002 - the same
+    ) -> tuple[Planned, ...]:
+        small = self._small(sizes, workload)
+        column = (_THIRD if small else Fraction(1)) / len(sizes)
+        pairs = [_THIRD / trees_joined(small)] if small else []
+        tree = (Planned("a pair of the tree", pair, pair) for pair in pairs)
+        return (Planned("a column", column, column), *tree)
+
     def build(
         self,
         ask: TablesAsk,
@@ -51,16 +64,12 @@ class Mst:
         total: float | None = None,
     ) -> Fit:
         """Ask for columns, choose, ask for pairs, fit."""
-        small = [
-            pair
-            for pair in pairs_of(workload.sets)
-            if prod(ask.sizes[a] for a in pair) <= self.cells_max
-        ]
+        small = self._small(ask.sizes, workload)
         singles = singles_of(ask.sizes)
         budget = _THIRD if small else Fraction(1)
         evidence = [*known, *measured(ask, singles, equal(len(singles), budget))]
         model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
-        tree: list[tuple[int, ...]] = []
+        tree: list[Axes] = []
         guesses = model.tables(small)
         rounds = trees_joined(small)
         for place in range(rounds):
@@ -72,3 +81,8 @@ class Mst:
             evidence += measured(ask, tree, equal(rounds, _THIRD))
             model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
         return Fit(model, tuple(evidence), (f"a tree of {len(tree)} pairs",))
+
+    def _small(self, sizes: Sizes, workload: TablesWorkload) -> list[Axes]:
+        """Pairs that can be in the tree."""
+        pairs = pairs_of(workload.sets)
+        return [pair for pair in pairs if prod(sizes[a] for a in pair) <= self.cells_max]

@@ -17,7 +17,7 @@ from noisegate.releases.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.junction import cells_with
 from noisegate.synthetic.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,
     measured,
@@ -41,6 +41,18 @@ class MwemPgm:
         require_rounds(self.rounds)
         require_cells(self.cells_max, sizes)
 
+    def planned(  # noqa: D102 - see Synthesizer
+        self,
+        sizes: Sizes,
+        workload: TablesWorkload,  # noqa: ARG002 - any sets
+        *,
+        gaussian: bool,  # noqa: ARG002 - the same
+    ) -> tuple[Planned, ...]:
+        share = self._share(sizes)
+        column = 2 * share / len(sizes)
+        chosen = Planned("a chosen table", share, share)
+        return Planned("a column", column, column), chosen
+
     def build(
         self,
         ask: TablesAsk,
@@ -50,8 +62,8 @@ class MwemPgm:
         total: float | None = None,
     ) -> Fit:
         """Choose, ask and fit, round by round."""
-        rounds = self.rounds or len(ask.sizes)
-        share, singles = Fraction(1, 2 * (rounds + 1)), singles_of(ask.sizes)
+        rounds, share = self.rounds or len(ask.sizes), self._share(ask.sizes)
+        singles = singles_of(ask.sizes)
         first = [2 * share / len(singles)] * len(singles)  # one round, to know how many rows
         evidence = [*known, *measured(ask, singles, first)]
         model = fit(ask.sizes, evidence, total=total, cells_max=self.cells_max)
@@ -68,3 +80,7 @@ class MwemPgm:
             model = fit(ask.sizes, evidence, total=total, start=model, cells_max=self.cells_max)
             ask.done((place + 1) / (rounds + 1), f"round {place + 1} of {rounds}")
         return Fit(model, tuple(evidence), (f"{rounds} rounds",))
+
+    def _share(self, sizes: Sizes) -> Fraction:
+        """Of a choice, or of a table."""
+        return Fraction(1, 2 * ((self.rounds or len(sizes)) + 1))
