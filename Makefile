@@ -29,7 +29,7 @@ check: $(STAMP)  ## format, lint, strict types, the rules of the house
 	$(RUN)ruff format --check --quiet .
 	$(RUN)ruff check --quiet .
 	$(RUN)mypy
-	$(RUN)python -m pytest -q tests/house
+	$(RUN)python -m pytest -q -n 2 tests/house
 
 format: $(STAMP)  ## rewrite files in house format
 	$(RUN)ruff format .
