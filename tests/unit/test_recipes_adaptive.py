@@ -19,6 +19,8 @@ from noisegate.releases.recipes.ahp import Ahp, clusters
 from noisegate.releases.recipes.dawa import Dawa, coverage
 from noisegate.releases.recipes.fourier import Fourier, _Waves, block, rebuild
 from noisegate.releases.recipes.tree import Tree
+from noisegate.releases.shares import Law
+from noisegate.releases.transcript import Listening
 from noisegate.releases.workload import all_ranges, cells, prefixes, ranges
 
 LOUD = Fraction(10**5)  # waves have numbers of 16 bits, so this is not much
@@ -131,6 +133,54 @@ def test_what_a_workload_minds_of_a_frequency_is_its_mean_square_there():
     for (low, high), minded in zip(pairwise(waves.starts), waves.minded, strict=True):
         assert minded == pytest.approx(power[low:high].mean(), rel=0.2)
     assert waves.lengths.mean() == pytest.approx(rows.sum(axis=1).mean(), rel=0.05)
+
+
+@pytest.mark.parametrize(("cells", "kept"), [(12, 4), (12, 7), (9, 1), (9, 3)])
+def test_the_error_of_waves_is_that_of_dense_algebra(cells, kept):
+    """Of all ranges: the noise through the pseudo-inverse, and what no wave holds."""
+    every = all_ranges((cells,), most=400)
+    ask = Listening(CellsAsk(np.arange(cells) ** 2, Fraction(1)))
+    found = Fourier(frequencies=kept).build(ask, every)
+    blocks, _, shares = _Waves(cells, every).plan(ask, kept)
+    waves = np.vstack([each.matrix.toarray() for each in blocks]) / 2**16
+    each = [np.full(b.size, ask.variance(b, s)) for b, s in zip(blocks, shares, strict=True)]
+    boxes = np.stack([every.answers(cell) for cell in np.eye(cells)], axis=1)
+    back = np.linalg.pinv(waves, rcond=1e-4)
+    noise = (boxes @ back) ** 2 @ np.concatenate(each) / 4**16
+    outside = (boxes**2).sum(axis=1) - ((boxes @ back) * (boxes @ waves.T)).sum(axis=1)
+    if 2 * kept - 2 == cells:
+        assert found.variance(every.lows, every.highs) == pytest.approx(noise, rel=2e-3)
+        return
+    numbers = np.concatenate(ask.rounds[0]).reshape(-1, 2)[kept // 2 :] / 2**16
+    twice = np.where(np.arange(kept // 2, kept) == 0, 1, 2)
+    left = (twice * (numbers**2).sum(axis=1)).sum() / cells / twice.sum()
+    guess = found.guess(every.lows, every.highs)
+    assert guess.spread**2 == pytest.approx(noise + left * outside, rel=2e-3)
+    assert guess.sums == pytest.approx(every.answers(found.cells))
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_a_choice_of_waves_rarely_costs_more_than_it_says(gaussian):
+    """The exact odds of all cuts, for series that are hard to tell: at most 1 in 1000."""
+    every = all_ranges((64,), most=400)
+    for exact in (
+        np.zeros(64, np.int64),
+        np.random.default_rng(5).poisson(50, 64),
+        np.arange(64) % 2 * 90,
+    ):
+        ask = CellsAsk(exact, Fraction(1), gaussian=gaussian)
+        cut, law = (
+            _Waves(64, every).choice(Law.of(ask, Fraction(4, 5))),
+            Law.of(ask, Fraction(1, 5)),
+        )
+        epsilon = 2 * law.amount**0.5 if gaussian else law.amount
+        choice = cut(Fraction(epsilon))
+        costs = choice.tails(exact) + np.array([int(noise) for noise in choice.noises])
+        odds = np.exp(-float(choice.factor) * (costs - costs.min()))
+        beyond = costs / cut.grain > cut.worst(law) * (1 + 1e-9)
+        assert odds[beyond].sum() <= 1e-3 * odds.sum()
+        dropped = [cut.dropped(kept, law) for kept in cut.cuts]
+        assert np.all((choice.tails(exact) / cut.grain <= dropped) | beyond)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def test_the_band_holds_the_exact_function_everywhere_as_often_as_it_says():
         missed += bool(np.any((exact < low) | (exact > high)))
         assert np.all(low <= found.values + 1e-9)
         assert np.all(found.values <= high + 1e-9)
+        assert (low[-1], found.values[-1], high[-1]) == (1, 1, 1)
     assert missed <= 13
 
 

@@ -326,6 +326,7 @@ class CdfRelease(Held):
             high = np.where(highs[0] + lows[1] > 0, highs[0] / (highs[0] + lows[1]), 1)
         high = np.where(lows[0] + lows[1] > 0, high, 1)  # there may be no row at all
         low = np.maximum.accumulate(np.nextafter(low, -1))
+        low[-1] = 1.0  # all rows are up to the last point
         high = np.minimum.accumulate(np.nextafter(high, 2)[::-1])[::-1]
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
