@@ -325,8 +325,8 @@ def test_a_price_takes_less_than_fifty_microseconds(name, event):
     """The median of 21 blocks, so that a busy machine does not decide; measured: 6 to 9 µs."""
     accountant, blocks = accountant_named(name), []
     for _ in range(21):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(50):
             accountant.price(event)
-        blocks.append((time.perf_counter() - start) / 50)
+        blocks.append((time.process_time() - start) / 50)
     assert sorted(blocks)[10] < 50e-6

@@ -99,10 +99,10 @@ REFUSED = [
 
 @pytest.mark.parametrize("value", REFUSED, ids=range(len(REFUSED)))
 def test_what_is_no_finite_number_is_refused_quickly_with_a_fix(value):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SpecError, match=r"sigma is .*Give a finite number") as refusal:
         fraction(value, name="sigma")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert len(str(refusal.value)) < 200
 
 
@@ -181,17 +181,17 @@ def test_cancellation_is_answered_with_more_precision():
 
 @pytest.mark.parametrize("exponent", [-(10**9), -(10**12), -(10**30)])
 def test_a_vanishing_exponential_is_bounded_at_once(exponent):
-    start = time.perf_counter()
+    start = time.process_time()
     assert 0 <= exp_down(Fraction(exponent)) < exp_up(Fraction(exponent)) <= Fraction(1, 1 << 1000)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("exponent", [10**9, 10**12, 10**30])
 def test_an_overwhelming_exponential_is_refused_at_once(exponent):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises((SpecError, Bug)):
         exp_up(Fraction(exponent))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_the_working_precision_is_restored_after_success_and_failure():

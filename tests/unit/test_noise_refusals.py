@@ -103,18 +103,18 @@ BAD_NUMBERS = [
     "sampler", [discrete_laplace, geometric, lambda s, n: geometric_tail(1, s, n)]
 )
 def test_a_scale_out_of_range_is_refused_quickly(sampler, scale):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SpecError, match="scale"):
         sampler(scale, 1)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("sigma", [*BAD_NUMBERS, "1/1001", 2**39 + 1], ids=range(12))
 def test_a_sigma_out_of_range_is_refused_quickly(sigma):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SpecError):
         discrete_gaussian(sigma, 1)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_sigma_and_variance_are_given_one_at_a_time():

@@ -147,14 +147,14 @@ def test_sequences_open_up():
 def test_a_thousand_events_are_read_well_under_a_second():
     """Everything but the loss distribution; measured: 0.04 s."""
     others = [name for name in METHODS if name != "pld"]
-    start = time.perf_counter()
+    start = time.process_time()
     report([COUNT] * 1000, delta=DELTA, methods=others)
-    assert time.perf_counter() - start < 0.8
+    assert time.process_time() - start < 0.8
 
 
 def test_a_thousand_events_have_a_loss_distribution_in_seconds():
     """After the import of the library, which takes about one second; measured: 0.4 s."""
     report([COUNT], delta=DELTA, methods=["pld"])
-    start = time.perf_counter()
+    start = time.process_time()
     report([DISCRETE] * 1000, delta=DELTA, methods=["pld"])
-    assert time.perf_counter() - start < 2.5
+    assert time.process_time() - start < 2.5
