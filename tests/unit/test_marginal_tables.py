@@ -225,9 +225,10 @@ def test_shrinking_takes_nothing_from_what_is_certain():
 def test_margins_hold_for_cells_and_for_sums_also_where_tables_were_shrunk():
     """At 95 %; fewer hits than a binomial law allows in one of 1e6 fail."""
     columns, hits, asked = records(200), 0, 0
+    pairs, price = [(0, 2), (1, 3)], Fraction(1, 2)
+    plan = plan_tables(asks(columns, price, gaussian=True)[0], SIZES, pairs, shrink=True)
     for _ in range(60):
-        ask_of, _ = asks(columns, Fraction(1, 2), gaussian=True)
-        plan = plan_tables(ask_of, SIZES, [(0, 2), (1, 3)], shrink=True)
+        ask_of, _ = asks(columns, price, gaussian=True)
         release = build_tables(ask_of, plan, axes_of())
         number = release.query(a=[0, 3], c=(1, 2))
         true = exact(columns, (0, 2))[np.ix_([0, 3], [1, 2])].sum()
