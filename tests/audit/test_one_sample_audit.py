@@ -15,13 +15,15 @@ import pytest
 from audit_tools import passes
 
 import noisegate.curator.curator as room
+import noisegate.curator.measurement as measurements
 from noisegate.accounting.amplification import poisson
 from noisegate.algebra.expression import Field, Literal
-from noisegate.algebra.relation import Table
-from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.algebra.relation import Sampled, Table
+from noisegate.algebra.tally import Axis, Cells, Grouping, Sums, Term
 from noisegate.curator.measurement import Measurement
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import DeclaredEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
@@ -106,6 +108,33 @@ def test_a_copy_that_asks_everybody_is_reported(monkeypatch):
     """It loses 4 and claims 1.85."""
     monkeypatch.setattr(DuckDBSource, "sample", lambda self, *_: nullcontext(self))
     assert not audited(price(4), each=2)
+
+
+def shown_cells(people, epsilon):
+    """How many cells of a sparse table about a sample of its own are shown."""
+    table = people_of(None)
+    axis = Axis(name="cell", expression=Field("cell"), low=0, size=TRIALS)
+    query = Query(Cells(relation=Sampled(Table(table), P), by=(axis,)))
+    noise = SparseGeometric(scale=Fraction(1, epsilon), domain=TRIALS, threshold=1, tau=1)
+    found = door_to(table, people, 1).measure(Measurement(query=query, mechanisms=(noise,)))
+    return found.cells.size
+
+
+def audited_cells(epsilon):
+    here, there = (shown_cells(people, 4) for people in (TRIALS, 0))
+    return passes(epsilon, here, there, trials=TRIALS)
+
+
+def test_a_sparse_table_about_a_sample_keeps_its_amplified_price_and_not_p_times_epsilon():
+    assert audited_cells(price(4))
+    assert not audited_cells(4 * float(P))
+
+
+def test_a_sparse_table_that_reads_everybody_is_reported(monkeypatch):
+    """It loses 4 and claims 1.85."""
+    whole = measurements.keyed
+    monkeypatch.setattr(measurements, "keyed", lambda relation, key: whole(relation, key).of)
+    assert not audited_cells(price(4))
 
 
 def test_a_copy_that_tosses_anew_for_each_question_is_cheaper_still(monkeypatch):

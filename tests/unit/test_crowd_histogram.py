@@ -1,5 +1,6 @@
 """Crowds through the gate: what is shown, hidden, charged, promised and kept in files."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -191,6 +192,13 @@ def test_bounds_cover_whatever_the_count_is(people):
     assert chances[(people < low) | (people > high)].sum() <= 0.05
     above = most(sampled, TENTH, 0.05)
     assert chances[people > above].sum() <= 0.05
+
+
+def test_a_picture_shows_cells_and_is_refused_where_all_are_hidden(gate):
+    made = gate.release("crowd-histogram", **ASKED)
+    assert made.plot().to_dict()["layer"]
+    with pytest.raises(SpecError, match="nothing to draw"):
+        replace(made, counts=np.zeros_like(made.counts)).plot()
 
 
 def test_words_say_what_is_and_is_not_promised():

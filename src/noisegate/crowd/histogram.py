@@ -235,6 +235,15 @@ class CrowdRelease(Charged):
 
         return self.stating(pa.table(columns), half_widths, self._words())
 
+    def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
+        """A picture of the cells that are shown, an altair chart."""
+        if self.hidden.all():
+            raise SpecError(
+                "All cells are hidden, so there is nothing to draw.",
+                fix="Use wider cells, or a smaller crowd.",
+            )
+        return Charged.plot(self, confidence)
+
     def _words(self) -> tuple[str, ...]:
         noise = self.noise
         limit = int(most(np.array([noise.crowd - 1]), noise.probability, 0.05)[0])
