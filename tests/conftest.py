@@ -1,8 +1,15 @@
-"""Shared by all folders: nothing may be skipped unnoticed where everything must run."""
+"""Shared by all folders: nothing may be skipped unnoticed where everything must run.
+
+How long an example takes is no result: on a busy machine it would decide over good and bad.
+"""
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.hookimpl(trylast=True)
