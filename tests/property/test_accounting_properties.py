@@ -47,8 +47,8 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.loss import ApproxDP
 
-quick = settings(max_examples=60, deadline=None)
-slow = settings(max_examples=25, deadline=None)
+quick = settings(max_examples=60)
+slow = settings(max_examples=25)
 
 
 def fractions(low, high):

@@ -16,7 +16,7 @@ from noisegate.noise.law import Certified
 from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, Rounded, StudentT
 
 DIGITS = 140  # 200 bits are 61 digits; the rest covers cancellation in the references
-EXAMPLES = settings(max_examples=120, deadline=None)
+EXAMPLES = settings(max_examples=120)
 
 widths = st.integers(8, 200)
 scales = st.one_of(

@@ -57,7 +57,7 @@ def nobody():
     return gate(SCHEMA.empty_table())
 
 
-@settings(max_examples=15, deadline=None, phases=NO_SHRINKING)
+@settings(max_examples=15, phases=NO_SHRINKING)
 @given(rows=ROWS, sql=st.sampled_from(QUESTIONS), terms=st.sampled_from([
     {"epsilon": "0.3"}, {"within": 50}, {"within": 9, "confidence": "0.99"},
 ]))  # fmt: skip
@@ -75,7 +75,7 @@ def test_price_and_plan_are_those_of_an_empty_table(rows, sql, terms, nobody):
     assert plan._repr_html_() == expected._repr_html_()
 
 
-@settings(max_examples=10, deadline=None, phases=NO_SHRINKING)
+@settings(max_examples=10, phases=NO_SHRINKING)
 @given(rows=ROWS, sql=st.sampled_from(QUESTIONS))
 def test_what_is_charged_and_shown_beside_the_numbers_is_that_of_an_empty_table(rows, sql, nobody):
     """Also that no row makes a question fail. Found keys are left out: these are an answer.

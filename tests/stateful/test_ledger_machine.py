@@ -166,7 +166,6 @@ def test_all_stores_tell_the_same_story(server):
         settings=settings(
             max_examples=40,
             stateful_step_count=30,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

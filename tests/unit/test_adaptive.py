@@ -124,7 +124,7 @@ def test_the_total_is_kept(single):
 sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4).filter(lambda x: prod(x) <= 250)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes, st.data())
 def test_all_nodes_are_boxes_and_every_cell_is_parted_from_every_other(shape, data):
     placed = []
@@ -366,7 +366,7 @@ def test_a_map_of_the_usual_size_takes_a_second_or_two(single):
     assert process_time() - begun < 5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes, st.integers(0, 10**6), st.sampled_from(["1/100", "1", "50"]), st.booleans())
 def test_any_table_can_be_released(shape, rows, price, single):
     exact = np.zeros(shape, np.int64)

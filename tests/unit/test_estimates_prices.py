@@ -89,7 +89,7 @@ def priced(bought, accountant):
     accountant=st.sampled_from(["pure", "zcdp"]),
     rows=st.sampled_from([None, 10_000]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_price_does_not_depend_on_which_groups_are_found(question, count, accountant, rows):
     block, caps = question
     terms = {"epsilon": "0.8", "delta": "1e-6", "rows": rows}

@@ -96,7 +96,7 @@ def test_tables_of_three_columns_that_all_overlap_agree_where_one_table_can_be_h
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_tables_that_share_marginals_are_rounded_so_that_they_agree(data):
     """Chains and pairs of any kind: each table shares at most two largest marginals."""
     sizes = (3, 4, 2, 3)
@@ -114,7 +114,7 @@ def test_tables_that_share_marginals_are_rounded_so_that_they_agree(data):
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_whole_tables_have_the_given_marginals_whatever_they_are(seed):
     rng = np.random.default_rng(seed)
     true = rng.poisson(1, (5, 4, 3))

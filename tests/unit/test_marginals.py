@@ -42,7 +42,7 @@ def asked(draw):
 
 
 @given(asked(), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_closed_form_is_dense_least_squares_and_so_is_its_variance(case, seed):
     sizes, questions, variances = case
     every, rng = tuple(range(len(sizes))), np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def test_closed_form_is_dense_least_squares_and_so_is_its_variance(case, seed):
 
 
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=3), st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_gain_of_a_question_is_its_precision_at_its_own_sensitivity(sizes, data):
     sizes = tuple(sizes)
     every = tuple(range(len(sizes)))

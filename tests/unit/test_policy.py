@@ -507,7 +507,7 @@ FRAMES = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None,
+@settings(max_examples=150,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(tables=FRAMES, name=NAMES.filter(str.isprintable))
 def test_every_draft_can_be_read_and_fits_the_schema_and_the_store(tmp_path, tables, name):

@@ -72,7 +72,7 @@ def cell_of(row, axes):
     return number
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(people, max_size=30), st.sampled_from([(X,), (WIDE,), (C, X), (X, C), (C,)]))
 def test_rows_are_counted_by_the_number_of_their_cell(listed, axes):
     found = held(Cells(relation=Table(ROWS), by=axes), listed)
@@ -129,7 +129,7 @@ def moved(tally, listed, owner):
     return sum(map(abs, with_one.values()))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(people, max_size=25), st.integers(1, 4))
 def test_an_owner_moves_all_cells_by_at_most_the_cap(listed, cap):
     assert moved(capped(cap), listed, 1) <= Query(capped(cap)).l1s[0].value == cap
@@ -249,7 +249,7 @@ def test_what_is_cut_off_cannot_be_read(cut):
         Release.from_bytes(text[:-cut], question="q", request_id="", free=True)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 20), max_size=20), max_size=8), st.integers(1, 9))
 def test_a_stream_is_counted_however_it_is_cut(batches, stretch):
     found = count_cells([np.array(b, np.uint64) for b in batches], stretch=stretch)

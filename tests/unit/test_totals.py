@@ -33,7 +33,7 @@ def trees(draw):
 
 
 @given(trees(), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_two_passes_are_dense_least_squares_and_the_variance_is_exact(case, seed):
     size, parents = case
     tree, rng = levels(parents, size), np.random.default_rng(seed)
