@@ -40,7 +40,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query, shape_of
-from noisegate.transforms.statistics.features import Linear, One, Products, Squares
+from noisegate.transforms.statistics.features import Linear, One, Products, Sides, Squares
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import (
@@ -382,7 +382,7 @@ def some_statistic(random, tally):
     weighings = [Plain(), Nearest(Scores(Numbers.of(lines))), Slopes(line, table, signed=signed)]
     weighings += [ByKey()] if tally.by else []
     norm = random.choice([None, 70])
-    every = (One(), Linear(), Squares(), Products())
+    every = (One(), Linear(), Sides(), Squares(), Products())
     return Statistic(random.choice(weighings), every, norm, 1 if norm else 0)
 
 

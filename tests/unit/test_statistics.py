@@ -18,7 +18,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.event import BoxNoiseEvent
 from noisegate.sources.source import Batch
 from noisegate.transforms.query import Query, shape_of
-from noisegate.transforms.statistics.features import Bins, Linear, One, Products, Squares
+from noisegate.transforms.statistics.features import Bins, Linear, One, Products, Sides, Squares
 from noisegate.transforms.statistics.numbers import Numbers, Shape, across, clip, times
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import (
@@ -60,6 +60,8 @@ FEATURES = {
     "one": One(),
     "linear": Linear(),
     "some linear": Linear((0, 2)),
+    "sides": Sides(),
+    "some sides": Sides((0, 2)),
     "squares": Squares(),
     "one square": Squares((1,)),
     "products": Products(),
@@ -139,6 +141,8 @@ def slow_feature(feature: object, row: list[int]) -> list[int]:
             return [1]
         case Linear():
             return [row[i] for i in feature.columns or range(len(row))]
+        case Sides():
+            return [1 if row[i] > 0 else -1 for i in feature.columns or range(len(row))]
         case Squares():
             return [row[i] ** 2 for i in feature.columns or range(len(row))]
         case Products():
@@ -221,6 +225,16 @@ def test_a_bound_that_forgets_a_cell_or_a_norm_is_passed():
         (moved,) = statistic.total([one], SHAPE)
         passed += int((moved.astype(object) ** 2).sum()) > block.l2_squared // 2  # |p|² = 1, not 2
     assert passed > 0
+
+
+def test_sides_that_claim_to_be_counted_on_one_side_only_are_passed(monkeypatch):
+    """Each is 1 or -1; a copy that claims a length for those above alone claims too little."""
+    monkeypatch.setattr(Sides, "norms", lambda *_: (1, COLUMNS - 1, COLUMNS - 1))
+    statistic, rows = Statistic(ByKey(), (Sides(),)), made_up(2, 4)
+    one = Batch(rows.coordinates[:1], rows.places[:1])
+    (block,), (moved,) = statistic.blocks(SHAPE), statistic.total([one], SHAPE)
+    assert np.abs(moved).sum() > block.l1
+    assert (moved**2).sum() > block.l2_squared
 
 
 @pytest.mark.parametrize("weighing", sorted(WEIGHINGS))

@@ -1,4 +1,4 @@
-"""What is added up for a row: 1, its coordinates, their squares or products, or their bins.
+"""What is added up for a row: 1, its coordinates, their sides, squares or products, or their bins.
 
 A feature states how long it can be for one row, in three norms: the largest number (what noise for
 a cube looks at), the sum of sizes, and the squared Euclidean length. Each is computed from the
@@ -65,6 +65,23 @@ class Linear(_OfColumns):
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
         return ["linear", *_listed(self.columns)]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sides(_OfColumns):
+    """For each coordinate, or those of some columns, 1 above the middle of its bounds, else -1."""
+
+    def norms(self, shape: Shape) -> Norms:
+        """Why: each number is 1 or -1, wherever the row lies."""
+        many = self.width(shape)
+        return 1, many, many
+
+    def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
+        return np.where(_only(rows, self.columns) > 0, 1.0, -1.0)
+
+    def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
+        return ["sides", *_listed(self.columns)]
 
 
 @final
@@ -187,5 +204,5 @@ def _listed(columns: Columns) -> list[list[int]]:
 
 # Each says how many numbers it is (`width`), how long they can be for one row (`norms`), which they
 # are (`of`), and has a record that is equal exactly for equal features.
-Feature: TypeAlias = One | Linear | Squares | Products | Bins
-FEATURES: Final[frozenset[type]] = frozenset({One, Linear, Squares, Products, Bins})
+Feature: TypeAlias = One | Linear | Sides | Squares | Products | Bins
+FEATURES: Final[frozenset[type]] = frozenset({One, Linear, Sides, Squares, Products, Bins})
