@@ -8,7 +8,7 @@ import pytest
 
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph, largest
 from noisegate.mechanisms.graph_shapes import (
     Edges,
     edges_of,
@@ -299,7 +299,17 @@ def test_numbers_come_out_with_their_own_noise():
     noise = SmoothStudent(scale=1, beta=1, low=0, high=100)
     stars = LocalGraph(statistic="two-stars", vertices=40, noise=noise)
     assert 0 <= stars.sample(np.array([1, 2]))[0] <= 100
-    assert stars.top == 40 * 39 * 38 // 2
+
+
+def test_no_number_is_larger_than_the_largest():
+    n = 6
+    full = edges_of(np.flatnonzero(np.triu(np.ones((n, n)), 1).ravel()), n)
+    none = edges_of(np.zeros(0, np.int64), n)
+    assert triangle_reaches(full, n, 1)[0] == largest("triangles", n) == 20
+    assert star_reaches(full, n, 1)[0] == largest("two-stars", n) == 60
+    cut = truncated_triangle_reaches(full, n, n, 1)[0]
+    assert cut == largest("truncated-triangles", n, cap=n) == 20
+    assert tree_reaches(none, n, 8, 1)[0] == largest("spanning-tree", n, levels=9) == 40
 
 
 @pytest.mark.parametrize("rows", [300, 6000])

@@ -179,16 +179,16 @@ class LocalGraph(OfGraph):
         value, reaches = _LOCAL[self.statistic](edges, self)
         return self.noise.sample(np.array([value, *reaches]), bits=bits)
 
-    @property
-    def top(self) -> int:
-        """The largest that the number can be."""
-        n, cap = self.vertices, min(self.cap, self.vertices - 1)
-        return {
-            "triangles": n * (n - 1) * (n - 2) // 6,
-            "two-stars": n * (n - 1) * (n - 2) // 2,
-            "spanning-tree": (n - 1) * (self.levels - 1),
-            "truncated-triangles": n * cap * (cap - 1) // 6,
-        }[self.statistic]
+
+def largest(statistic: str, vertices: int, *, levels: int = 1, cap: int = 0) -> int:
+    """The largest that the number of a `LocalGraph` can be."""
+    n, degree = vertices, min(cap, vertices - 1)
+    return {
+        "triangles": n * (n - 1) * (n - 2) // 6,
+        "two-stars": n * (n - 1) * (n - 2) // 2,
+        "spanning-tree": (n - 1) * (levels - 1),
+        "truncated-triangles": n * degree * (degree - 1) // 6,
+    }[statistic]
 
 
 def _whole(value: int) -> Int64Array:

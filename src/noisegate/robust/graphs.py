@@ -26,9 +26,9 @@ from noisegate.mechanisms.graph_numbers import (
     VERTICES_MAX,
     GraphNumber,
     LocalGraph,
+    largest,
     moved,
 )
-from noisegate.mechanisms.smooth import LocalNoise, SmoothStudent
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.looks import caps_of
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 Nodes: TypeAlias = range | Sequence[Key]
 LEVELS: Final = ("edge", "node")
 RISING: Final = "The list was made to rise; the ± is for all degrees at once."
-_ROUGH: Final = SmoothStudent(
-    scale=Fraction(1), beta=Fraction(1), low=0, high=1
-)  # until it is bought
 
 
 @final
@@ -204,15 +201,12 @@ class Graph:
         order = order_of(terms)
         query = self._query(order, weight)
         levels = 1 if weight is None else weight.size
-
-        def with_noise(noise: LocalNoise) -> LocalGraph:
-            return LocalGraph(
-                statistic=statistic, vertices=self.vertices, levels=levels, cap=cap, noise=noise
-            )
-
-        top = with_noise(_ROUGH).top
+        top = largest(statistic, self.vertices, levels=levels, cap=cap)
         noise = self._till.noise(order, low=0, high=top, grain=step, steps=query.per_unit)
-        measurement = Measurement(query=query, mechanisms=(with_noise(noise),))
+        asked = LocalGraph(
+            statistic=statistic, vertices=self.vertices, levels=levels, cap=cap, noise=noise
+        )
+        measurement = Measurement(query=query, mechanisms=(asked,))
 
         read = ByReaches(noise=noise, grain=step, low=offset)
 
