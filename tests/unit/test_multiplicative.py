@@ -129,6 +129,12 @@ def test_rounds_follow_the_bound():
     assert best_rounds(wide, 2000, 4096, 10**5, Fraction(1)) > 100
 
 
+def test_few_questions_have_few_rounds():
+    cells = np.array([50_000, 2000, 30_000, 18_000])
+    (words,) = build(CellsAsk(cells, Fraction(1)), BLOCK).words
+    assert words.startswith(f"{2 * BLOCK.size} rounds, each for the one of {BLOCK.size} questions")
+
+
 def test_other_weights_are_refused():
     with pytest.raises(SpecError, match="0 and 1"):
         build(CellsAsk([1, 2], Fraction(1)), Matrix(csr_array(np.array([[1, 2]]))))

@@ -330,6 +330,13 @@ def test_what_is_known_is_kept_exactly():
         made.sample(10, where={"age": (0, 29), "married": True})
 
 
+def test_bins_begin_where_what_is_impossible_ends(gate):
+    made = gate.release("synthetic", impossible=["age < 18 AND married"], **TERMS)
+    frame = made.to_pandas()
+    assert 18 in made.fitted.layout.axes[1].keys
+    assert not (frame.married & (frame.age < 18)).any()
+
+
 def test_a_map_is_no_part_of_what_was_measured():
     """The same release, free, with another column that follows."""
     columns = {**FACTS, "region": {"in": ["up", "down", "west"]}}
@@ -444,7 +451,8 @@ def test_a_person_with_several_rows_weighs_as_the_cap_says():
         ({"workload": {"ward": 2}}, "no list of columns"),
         ({"workload": ["SELECT COUNT(*) FROM people WHERE id < 5"]}, "bounds"),
         ({"choose": "caps"}, "cannot be chosen"),
-        ({"impossible": ["age < 13"]}, "inside a bin"),
+        ({"columns": {"age": 5, "ward": None}, "impossible": ["age < 13"]}, "inside a bin"),
+        ({"impossible": "age < 13"}, "no list"),
         ({"impossible": [{"age": (0, 99)}]}, "Every row"),
         ({"impossible": ["married", "NOT married"]}, "Every row"),
         ({"impossible": {"age": 3}}, "no list"),

@@ -20,6 +20,7 @@ from noisegate.transforms.strategy import Block, Groups, Matrix
 ROUNDS_MAX: Final = 500
 REPLAYS: Final = 50
 TOTAL_SHARE: Final = Fraction(1, 20)
+_OFTEN: Final = 2  # rounds for each question, at most: more would share the price for nothing
 _BOUND: Final = 2.5  # the bound's second term, 10 T ln|Q| / ε, in shortfalls of a choice
 
 
@@ -37,7 +38,8 @@ def build(
     Args:
         ask: Whom to ask.
         block: The questions.
-        rounds: How many are measured; by default as many as make the proven bound least.
+        rounds: How many are measured; by default as many as make the proven bound least, and at
+            most two for each question.
         total: The sum of all cells, if it is public; else a twentieth of the price measures it.
         replays: How often past measurements are gone through after each round; 0 is the textbook.
         average: Give the mean of all rounds' tables, which the proof is about, not the last.
@@ -49,7 +51,9 @@ def build(
         (noisy,) = ask.sums([_set(np.ones(cells, np.bool_))], [TOTAL_SHARE])
         left, count = 1 - TOTAL_SHARE, float(noisy.values[0])
     count = max(1.0, count)
-    times = rounds if rounds is not None else best_rounds(ask, block.size, cells, count, left)
+    times = rounds
+    if times is None:
+        times = min(best_rounds(ask, block.size, cells, count, left), _OFTEN * block.size)
     share = left / (2 * times)
     table = Weights(np.full(cells, count / cells))
     told: list[tuple[int, float]] = []
@@ -67,7 +71,8 @@ def build(
                 table.step(*each)
         tables += table.cells
     found = tables / times if average else table.cells
-    words = f"{times} of {block.size:,} questions were measured, where the table was worst"
+    said = "1 question" if block.size == 1 else f"{block.size:,} questions"
+    words = f"{times} rounds, each for the one of {said} that the table had worst"
     return Estimate(found.reshape(ask.shape), words=(words,))
 
 

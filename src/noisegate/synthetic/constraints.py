@@ -130,9 +130,7 @@ def impossible_of(
     found, layout = [], basis.layout
     for each in asked or ():
         if isinstance(each, str):
-            name = layout.table.replace('"', '""')
-            sql = f'SELECT COUNT(*) FROM "{name}" WHERE {each}'  # noqa: S608 - read, never run
-            axes, inside = counted_cells(sql, basis, tables)
+            axes, inside = counted_cells(counting(each, layout.table), basis, tables)
         else:
             cells = places(layout, each)
             axes, inside = (
@@ -147,6 +145,12 @@ def impossible_of(
     except SpecError:
         raise SpecError("Every row would be impossible.", fix=_LISTED) from None
     return tuple(found)
+
+
+def counting(condition: str, table: str) -> str:
+    """The question how many rows a condition is true of."""
+    quoted = table.replace('"', '""')
+    return f'SELECT COUNT(*) FROM "{quoted}" WHERE {condition}'  # noqa: S608 - read, never run
 
 
 _LISTED: Final = 'Use impossible=[{"age": (0, 14), "married": True}], or ["age < 15 AND married"].'

@@ -9,6 +9,7 @@ keep        noisy tables and model are stored before anyone sees them; rows foll
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import combinations
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Final, final
 
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential, decode, encode
@@ -31,7 +32,13 @@ from noisegate.releases.order import Order
 from noisegate.releases.residuals import Axes
 from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
 from noisegate.synthetic.columns import Layout
-from noisegate.synthetic.constraints import Impossible, counted_cells, hardened, impossible_of
+from noisegate.synthetic.constraints import (
+    Impossible,
+    counted_cells,
+    counting,
+    hardened,
+    impossible_of,
+)
 from noisegate.synthetic.door import DoorTables
 from noisegate.synthetic.fitted import FORMAT, Fitted
 from noisegate.synthetic.known import known_of
@@ -137,11 +144,15 @@ class SyntheticBench:
                 "Evidence, a total and what is chosen are about all rows, not about a sample.",
                 fix="Leave them out, or use the gate itself.",
             )
-        table, cuts = order.table, dict[str, Any]()
+        table, cuts, asked = order.table, dict[str, Any](), list[str]()
         if _is_sql(order.workload):
-            asked, cuts = columns_for(curator.tables, order.workload)
-            table = table or asked
+            asked = list(order.workload)
+            named, cuts = columns_for(curator.tables, asked)
+            table = table or named
         wanted = wanted_of(curator.tables, table, order.columns, order.determined)
+        never = [counting(each, wanted.domain.name) for each in _texts(order.impossible)]
+        with suppress(NoisegateError):  # given bins may do
+            cuts = columns_for(curator.tables, [*asked, *never])[1]
         self._wanted = uncut(wanted, cuts)
         self._epsilon = rules.price(order.epsilon)
         self._looks = Looks(
@@ -309,6 +320,11 @@ class SyntheticBench:
             practice=self._rules.practice,
             log=curator.ledger.history,
         )
+
+
+def _texts(asked: Any) -> list[str]:  # noqa: ANN401 - as people write it
+    listed = isinstance(asked, Sequence) and not isinstance(asked, str)
+    return [each for each in asked if isinstance(each, str)] if listed else []
 
 
 def _is_sql(workload: Any) -> bool:  # noqa: ANN401 - see `workload_of`

@@ -135,7 +135,8 @@ class _Steps:
         self.ask.done(0.6, "fitting")
         model, targets = self.modelled()
         asked = len({each.axes for each in self.answers if len(each.axes) > 1})
-        self.words.append(f"measured {len(self.sizes)} columns and {asked} tables of several")
+        tables = "1 table" if asked == 1 else f"{asked} tables"
+        self.words.append(f"measured {len(self.sizes)} columns and {tables} of several")
         if not model.left_out:
             return Fit(model, (*self.answers, *self.known), tuple(self.words))
         self.words.append(f"{len(model.left_out)} tables did not fit into the model")
