@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
-from trial_rows import unlabelled
+from trial_rows import on_grid, unlabelled
 
 from noisegate.connect import memory
 from noisegate.learners.mixture import Clouds, GaussianMixture, fit_mixture, step
@@ -27,7 +27,7 @@ def clouds(rows, seed=0):
     which = coins.choice(3, size=rows, p=WEIGHTS)
     roots = np.linalg.cholesky(SHAPES)
     found = MEANS[which] + np.einsum("nij,nj->ni", roots[which], coins.normal(size=(rows, 3)))
-    return np.rint(np.clip(found, -1, 1) * REACH) / REACH
+    return on_grid(found, REACH)
 
 
 def textbook(rows, model, shape):

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from trial_rows import REACH, unlabelled
+from trial_rows import REACH, on_grid, unlabelled
 
 from noisegate.connect import memory
 from noisegate.learners.asking import TrialRows
@@ -17,7 +17,7 @@ def cloud(count, columns, seed=0):
     ways = np.linalg.qr(coins.normal(size=(columns, 2)))[0].T
     along = coins.normal(size=(count, 2)) * np.array([0.5, 0.3])
     rows = 0.1 + along @ ways + coins.normal(0, 0.05, (count, columns))
-    return np.rint(np.clip(rows, -1, 1) * REACH) / REACH, ways
+    return on_grid(rows), ways
 
 
 def captured(rows, components):

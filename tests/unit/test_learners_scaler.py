@@ -1,8 +1,9 @@
 """Means and variances: exact without noise, and off by what is said with it."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from trial_rows import REACH, unlabelled
+from trial_rows import on_grid, unlabelled
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
@@ -12,7 +13,7 @@ from noisegate.learners.scaler import StandardScaler, fit_scaler
 def columns(count):
     coins = np.random.default_rng(0)
     rows = np.array([0.5, -0.2, 0.0]) + coins.normal(size=(count, 3)) * np.array([0.05, 0.2, 0.3])
-    return np.rint(np.clip(rows, -1, 1) * REACH) / REACH
+    return on_grid(rows)
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -68,3 +69,11 @@ def test_a_handle_has_no_rows_to_scale():
     matrix = model.memory.matrix(columns(100), bounds=(-1, 1))
     with pytest.raises(SpecError, match="no rows"):
         model.fit_transform(matrix)
+
+
+def test_names_of_columns_are_those_of_the_last_fit():
+    rows = columns(50)
+    model = StandardScaler(epsilon=1, bounds=(-1, 1), memory=memory(epsilon=2))
+    named = pd.DataFrame(rows, columns=["age", "size", "cost"])
+    assert model.fit(named).feature_names_in_.tolist() == named.columns.tolist()
+    assert not hasattr(model.fit(rows), "feature_names_in_")

@@ -79,6 +79,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         self.n_features_in_ = len(matrix.columns)
         if not all(name == f"x{place}" for place, name in enumerate(matrix.columns)):
             self.feature_names_in_ = np.array(matrix.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
         self.cost_, self.remaining_ = outcome.receipt.cost, outcome.receipt.remaining
         self.guarantee_, self.stopped_ = outcome.receipt.guarantee, outcome.stopped
         self._take(outcome.fitted)
