@@ -6,6 +6,7 @@ Statistical tests here fail by chance less than once in 10**6 runs.
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.special import expit, softmax
 from sklearn import linear_model
@@ -14,6 +15,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import roc_auc_score
 from trial_rows import REACH, clouds, right, trial, unit_columns
 
+import noisegate
 from noisegate.connect import memory
 from noisegate.errors import SpecError
 from noisegate.learners.linear_scores import (
@@ -200,6 +202,40 @@ def test_through_the_door_it_costs_its_price():
     assert np.exp(model.predict_log_proba(rows)) == pytest.approx(chances)
     assert model.error_["coef"].shape == model.coef_.shape
     assert clone(model).get_params()["epsilon"] == 2
+
+
+def test_a_perturbed_objective_costs_its_price_and_is_near_the_usual_one():
+    """The slope has noise of 3 or so where rows have slopes of thousands."""
+    model, rows, told, budget = fitted(method="objective")
+    assert (model.cost_.epsilon, budget.remaining.epsilon) == (2, 1)
+    usual = linear_model.LogisticRegression().fit(rows, told)
+    assert model.score(rows, told) > usual.score(rows, told) - 0.01
+    assert model.coef_ == pytest.approx(usual.coef_, abs=0.05)
+    assert np.abs(usual.coef_).max() > 0.25
+    assert model.rows_ == pytest.approx(6000, abs=500)
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_a_perturbed_objective_counts_the_rows_of_a_person_in_every_account(accountant):
+    rows, told = classes(3000, 3)
+    names = np.array(["a", "b", "c"])[told]
+    table = pa.table({"id": np.arange(3000) // 3, "x": rows[:, 0], "y": rows[:, 1], "kind": names})
+    columns = {"x": {"between": [-1, 1]}, "y": {"between": [-1, 1]}, "kind": {"in": list("abc")}}
+    delta = {} if accountant == "pure" else {"delta": "1e-6"}
+    gate = noisegate.open(
+        table, unit="id", epsilon=200, columns=columns, accountant=accountant, **delta
+    )
+    matrix = gate.matrix("data", ["x", "y"], target="kind", rows_per_unit=3)
+    model = LogisticRegression(epsilon=8, method="objective").fit(matrix)
+    usual = linear_model.LogisticRegression().fit(rows[:, :2], names)
+    assert model.score(rows[:, :2], names) > usual.score(rows[:, :2], names) - 0.05
+    assert gate.spent.epsilon > 0
+    free = LogisticRegression(epsilon=8, method="objective").fit(matrix)
+    assert np.array_equal(free.coef_, model.coef_)
+    if accountant == "pure":
+        assert (model.cost_.epsilon, gate.spent.epsilon) == (8, 8)
+        sampled = gate.sample("1/2").matrix("data", ["x", "y"], target="kind", rows_per_unit=3)
+        assert LogisticRegression(epsilon=2, method="objective").fit(sampled).cost_.epsilon <= 2
 
 
 def test_tables_and_curves_of_private_rows_are_paid_for():

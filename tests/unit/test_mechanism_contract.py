@@ -30,6 +30,7 @@ from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
@@ -79,6 +80,9 @@ EXAMPLES = (
     ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
     LeastSum(scale=THIRD),
+    PerturbedLogistic(
+        columns=2, classes=3, reach=9, whole=1, penalty=THIRD, scale=THIRD, digits=9, blur=THIRD
+    ),
     Winsorised(factor=THIRD, scale=THIRD, high=2048, spread=3),
     GraphNumber(statistic="capped-edges", vertices=9, noise=Geometric(scale=THIRD), cap=3),
     LocalGraph(

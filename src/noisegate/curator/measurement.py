@@ -28,6 +28,7 @@ from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
@@ -48,6 +49,7 @@ from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query, shape_of, terms_of
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.strategy import Strategy
+from noisegate.transforms.whole_rows import WholeRows
 
 # What the door hands out for each kind of tally. Others are refused, heirs of these too: they could
 # sample something else than their event says.
@@ -55,7 +57,7 @@ _NOISE: Final[set[type]] = {Geometric, DiscreteGaussian}
 _ALLOWED: Final[dict[type, set[type]]] = {
     Sums: _NOISE,
     Marginals: _NOISE,
-    Rows: _NOISE | {BoxNoise},
+    Rows: _NOISE | {BoxNoise, PerturbedLogistic},
     Distinct: _NOISE,
     Values: {Quantile, Quantiles, LocalQuantile},
     Keys: {KeySelection, ThresholdedGeometric},
@@ -115,6 +117,7 @@ class Measurement:
                 fix="Give one for each.",
             )
         self._require_boxes()
+        self._require_minimiser()
 
     def _require_cells(self, tally: Cells) -> None:
         """Noise for these cells; of a graph, cells of two vertices and perhaps a weight."""
@@ -129,6 +132,17 @@ class Measurement:
         for mechanism, block in zip(self.mechanisms, self.query.statistic_blocks, strict=False):
             if isinstance(mechanism, BoxNoise) and mechanism.width != block.width:
                 raise Unsupported("The noise is for other cells.", fix="Use the block's width.")
+
+    def _require_minimiser(self) -> None:
+        """Rows as they are go to a minimiser for rows of their shape, and nowhere else."""
+        tally, whole = self.query.tally, type(self.query.strategy) is WholeRows
+        if whole != (PerturbedLogistic in map(type, self.mechanisms)):
+            raise Unsupported("Rows as they are go to a minimiser.", fix="Ask for a statistic.")
+        if whole and isinstance(tally, Rows):
+            shape = shape_of(tally)
+            known = shape.columns, shape.keys, shape.reach, tally.whole
+            if {getattr(each, "shape", None) for each in self.mechanisms} != {known}:
+                raise Unsupported("The minimiser is for other rows.", fix="Use their shape.")
 
     @property
     def compares(self) -> bool:
@@ -294,7 +308,7 @@ class Measurement:
             if isinstance(self.mechanisms[0], _SELECTIONS) and asked is None:
                 return [np.concatenate(tables)]
             return [asked.apply(tables)] if type(asked) is Distances else tables
-        if type(asked) is not Statistic:
+        if type(asked) is not Statistic and type(asked) is not WholeRows:
             raise Bug("Rows are asked by a statistic alone.", fix="Please report the question.")
         shape = shape_of(tally)
         found = source.rows(tally, lambda batches: asked.total(batches, shape))

@@ -22,14 +22,17 @@ from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError
+from noisegate.exact import sqrt_down
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
 from noisegate.releases.asking import Price, require_shares, variance_of
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Batch, Block, Statistic
+from noisegate.transforms.whole_rows import WholeRows
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -56,6 +59,12 @@ class RowsAsk(Protocol):
 
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
         """The variances that `totals` would have: free."""
+
+    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:
+        """The lines of least logistic loss with at least this penalty, the constants last.
+
+        The variance is what that of each weight is at most, about.
+        """
 
     def done(self, part: float, words: str) -> None:
         """Say how far the learner has come."""
@@ -125,6 +134,14 @@ class DoorRows:
         chosen = noises(query.statistic_blocks, shares, self._price, query.weight)
         return [noise_variance(noise) / self._whole**2 for noise in chosen]
 
+    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:  # noqa: D102 - see RowsAsk
+        query = Query(self._tally, WholeRows())
+        noise = _minimiser(
+            shape_of(self._tally), self._price, share, self._tally.whole, query.per_unit, penalty
+        )
+        release = self._scope.measure(Measurement(query=query, mechanisms=(noise,)))
+        return _lines(noise, release.values)
+
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
         if self._progress is not None:
             self._progress(part, words)
@@ -181,6 +198,13 @@ class TrialRows:
         chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)
         return [noise_variance(noise) for noise in chosen]
 
+    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:
+        """The same of these rows; the noise is in the objective, so there is none without."""
+        self.spent += share
+        noise = _minimiser(self._shape, self._price, share, 1, 1, penalty)
+        (rows,) = WholeRows().total([self._batch], self._shape)
+        return _lines(noise, noise.sample(rows.reshape(-1), bits=self._bits))
+
     def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see RowsAsk
         """Nobody watches."""
         if not 0 <= part <= 1:
@@ -188,6 +212,29 @@ class TrialRows:
 
     def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:
         """Nobody interrupts."""
+
+
+def _minimiser(
+    shape: Shape, price: Price, share: Fraction, whole: int, rows: int, penalty: Fraction
+) -> PerturbedLogistic:
+    """What a share buys; of a ρ, its square is half of ε²."""
+    (exact,) = require_shares([share])
+    amount = exact * price.amount
+    return PerturbedLogistic.for_epsilon(
+        sqrt_down(2 * amount) if price.gaussian else amount,
+        columns=shape.columns,
+        classes=shape.keys,
+        reach=shape.reach,
+        whole=whole,
+        rows=rows,
+        penalty=penalty,
+    )
+
+
+def _lines(noise: PerturbedLogistic, released: NDArray[np.int64]) -> Measured:
+    width, found = noise.columns + 1, np.ldexp(released.astype(np.float64), -noise.digits)
+    slope = float(noise.scale / noise.penalty) ** 2 * (width + 1) * (width + 2) / 3
+    return Measured(found.reshape(-1, width), slope + 2 * float(noise.blur / 2**noise.digits) ** 2)
 
 
 def _measured(

@@ -2,23 +2,47 @@
 
     LogisticRegression(epsilon=1).fit(gate.matrix("patients", ["age", "bmi"], target="sick"))
 
-Most of what a price buys is moments of the classes; see `moments.py`. Perturbed objectives
-[CMS11] need the exact minimiser, which no solver gives, and are not offered.
+Most of what a price buys is moments of the classes; see `moments.py`. A perturbed objective buys
+nothing but its minimiser: better where rows are many for their columns, worse where they are few.
 """
 
-from typing import ClassVar
+from fractions import Fraction
+from functools import partial
+from typing import ClassVar, Final
 
+import numpy as np
+
+from noisegate.exact import fraction
 from noisegate.learners.asking import RowsAsk
 from noisegate.learners.base import ProbableClassifier
-from noisegate.learners.fitting import Fitted
-from noisegate.learners.margin_classifier import MarginClassifier
+from noisegate.learners.fitting import Algorithm, Fitted, Options
+from noisegate.learners.margin_classifier import METHODS, MarginClassifier
+from noisegate.learners.matrix import Matrix
 from noisegate.learners.moments import LOGISTIC, Loss, measure, refined
+from noisegate.learners.parameters import require_one_of
+from noisegate.transforms.statistics.features import One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Plain
+
+_COUNT: Final = Fraction(1, 50)
 
 
 def fit_logistic(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = None) -> Fitted:
     """Lines from moments of the classes, refined by Newton steps where noise allows."""
     moments, plan = measure(ask, LOGISTIC, rounds=rounds)
     return refined(ask, LOGISTIC, moments.lines(), moments, plan.rounds, penalty=penalty)
+
+
+def fit_objective(ask: RowsAsk, *, penalty: float = 1.0) -> Fitted:
+    """The minimiser of a perturbed objective, and how many rows there are."""
+    (counted,) = ask.totals(Statistic(Plain(), (One(),)), [_COUNT])
+    found = ask.minimised(fraction(penalty), 1 - _COUNT)
+    lines = found.values
+    return {
+        "lines": lines,
+        "deviations": np.full((len(lines), ask.columns), found.variance**0.5),
+        "rows": np.maximum(counted.values.sum(), 0.0),
+    }
 
 
 class LogisticRegression(ProbableClassifier, MarginClassifier):
@@ -33,7 +57,9 @@ class LogisticRegression(ProbableClassifier, MarginClassifier):
         epsilon: The price.
         C: One over the penalty of half the squared weights, of columns scaled to -1 and 1.
         method: "auto" (moments, and Newton steps where noise allows), "moments" (one round),
-            "newton" (always steps), or "sulq" (descent by noisy slopes from 0) [BDMN05].
+            "newton" (always steps), "objective" (the minimiser of a perturbed objective, with a
+            larger penalty where the price needs it) [CMS11], or "sulq" (descent by noisy slopes
+            from 0) [BDMN05].
         max_iter: How many steps; by default as many as noise allows.
         bounds: (low, high) of the columns of an array.
         classes: The classes of an array's target.
@@ -52,3 +78,9 @@ class LogisticRegression(ProbableClassifier, MarginClassifier):
 
     _loss: ClassVar[Loss] = LOGISTIC
     _refined = staticmethod(fit_logistic)
+
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
+        if require_one_of(self.method, "method", (*METHODS, "objective")) != "objective":
+            return super()._plan(matrix)
+        penalty = self._penalty()
+        return partial(fit_objective, penalty=penalty), {"penalty": penalty, "method": self.method}

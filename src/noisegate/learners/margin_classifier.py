@@ -13,7 +13,7 @@ from noisegate.learners.matrix import Matrix
 from noisegate.learners.moments import Loss, descended
 from noisegate.learners.parameters import require_one_of, require_rounds
 
-_METHODS: Final = ("auto", "moments", "newton", "sulq")
+METHODS: Final = ("auto", "moments", "newton", "sulq")
 
 
 class MarginClassifier(LinearClassifier):
@@ -46,7 +46,7 @@ class MarginClassifier(LinearClassifier):
         """Lines from moments, and so many steps; by default as many as noise allows."""
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
-        method = require_one_of(self.method, "method", _METHODS)
+        method = require_one_of(self.method, "method", METHODS)
         penalty, rounds = self._penalty(), require_rounds(self.max_iter)
         options = {"penalty": penalty, "method": method, "rounds": rounds}
         if method == "sulq":

@@ -34,6 +34,9 @@ class Part:
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
         return self._ask.variance(statistic, [self._share * share for share in shares])
 
+    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:  # noqa: D102 - see RowsAsk
+        return self._ask.minimised(penalty, self._share * share)
+
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
         self._ask.done(self._until * part, words)
 

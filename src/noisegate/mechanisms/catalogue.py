@@ -32,6 +32,7 @@ from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.outside_band import OutsideBand
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.quantile import Quantile
@@ -52,7 +53,7 @@ _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
     ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,
-    Winsorised,
+    Winsorised, PerturbedLogistic,
 )  # fmt: skip
 MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
     {kind.name: kind for kind in _KINDS}

@@ -71,6 +71,7 @@ from noisegate.transforms.stability import Stability, stability_of
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Block, Statistic
 from noisegate.transforms.strategy import Strategy
+from noisegate.transforms.whole_rows import WholeRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,11 +101,11 @@ class Query:
 
     With a ``strategy``, what is asked are its whole-number questions about the cells of the one sum
     of the tally, instead of the cells themselves; of marginals, how far guesses of them are off; of
-    rows, a statistic of them.
+    rows, a statistic of them, or the rows themselves for what knows how much a unit weighs.
     """
 
     tally: Tally
-    strategy: Strategy | Distances | Statistic | None = None
+    strategy: Strategy | Distances | Statistic | WholeRows | None = None
 
     def __post_init__(self) -> None:
         tally = self.tally
@@ -174,13 +175,15 @@ class Query:
         tally = self.tally
         if not isinstance(tally, Rows):
             return
-        if type(self.strategy) is not Statistic:
+        if type(self.strategy) not in (Statistic, WholeRows):
             raise Unsupported("Rows are asked by a statistic alone.", fix="Give one.")
         if self.stability.is_row_level and tally.rows_per_unit is not None:
             raise Unsupported("Rows that are units have no weights.", fix="Leave out the cap.")
         even = all(-term.low == term.high == tally.terms[0].high for term in tally.terms)
         if not even or len(tally.by) > 1:
             raise Unsupported("Rows are not on one grid around 0.", fix="Use one reach, one key.")
+        if type(self.strategy) is not Statistic:
+            return
         longest = max(block.l1 for block in self.strategy.blocks(shape_of(tally)))
         if longest * tally.whole * self.per_unit > MOVED_MAX:
             raise Unsupported("One unit could move a number too far.", fix="Use fewer steps.")
@@ -262,9 +265,10 @@ class Query:
             values towards zero only shortens them. Distinct: each kept pair of cell and value can
             make one value appear. Cells: each kept row adds 1 to one cell. Marginals: each set is
             the sum over its own groupings. Distances: see there. Rows: see `Statistic`; the weights
-            of a unit's rows add up to at most cap wholes. Rounding: none.
+            of a unit's rows add up to at most cap wholes. Whole rows: how many rows a unit weighs.
+            Rounding: none.
         """
-        if isinstance(self.tally, Rows):
+        if isinstance(self.tally, Rows) and type(self.strategy) is not WholeRows:
             return tuple(L1(self.weight * block.l1) for block in self.statistic_blocks)
         if isinstance(self.tally, Marginals):
             if type(self.strategy) is Distances:
@@ -286,7 +290,7 @@ class Query:
             cap / n, so n (cap / n)² reach² < cap reach². Otherwise L2 is at most L1.
         """
         cap, tally = self.per_unit, self.tally
-        if isinstance(tally, Rows):
+        if isinstance(tally, Rows) and type(self.strategy) is not WholeRows:
             blocks = self.statistic_blocks
             return tuple(L2(squared=self.weight**2 * block.l2_squared) for block in blocks)
         if type(self.strategy) is Distances:
