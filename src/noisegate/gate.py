@@ -398,7 +398,7 @@ class Gate(RobustFace):
         for a count at that ε. Bought once; asking again is free.
         """
         exact = self._look_price(epsilon)
-        return looks.profile(self._curator, table, exact)
+        return looks.profile(self._curator, table, exact, self._rules.sample)
 
     def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
         """Bounds that hold nearly all values of a numeric column, found privately for a price.
@@ -407,11 +407,9 @@ class Gate(RobustFace):
         them in the policy.
         """
         exact = self._look_price(epsilon)
-        return looks.bounds(self._curator, table, column, exact)
+        return looks.bounds(self._curator, table, column, exact, self._rules.sample)
 
     def _look_price(self, epsilon: Number) -> Fraction:
-        if self._rules.sample is not None:
-            raise SpecError("A look is at all rows.", fix="Use the gate itself.")
         exact = fraction(epsilon, name="epsilon")
         self._rules.require_price(exact)
         return exact

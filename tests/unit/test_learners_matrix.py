@@ -178,14 +178,6 @@ def test_a_sample_is_learnt_from_at_its_amplified_price():
     assert abs(float(outcome.fitted["count"][0, 0]) - 400) < 8 * 20 + 20
 
 
-def test_what_cannot_be_asked_about_a_sample_is_refused():
-    gate = clinic()
-    some = gate.sample("1/2")
-    with pytest.raises(NoisegateError, match="all rows"):
-        noisegate.learners.fit_family(some, "gaussian", "age", epsilon=1)
-    assert gate.spent.epsilon == 0
-
-
 def test_private_rows_are_not_predicted():
     gate = clinic()
     model = noisegate.learners.GaussianNB(epsilon=2).fit(

@@ -246,7 +246,6 @@ def test_less_noise_about_the_sample_is_more_about_all_rows(gate):
         lambda gate: gate.sample(0),
         lambda gate: gate.sample("1/2").sample("1/2"),
         lambda gate: gate.sample("1/10000000"),
-        lambda gate: gate.sample("1/2").bounds("data", "age", epsilon=1),
         lambda gate: gate.sample("1/2").caps("data", epsilon=1),
         lambda gate: gate.sample("1/2").sql("SELECT COUNT(*) FROM data", within=9),
         lambda gate: gate.sample("1/2").release("crowd-histogram", columns={"ward": None}, probability="1/2", crowd=9, epsilon=1),
@@ -257,6 +256,24 @@ def test_what_has_no_sample_is_refused_for_nothing(gate, ask):
     with pytest.raises((SpecError, Unsupported)):
         ask(gate)
     assert gate.spent.epsilon == 0
+
+
+def test_looks_are_at_the_sample_for_the_amplified_price():
+    """All ages are from 32 to 63, and all units have two rows; noise of scale 1/2 or less.
+
+    Of 2,000 units 500 are expected in the sample: beyond six deviations once in 10⁸ runs.
+    """
+    rows = pa.table({"id": np.arange(4000) // 2, "age": [40, 50] * 2000})
+    gate = ng.open(
+        rows, epsilon=5, unit="id", columns={"age": {"type": "integer"}}, rows_per_unit=2
+    )
+    sample = gate.sample("1/4")
+    low, high = sample.bounds("data", "age", epsilon=1)
+    assert low <= 32  # an empty bin may widen them
+    assert high >= 64
+    found = sample.caps("data", epsilon=1)
+    assert Fraction(1999, 1000) < gate.spent.epsilon <= 2
+    assert abs(found.units[1] - 2000) < 6 * (2000 * 3) ** 0.5 + 80
 
 
 def test_accounts_of_rho_pay_for_pure_noise_about_a_sample():

@@ -9,6 +9,7 @@ import pytest
 import noisegate as ng
 from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
+from noisegate.learners.families import fit_family
 from noisegate.learners.itemsets import FrequentItemsets
 from noisegate.learners.net import NetDatabase
 from noisegate.learners.queries import StatisticalQueries
@@ -86,6 +87,20 @@ def test_a_session_of_statistical_queries_reads_one_sample():
     event = event_of(door)
     assert isinstance(event, PoissonSampled)
     assert Fraction(1999, 100) < pure_loss(event).epsilon <= 20
+
+
+def test_a_family_fitted_to_a_sample_knows_less_of_its_parameters():
+    """A mean of about 50 with a standard deviation of 29: beyond eight errors once in 10¹⁴ runs."""
+    door = gate()
+    part, whole = (
+        fit_family(each, "gaussian", "cost", epsilon=20) for each in (door.sample(P), door)
+    )
+    seen = ROWS["cost"].to_numpy()
+    error = part.errors["mean"]
+    assert abs(part.parameters["mean"] - seen.mean()) < 8 * error
+    assert 0.9 * seen.std() / (COUNT / 4) ** 0.5 < error < 1.3 * seen.std() / (COUNT / 4) ** 0.5
+    assert error > 1.8 * whole.errors["mean"]
+    assert abs(part.rows - COUNT) < 7 * (COUNT * 3) ** 0.5
 
 
 def test_a_net_of_databases_promises_about_all_rows():

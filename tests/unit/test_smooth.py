@@ -8,7 +8,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
+from noisegate.errors import NoisegateError, OverBudget, Unsupported
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth import SmoothStudent
 from noisegate.robust.paying import Order, Till

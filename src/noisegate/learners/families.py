@@ -92,7 +92,6 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
     if family not in FAMILIES:
         raise SpecError(f"There is no family {family!r}.", fix=f"Use {', '.join(FAMILIES)}.")
     matrix = _matrix(rows, columns, table, where)
-    matrix.require_all_rows()
     kind = FAMILIES[family]
     matrix = _by_key(matrix) if kind.by_key else replace(matrix, classes=None, number=None)
     if kind.single and len(matrix.marks) != 1:
@@ -105,7 +104,8 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
     outcome = learn(matrix, task, epsilon=epsilon, fresh=fresh)
     told = _Told(outcome.fitted, matrix.marks, task.reach)
     parameters, likelihood, noise = kind.solve(told)
-    errors = {name: np.sqrt(likelihood[name] + noise[name]) for name in parameters}
+    seen = float(matrix.rules.sample or 1)  # of the rows: of a sample, the likelihood knows less
+    errors = {name: np.sqrt(likelihood[name] / seen + noise[name]) for name in parameters}
     return FamilyFit(
         family=family,
         names=matrix.columns if not kind.by_key else (matrix.classes.name,),  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from math import prod, sqrt
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Join, Relation, Table, Union
+from noisegate.algebra.relation import Join, Relation, Sampled, Table, Union
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -20,6 +20,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.draft import Caps
+from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
@@ -186,27 +187,38 @@ def _scale(measurement: Measurement) -> float:
 # looks by themselves
 
 
-def profile(curator: Curator, table: str, epsilon: Fraction) -> Profile:
-    """How many units have how many rows, measured once."""
-    query = rows_per_unit_query(Table(_private(curator, table)))
-    release, scale = _measured(curator, query, epsilon)
-    return Profile(table=table, units=tuple(release.values[0].tolist()), scale=scale)
+def profile(
+    curator: Curator, table: str, epsilon: Fraction, sample: Fraction | None = None
+) -> Profile:
+    """How many units have how many rows, measured once; of a sample, scaled up."""
+    query = rows_per_unit_query(_rows(_private(curator, table), sample))
+    release, scale = _measured(curator, query, inner_price(epsilon, sample))
+    units = tuple(round(each / (sample or 1)) for each in release.values[0].tolist())
+    return Profile(table=table, units=units, scale=scale / float(sample or 1))
 
 
 def bounds(
-    curator: Curator, table: str, column: str, epsilon: Fraction
+    curator: Curator, table: str, column: str, epsilon: Fraction, sample: Fraction | None = None
 ) -> tuple[Fraction, Fraction]:
     """A range that holds nearly all values of a column, measured once."""
-    look = bounds_look(_private(curator, table), column, epsilon)
+    look = bounds_look(_private(curator, table), column, epsilon, sample)
     return bounds_seen(look, curator.measure(look))
 
 
-def bounds_look(domain: TableDomain, column: str, epsilon: Fraction) -> Measurement:
+def bounds_look(
+    domain: TableDomain, column: str, epsilon: Fraction, sample: Fraction | None = None
+) -> Measurement:
     """What to measure for the bounds of a column."""
-    query = range_query(Table(domain), Field(column), rows_per_unit=domain.rows_per_unit_max)
+    cap, price = domain.rows_per_unit_max, inner_price(epsilon, sample)
+    query = range_query(_rows(domain, sample), Field(column), rows_per_unit=cap)
     return Measurement(
-        query=query, mechanisms=(Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0]),)
+        query=query, mechanisms=(Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
     )
+
+
+def _rows(domain: TableDomain, sample: Fraction | None) -> Relation:
+    table = Table(domain)
+    return table if sample is None else Sampled(table, sample)
 
 
 def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction]:
