@@ -178,10 +178,6 @@ class Run:
         self._rules.require_price(sum((order.epsilon for order in orders), looks))
         return orders
 
-    def require_price(self, epsilon: Fraction) -> None:
-        """Refuse to pay more at once than the policy allows."""
-        self._rules.require_price(epsilon)
-
     def _order(self, block: Block, terms: Terms, count: int, *, fresh: bool) -> _Order:
         caps = caps_of(block, terms)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta

@@ -39,7 +39,7 @@ from noisegate.query.answer import HalfWidths
 from noisegate.query.display import percent
 from noisegate.query.question import Question, require_known
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.run import Rules
 from noisegate.releases.applied import Applied, widths_of, words_of
 from noisegate.releases.asking import Price
 from noisegate.releases.held import standing
@@ -272,20 +272,16 @@ class Applying:
         return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
 
     def _noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
-        order, run = self._order, Run(self._curator, self._rules)
+        order = self._order
         if order.within is not None:
             if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
                 raise SpecError("within is said of plain averages, not of ε too.", fix=_PRICED)
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
-            run.require_price(self._curator.loss_of(event).epsilon)
+            self._rules.require_price(self._curator.loss_of(event).epsilon)
             return noise
-        given = order.epsilon if order.epsilon is not None else self._rules.epsilon
-        if given is None:
-            raise SpecError("No price is given.", fix=_PRICED)
-        epsilon = positive(given, name="epsilon")
-        run.require_price(epsilon)
-        price, count = Price.of(epsilon, accountant=self._accountant), len(query.tally.ranges)
+        epsilon, count = self._rules.price(order.epsilon), len(query.tally.ranges)
+        price = Price.of(epsilon, accountant=self._accountant)
         share = replace(price, amount=price.amount / count)
         if order.narrow:
             return (self._narrow(share, query),) * count

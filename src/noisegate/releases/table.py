@@ -15,16 +15,12 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
 from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats, Side
-from noisegate.releases.held import ENDINGS, PICTURES, Held, read_held
+from noisegate.releases.held import ENDINGS, PICTURES, Charged, read_held
 from noisegate.releases.making import Making
 from noisegate.releases.tails import reach, tail_factor
 from noisegate.releases.transcript import pack, unpack
@@ -64,29 +60,17 @@ class Number:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class TableRelease(Held):
-    """Numbers over the cells of ``axes``. Reading it again never draws again and never costs.
-
-    ``remaining`` is None, and ``stated`` the card, where it was read from a file.
-    """
+class TableRelease(Charged):
+    """Numbers over the cells of ``axes``. Reading it again never draws again and never costs."""
 
     kind: ClassVar[str] = "release"
     form: ClassVar[str] = FORMAT
     endings: ClassVar[tuple[str, ...]] = (*ENDINGS, *_MAPS)
-    sql: str
     axes: tuple[Axis, ...]
     values: NDArray[Any]
     value: str
     making: Making
     words: tuple[str, ...]
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    question: str
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
 
     def __post_init__(self) -> None:
         own = np.array(self.values)
@@ -258,7 +242,7 @@ class TableRelease(Held):
         return {
             ".geojson": lambda: map_of(self, confidence).to_geojson(path),
             ".geoparquet": lambda: map_of(self, confidence).to_geoparquet(path),
-            **Held.writers(self, path, confidence),
+            **Charged.writers(self, path, confidence),
         }
 
     def record(self) -> dict[str, Any]:
@@ -312,20 +296,8 @@ class TableRelease(Held):
             return (*[None] * len(self.axes), None if widths is None else tuple(widths))
 
         left = self.values.size - count
-        return Answer(
-            sql=self.sql,
-            table=table,
-            half_widths=half_widths,
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=(*([f"{left:,} more cells."] if left else []), *self.words),
-            practice=self.practice,
-            unfollowed=self._unfollowed,
-            log=self.log,
-        )
+        more = [f"{left:,} more cells."] if left else []
+        return self.stating(table, half_widths, (*more, *self.words), self._unfollowed)
 
     def _unfollowed(self) -> tuple[str, ...]:
         found = self.making.estimate(self.shape)

@@ -17,7 +17,6 @@ import numpy as np
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.exact import positive
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.question import Terms
@@ -283,12 +282,7 @@ class Workbench:
     def _epsilon(self, terms: Terms) -> Fraction:
         if terms.within is not None or terms.relative is not None:
             raise SpecError("A release is bought by its price.", fix="Give epsilon.")
-        epsilon = terms.epsilon if terms.epsilon is not None else self._rules.epsilon
-        if epsilon is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
-        positive(epsilon, name="epsilon")
-        Run(self._curator, self._rules).require_price(epsilon)
-        return epsilon
+        return self._rules.price(terms.epsilon)
 
     # paying
 
