@@ -1,6 +1,7 @@
 """The tree is the walk of the data: rooms import downwards, and only some hold keys."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src" / "noisegate"
@@ -52,7 +53,8 @@ def python_files() -> list[Path]:
     return [file for file in SRC.rglob("*.py") if file != SRC / "__init__.py"]
 
 
-def imported_names(file: Path) -> set[str]:
+@cache
+def imported_names(file: Path) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -61,7 +63,7 @@ def imported_names(file: Path) -> set[str]:
             assert node.level == 0, f"{file}: import by the full name"
             assert node.module != "noisegate", f"{file}: import from the defining module"
             names.add(node.module or "")
-    return names
+    return frozenset(names)
 
 
 def imported_rooms(file: Path) -> set[str]:
