@@ -46,7 +46,7 @@ def poisson_zcdp(loss: ZCDP, *, probability: Fraction) -> ZCDP:
         and Rényi divergences are quasi-convex, D_a((1 - p) Q + p P ‖ Q) ≤ D_a(P ‖ Q), likewise the
         other way, and over the others' coins; good parts mix as the laws do [EH14]. No ρ' = p² ρ
         holds at all orders: far out, the ratio of a sample's laws is p times that of P and Q.
-    Rounding: up, ε' to six digits.
+    Rounding: up, ε' to six digits or seven.
     """
     share = _checked(probability)
     inside = approx_of_zcdp(loss, delta=min(SAMPLED_DELTA / share, _DELTA_MAX))
