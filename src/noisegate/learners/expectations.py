@@ -27,11 +27,10 @@ from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH, price_of
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.releases.asking import Price
-from noisegate.releases.held import guarantee_of
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic

@@ -22,11 +22,10 @@ from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.event import Event, decode, encode
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.asking import Price
 from noisegate.releases.attempts import Attempts
-from noisegate.releases.held import guarantee_of
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic

@@ -36,10 +36,9 @@ from noisegate.learners.parameters import require_whole
 from noisegate.mechanisms.base import failure_of, smallest_whole
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.asking import Price
-from noisegate.releases.held import guarantee_of
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:

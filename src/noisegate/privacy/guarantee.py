@@ -6,11 +6,13 @@
 ε = 0.1 for adding or removing one person (all rows with the same 'patient_id') in table 'visits'.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 from noisegate.errors import SpecError
 from noisegate.privacy.conversion import change_one, change_one_zcdp
+from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit
 
@@ -63,3 +65,12 @@ class Guarantee:
             "scope": self.scope,
             "sentence": str(self),
         }
+
+
+def guarantee_of(
+    loss: ApproxDP, tables: Sequence[TableDomain], what: str = "this release about"
+) -> Guarantee:
+    """A loss as a promise about the unit of these tables."""
+    unit = next(table.unit for table in tables if table.unit is not None)
+    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
+    return Guarantee(loss=loss, unit=unit, scope=f"{what} {names}")

@@ -20,7 +20,7 @@ from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.top_k import TopK
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.candidates import Candidate, Candidates, candidates_of
 from noisegate.query.display import bare, percent
@@ -256,18 +256,12 @@ class Choosing:
             gaps=tuple(float(gap * plan.grain) for gap in rest) or None,
             cost=ApproxDP(0) if found.free else loss,
             remaining=curator.remaining(),
-            guarantee=self._guarantee(loss),
+            guarantee=guarantee_of(loss, self._candidates.query.tables, "this choice about"),
             question=found.question,
             request_id=found.request_id,
             practice=self._rules.practice,
             log=curator.ledger.history,
         )
-
-    def _guarantee(self, loss: ApproxDP) -> Guarantee:
-        tables = self._candidates.query.tables
-        unit = next(table.unit for table in tables if table.unit is not None)
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
-        return Guarantee(loss=loss, unit=unit, scope=f"this choice about {names}")
 
     def _terms(self, question: Question) -> Terms:
         """What the order says, then the SQL, then the policy."""

@@ -13,7 +13,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
@@ -231,15 +231,6 @@ class Charged(Held):
             unfollowed=unfollowed,
             log=self.log,
         )
-
-
-def guarantee_of(
-    loss: ApproxDP, tables: Sequence[TableDomain], what: str = "this release about"
-) -> Guarantee:
-    """A loss as a promise about the unit of these tables."""
-    unit = next(table.unit for table in tables if table.unit is not None)
-    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
-    return Guarantee(loss=loss, unit=unit, scope=f"{what} {names}")
 
 
 def standing(

@@ -12,6 +12,7 @@ from noisegate.curator.curator import Curator, digest
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.privacy.event import Event
+from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
@@ -21,7 +22,6 @@ from noisegate.releases.asking import Ask, DoorAsk, Price
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.held import guarantee_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
 from noisegate.releases.marginal_tables import FORMAT, Marginals, build_tables
 from noisegate.releases.residuals import Axes

@@ -18,6 +18,7 @@ import numpy as np
 from noisegate.curator.curator import Curator
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.privacy.event import Event, decode, encode
+from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
@@ -28,7 +29,7 @@ from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.finish import finish
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Held, guarantee_of
+from noisegate.releases.held import Held
 from noisegate.releases.making import (
     Making,
     Spec,

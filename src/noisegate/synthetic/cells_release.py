@@ -5,12 +5,12 @@ from typing import final
 
 from noisegate.curator.curator import Curator
 from noisegate.exact import Number
+from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules
 from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats, whole
 from noisegate.releases.grid import Grid
-from noisegate.releases.held import guarantee_of
 from noisegate.releases.making import Making
 from noisegate.releases.table import TableRelease
 

@@ -22,11 +22,11 @@ from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential, decode, encode
+from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import Price, variance_of
 from noisegate.releases.attempts import Attempts
-from noisegate.releases.held import guarantee_of
 from noisegate.releases.making import plain_options
 from noisegate.releases.order import Order
 from noisegate.releases.residuals import Axes
