@@ -115,8 +115,9 @@ def test_the_exact_mean_is_within_as_often_as_stated(noise, count_noise):
 
 
 def test_too_few_rows_leave_the_mean_anywhere():
+    """The noise of the count passes its bound upwards with a quarter of 4e-9."""
     found = gate(count=3).statistic("age", epsilon="0.01")
-    assert found.within()[0] == 99
+    assert found.within("0.999999996")[0] == 99
 
 
 @pytest.mark.parametrize(
