@@ -89,7 +89,7 @@ class Price:
     def of(cls, epsilon: Fraction, *, accountant: str, sample: Fraction | None = None) -> "Price":
         """What ε buys: itself, or ρ = ε² / 2; of a sample, the ε whose amplified price it is.
 
-        No theorem prices Gaussian noise about a sample there, so it is pure in every account.
+        No theorem prices Gaussian noise in a recipe about a sample: it is pure in every account.
         """
         if sample is not None:
             inner = digits_down(inner_epsilon_down(epsilon, probability=sample))

@@ -142,7 +142,7 @@ def _mechanisms(
             if len(taus) == 1
             else Quantiles.for_epsilon(price, taus=taus, **grid)
         )
-        error = ranks(choice.rank_error(USUAL), USUAL)
+        error = ranks(choice.rank_error(USUAL), USUAL, sampled=query.sample is not None)
         words += [f"{quantile(part.other.expression, tau)}: {error}." for tau in taus]
         return (choice,)
     cells = max(1, draft.cells(part.columns))
@@ -153,7 +153,7 @@ def _mechanisms(
     )
     tau = 1 - level if part.other.function is Function.MAX else level
     end = Quantile.for_epsilon(price, tau=tau, **grid)
-    error = ranks(end.rank_error(USUAL), USUAL)
+    error = ranks(end.rank_error(USUAL), USUAL, sampled=query.sample is not None)
     words.append(extreme(part.other.function, part.other.expression, level, error))
     return (end,)
 

@@ -60,9 +60,10 @@ def quantile(expression: Expression | None, level: Fraction) -> str:
     return f"QUANTILE({name}, {float(level):g})"
 
 
-def ranks(error: int, confidence: Fraction) -> str:
+def ranks(error: int, confidence: Fraction, *, sampled: bool = False) -> str:
     """A rank error: how many rows lie between the answer and the exact place, at most."""
-    return f"± {_of(error, 'rank')} at {float(confidence * 100):g} %"
+    of = " of the sample" if sampled else ""
+    return f"± {_of(error, 'rank')}{of} at {float(confidence * 100):g} %"
 
 
 def extreme(function: Function, expression: Expression | None, level: Fraction, error: str) -> str:
