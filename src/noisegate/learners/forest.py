@@ -5,11 +5,11 @@
 A row is in one leaf of each tree, so every tree adds to the noise of all of them: a private forest
 has few trees, and its leaves tell more than one class each [Koh96]. Trees grow on made-up rows,
 each on its own and with half of the columns at each cut; the leaves of all trees are looked at
-together, by one question.
+together, by one question. Where noise hides most, the forest is one leaf, with naive Bayes by what
+is seen of all rows.
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ from scipy.special import softmax
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
-from noisegate.learners.growing import Tree, Whole, grown, random_tree
+from noisegate.learners.growing import Tree, Whole, grown
+from noisegate.learners.leanings import Leanings
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy_sums import divided
@@ -31,16 +32,13 @@ from noisegate.learners.tree import (
     LEAST,
     MADE,
     Sight,
-    counted,
     require_depth,
     visible_levels,
 )
-from noisegate.releases.chance import public_coins
 
 # How many trees, by how much the noise lets us see of all rows.
 _TREES: Final[tuple[tuple[float, int], ...]] = ((2e3, 1), (4e3, 2), (4e4, 4), (float("inf"), 8))
 _TREES_MAX: Final = 100
-_ALIKE: Final = 1e6  # a variance that lets all classes look alike
 
 
 class RandomForestClassifier(PrivateClassifier):
@@ -57,7 +55,8 @@ class RandomForestClassifier(PrivateClassifier):
         bounds: (low, high) of the columns of an array.
         classes: The classes of an array's target.
         memory: The budget for arrays.
-        random_state: Of public choices; noise has no seed.
+        random_state: Of public choices, together with the noisy number of rows, so that no two fits
+            share them; noise has no seed.
 
     >>> from noisegate.connect import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
@@ -121,18 +120,16 @@ class RandomForestClassifier(PrivateClassifier):
 
 def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed: int = 0) -> Fitted:
     """Trees, one after the other, and what is known about the classes in their leaves."""
-    coins, depth = public_coins(seed), depth or DEPTH
     ask.done(0.0, "counting rows")
-    sight, share = Sight.of(ask), 1 - COUNT
+    sight, share, root = Sight.of(ask), 1 - COUNT, Tree.root()
+    coins, depth = sight.coins(seed), depth or DEPTH
+    ask.done(0.1, "looking at classes")
     if sight.hidden:
-        levels = min(depth, sight.random_levels(ask, share))
-        tree = random_tree(ask.columns, ask.reach, levels, coins)
-        return _fitted([tree], [_counted(ask, tree, share)])
+        return _fitted([root], [Leanings.of(ask, share, sight.rows, coins).normals(ask.columns)])
     count = min(trees, next(many for below, many in _TREES if sight.detail < below))
     levels = min(depth, visible_levels(0.8 * sight.detail / count))
     first, *parts = divided(share, 1, 4) if levels else [share]
-    ask.done(0.1, "looking at classes")
-    root, known = Tree.root(), look(ask, first, sight.rows)
+    known = look(ask, first, sight.told)
     if not levels:
         return _fitted([root], [known])
     ask.keep(_fitted([root], [known]))
@@ -147,14 +144,6 @@ def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed:
         ))  # fmt: skip
         guesses.append(made.described(grove[-1], ask.reach))
     return _fitted(grove, measured(ask, grove, guesses, parts[0]))
-
-
-def _counted(ask: RowsAsk, tree: Tree, share: Fraction) -> Normals:
-    """The leaves of a public tree by their counts alone: classes look alike within a leaf."""
-    found = counted(ask, tree, share)
-    rows = np.maximum(found["counts"], float(found["noise"]) ** 0.5 / 10)
-    means = np.zeros((*rows.shape, ask.columns))
-    return Normals(rows, means, np.full_like(means, _ALIKE), np.ones_like(rows))
 
 
 def _fitted(grove: Sequence[Tree], leaves: Sequence[Normals]) -> Fitted:

@@ -6,8 +6,9 @@ A private tree has to find its cuts with little noise. Counts of every bin of ev
 numbers, and a row is in one bin of each column, so their noise is large. Sums of coordinates by
 class are few: the method "auto" learns where classes lie by them, makes up rows that lie so, and
 grows the tree on these for nothing; where there are rows enough, it then looks at the leaves, and
-grows on. Where noise hides even the classes' means, cuts are chosen by public coins and the whole
-price is for the leaves' counts. "levels" is ID3 and C4.5 with noisy counts [FS10].
+grows on. Where noise hides even the classes' means, it asks on which side of the middle rows lie,
+in columns that public coins choose (see `leanings.py`). "levels" is ID3 and C4.5 with noisy counts
+[FS10].
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
+from noisegate.learners.leanings import Leanings
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy_sums import divided
@@ -39,10 +41,9 @@ _DEPTH_MAX: Final = 16
 _LEVELS: Final = 5
 _BINS_MAX: Final = 64
 COUNT: Final = Fraction(1, 25)  # of the price, for the number of rows
-_SURE: Final = 2.5  # standard deviations that a count is taken to be too large
-_HIDDEN: Final = 1.2  # noise of a class mean that hides it
+_SURE: Final = 1.5  # standard deviations that a count is taken to be too large
+_HIDDEN: Final = 0.6  # noise of a class mean that hides it
 _CLEAR: Final = 50.0  # leaves are looked at down to so many noises of a class's sums
-_FEW: Final = 60.0  # rows times ε, below which their number is too unsure to depend on
 _AT_ONCE: Final = 4  # levels that are grown before the leaves are looked at again
 _PARTS: Final = (
     (1,),
@@ -59,20 +60,23 @@ class DecisionTreeClassifier(PrivateClassifier):
     After `fit`, ``tree_`` is the table of nodes on the grid, ``counts_`` the noisy numbers of rows
     of each class in each leaf, as they were counted or as they follow from what was learnt, and
     ``error_`` has the standard deviation of the noise: in "counts" of a leaf, or in the "means" of
-    classes that the tree was grown on (in the scale where each column's bounds are -1 and 1).
+    classes, or of the sides they lie on, that the tree was grown on (in the scale where each
+    column's bounds are -1 and 1).
 
     Args:
         epsilon: The price.
         max_depth: How many questions lead to a leaf at most (default: 12, or 5 of "levels" and
             "random").
-        method: "auto" (by class means, then leaves, as noise allows), "levels" (ID3 and C4.5: level
-            by level by noisy counts), or "random" (cuts by public coins).
+        method: "auto" (by the sides classes lie on, or their means and then leaves, as noise
+            allows), "levels" (ID3 and C4.5: level by level by noisy counts), or "random" (cuts by
+            public coins).
         criterion: Of "levels": "entropy", "ratio" (C4.5) or "gini".
         bins: Of each column, between which "levels" cuts.
         bounds: (low, high) of the columns of an array.
         classes: The classes of an array's target.
         memory: The budget for arrays.
-        random_state: Of public choices; noise has no seed.
+        random_state: Of public choices, together with the noisy number of rows, so that no two fits
+            share them; of "random" by itself. Noise has no seed.
 
     >>> from noisegate.connect import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
@@ -176,12 +180,12 @@ class DecisionTreeClassifier(PrivateClassifier):
 @final
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How much the noise lets us see: about how many rows there are, and whether classes show.
+    """How much the noise lets us see: how many rows there are, as told, and whether classes show.
 
     ``detail`` is how many times the noise of a sum, at the whole price, all rows are.
     """
 
-    rows: float
+    told: float
     detail: float
     hidden: bool
 
@@ -192,13 +196,16 @@ class Sight:
         (noise,) = ask.variance(Statistic(ByKey(), (Linear(),)), [1 - COUNT])
         each, surely = noise**0.5 / ask.reach, rows - _SURE * deviation
         hidden = surely <= 0 or each * ask.classes / surely > _HIDDEN
-        return cls(max(rows, 1.0), max(rows, 1.0) / each, hidden)
+        return cls(rows, max(rows, 1.0) / each, hidden)
 
-    def random_levels(self, ask: RowsAsk, share: Fraction) -> int:
-        """How many random cuts in a row still leave more rows in a leaf than noise."""
-        (noise,) = ask.variance(Statistic(ByKey(), (One(),)), [share])
-        rows = self.rows * (2 / noise) ** 0.5
-        return 3 if rows < _FEW else max(3, int(np.log2(rows)) - 1)
+    @property
+    def rows(self) -> float:
+        """How many there are, at least one."""
+        return max(self.told, 1.0)
+
+    def coins(self, seed: int) -> Coins:
+        """Public coins of this fit: no cuts are unlucky in every fit."""
+        return public_coins(f"{seed} and {self.told} rows")
 
 
 def visible_levels(detail: float) -> int:
@@ -213,17 +220,19 @@ def require_depth(value: int | None) -> int | None:
 
 def fit_tree(ask: RowsAsk, *, depth: int | None = None, seed: int = 0) -> Fitted:
     """A tree by what the noise lets us see."""
-    coins, depth = public_coins(seed), depth or DEPTH
     ask.done(0.0, "counting rows")
     sight, share = Sight.of(ask), 1 - COUNT
+    coins, depth = sight.coins(seed), depth or DEPTH
+    ask.done(0.1, "looking at classes")
     if sight.hidden:
-        levels = min(depth, sight.random_levels(ask, share))
-        return counted(ask, random_tree(ask.columns, ask.reach, levels, coins), share)
+        seen = Leanings.of(ask, share, sight.rows, coins)
+        tree = seen.grown(MADE, depth, LEAST, coins)
+        counts, noise = seen.within(tree, ask.columns, ask.reach), np.array(seen.noise.mean())
+        return {"nodes": tree.nodes, "counts": counts, "means_noise": noise}
     levels = min(depth, visible_levels(0.7 * sight.detail))
     steps = [levels] if levels <= _AT_ONCE else [levels // 2, levels - levels // 2]
     first, *parts = divided(share, *_PARTS[len(steps) if levels else 0])
-    ask.done(0.1, "looking at classes")
-    tree, normals = Tree.root(), look(ask, first, sight.rows)
+    tree, normals = Tree.root(), look(ask, first, sight.told)
     for place, (step, part) in enumerate(zip(steps, parts, strict=False)):
         ask.keep(_finished(tree, normals, depth, ask, coins))
         ask.done((place + 1) / (len(parts) + 1), "looking at leaves")
