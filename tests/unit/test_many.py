@@ -56,6 +56,47 @@ def random_questions(count):
     return found
 
 
+def evidence(gate):
+    """Sharp numbers that are out: a table, wider bins, a count under a WHERE."""
+    return [
+        gate.release("cells", columns={"city": None, "sex": None}, epsilon=400),
+        gate.sql("SELECT BIN(age, 10) AS a, COUNT(*) FROM p GROUP BY a", epsilon=400),
+        gate.sql(counting("age < 5 AND sex = 1"), epsilon=400),
+    ]
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_what_is_out_already_is_known_at_the_start(start):
+    """The start is mostly noise at ε = 0.01; what is known is sharp, and costs nothing more."""
+    gate = opened("pure")
+    terms = {"epsilon": "0.01", "questions": 4, "start": start, "rows": COUNT}
+    asked = [
+        counting(where) for where in ("city = 2 AND sex = 1", "age < 10", "age < 5 AND sex = 1")
+    ]
+    known = evidence(gate)
+    price = gate.many_plan(COLUMNS, **terms).price
+    with gate.many(COLUMNS, evidence=known, **terms) as session:
+        model = session.model
+    assert session.plan.price == price
+    for sql, box in zip(
+        asked, ({"city": 2, "sex": 1}, {"age": (0, 9)}, {"age": (0, 4), "sex": 1}), strict=True
+    ):
+        assert abs(model.query(**box).value - exact(sql)) < 20
+    with gate.many(COLUMNS, **(terms | {"start": 0})) as blind:  # an even table
+        assert abs(blind.model.query(age=(0, 9)).value - exact(asked[1])) > 50
+
+
+def test_evidence_is_refused_where_it_is_no_help_to_a_promise():
+    gate = opened("pure")
+    known = evidence(gate)
+    spent = gate.spent
+    with pytest.raises(SpecError, match="not certain"):
+        gate.many_plan(COLUMNS, evidence=known, rows=COUNT, sure=True, epsilon=1)
+    with pytest.raises(SpecError, match="inside a bin"):
+        gate.many_plan({"age": 10, "sex": None}, evidence=known[2:], epsilon=1)
+    assert gate.spent == spent
+
+
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 @pytest.mark.parametrize("start", [1, 2])
 def test_all_answers_keep_the_promise(accountant, start):
@@ -317,3 +358,17 @@ def test_the_command_answers_a_file(tmp_path, monkeypatch, capsys):
     assert [each["sql"] for each in made["answers"]] == asked
     assert all(abs(each["value"] - exact(each["sql"])) < 200 for each in made["answers"])
     assert "surprises" in run("--plan")
+
+
+def test_sums_over_cells_are_learned_and_the_sharper_of_two_holds():
+    """Groups of the first axis: 10 of 60, 20 of 60, and one that nothing is said about."""
+    labels = np.array([0, 0, 1, -1], np.int32)
+    model = CellsModel((4, 3), 60.0)
+    model.learn_table((1,), np.array([30.0, 20.0, 10.0]), 0.01)
+    model.learn_table((0,), np.array([10.0, 20.0]), 0.02, labels)
+    model.learn_table((0,), np.array([40.0, 5.0]), 5.0, labels)
+    model.settle(60, 12)
+    cells = model.cells.reshape(4, 3)
+    assert cells.sum() == pytest.approx(60)
+    assert cells.sum(axis=1) == pytest.approx([5, 5, 20, 30], abs=0.1)
+    assert cells.sum(axis=0) == pytest.approx([30, 20, 10], abs=0.1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, final
 
+from noisegate.algebra.expression import fields_of
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import digest
@@ -18,7 +19,7 @@ from noisegate.query.looks import caps_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
-from noisegate.releases.grid import axes_of, sql_of
+from noisegate.releases.grid import Grid, axes_of, sql_of
 from noisegate.releases.residuals import Axes
 from noisegate.synthetic.columns import (
     UNITS,
@@ -242,6 +243,28 @@ def basis_of(
         term=tally.terms[0],
         rows_per_unit=tally.rows_per_unit,
         caveats=drafted.caveats,
+    )
+
+
+def grid_basis(grid: Grid) -> Basis:
+    """The same of a grid whose groups are columns of one table, or bins of them."""
+    tally = grid.query.tally
+    assert isinstance(tally, Sums)  # noqa: S101 - of a count
+    (domain,) = grid.query.tables
+    columns = [domain.columns[next(iter(fields_of(each.expression)))] for each in tally.by]
+    codings = tuple(
+        Coding(kind=column.kind, axis=replace(axis, name=column.name), bounds=column.between)
+        for column, axis in zip(columns, grid.axes, strict=True)
+    )
+    return Basis(
+        sql=grid.sql,
+        domain=domain,
+        layout=Layout(table=domain.name, columns=codings),
+        relation=tally.relation,
+        by=tally.by,
+        term=tally.terms[0],
+        rows_per_unit=tally.rows_per_unit,
+        caveats=grid.caveats,
     )
 
 

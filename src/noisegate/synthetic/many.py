@@ -26,6 +26,7 @@ class ManyOrder:
     start: int = 2
     confidence: Number = Fraction(95, 100)
     rows_per_unit: int | None = None
+    evidence: Sequence[Any] = ()
 
 
 @final

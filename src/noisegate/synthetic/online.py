@@ -43,10 +43,14 @@ from noisegate.releases.asking import DoorAsk, Price, variance_of
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack
 from noisegate.synthetic.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish
+from noisegate.synthetic.basis import grid_basis
 from noisegate.synthetic.cells_model import CellsModel
 from noisegate.synthetic.cells_release import CellsRelease, price_of
+from noisegate.synthetic.known import known_of
 from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
+from noisegate.synthetic.model import Evidence, whole_total
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
+from noisegate.synthetic.recipes.shared import evidence_of
 from noisegate.transforms.strategy import Groups
 
 Progress = Callable[[float, str], None]
@@ -197,6 +201,12 @@ class Many:
                 "How far a sample is off depends on the counts, so nothing is promised beforehand.",
                 fix="Give surprises instead of within or sure.",
             )
+        if order.evidence and (sure or rules.sample is not None):
+            raise SpecError(
+                "Evidence is near the truth, not certain, and about all rows.",
+                fix="Leave out evidence, or sure and the sample.",
+            )
+        self._known = known_of(order.evidence, grid_basis(self.grid.grid))
         self.price = _for_two(price_of(curator, rules, order.epsilon), start=order.start > 0)
         self.bargain = self._bargain(sure=sure)
         self.plan = self._plan(sure=sure)
@@ -307,8 +317,7 @@ class Many:
         """The model of noisy tables of single columns or pairs; else of the given rows."""
         grid, event = self.grid.grid, self.start
         if event is None:
-            rows = self._order.rows or 0
-            return CellsModel(grid.shape, float(rows / grid.grain)), NothingEvent()
+            return self._fitted((), float((self._order.rows or 0) / grid.grain)), NothingEvent()
         axes = range(len(grid.shape))
         sets = list(combinations(axes, min(self._order.start, len(grid.shape))))
         blocks = [_table_of(grid.shape, each) for each in sets]
@@ -327,12 +336,17 @@ class Many:
             used = allowed.used()
         if progress is not None:
             progress(0.0, "fitting the first model")
-        total = float(np.mean([each.values.sum() for each in found]))
-        model = CellsModel(grid.shape, total)
-        for each, noisy in zip(sets, found, strict=True):
-            model.learn_table(each, noisy.values.astype(np.float64), noisy.variance**0.5)
-        model.fit(_SWEEPS[0])
-        return model, used
+        first = [evidence_of(axes, noisy) for axes, noisy in zip(sets, found, strict=True)]
+        return self._fitted(first, whole_total([*first, *self._known])), used
+
+    def _fitted(self, first: Sequence[Evidence], total: float) -> CellsModel:
+        """The model of the first tables and of what is out already."""
+        model = CellsModel(self.grid.grid.shape, total)
+        for each in (*first, *self._known):
+            if each.axes:
+                model.learn_table(each.axes, each.values, sqrt(each.variance), each.labels)
+        model.settle(*_SWEEPS)
+        return model
 
     def table(self, model: CellsModel, balance: ManyBalance, door: Surprises) -> TableRelease:
         """A model as a released table."""
