@@ -103,8 +103,15 @@ def test_a_family_fitted_to_a_sample_knows_less_of_its_parameters():
     assert abs(part.rows - COUNT) < 7 * (COUNT * 3) ** 0.5
 
 
-def test_a_net_of_databases_promises_about_all_rows():
+def test_a_net_of_databases_is_chosen_for_a_sample_and_promises_what_that_adds():
+    """Half have bread: a database of two rows says so, unless noise is beyond 20 scales."""
     door = gate()
-    with pytest.raises(SpecError, match="all rows"):
-        NetDatabase(epsilon=1, size=2).fit(door.sample(P).matrix(columns=ITEMS))
-    assert door.spent.epsilon == 0
+    part, whole = (
+        NetDatabase(epsilon=20, size=2).fit(each.matrix(columns=["bread"]))
+        for each in (door.sample(P), door)
+    )
+    assert abs(part.rows_ - COUNT) < 7 * (COUNT * 3) ** 0.5
+    assert abs(part.answer(bread=1) - COUNT / 2) <= part.promise(SURE)
+    assert part.answer(bread=1) == pytest.approx(part.rows_ / 2)
+    assert part.promise(0.95) - whole.promise(0.95) > 1.96 * (COUNT * 3) ** 0.5
+    assert Fraction(1999, 100) < part.cost_.epsilon <= 20

@@ -193,7 +193,7 @@ def expectations(
         if epsilon is not None or rows is None:
             raise SpecError("Give epsilon, or tolerance and rows.", fix="Say how many rows.")
         epsilon = desk.least(float(positive(tolerance, name="tolerance")), _known(rows), confidence)
-    chosen = desk.bought(price_of(matrix, epsilon, sampled=True))
+    chosen = desk.bought(price_of(matrix, epsilon))
     request = curator.fresh_id() if fresh else None
     found = curator.measure(Measurement(query=desk.query, mechanisms=chosen), request_id=request)
     loss = curator.loss_of(found.event)

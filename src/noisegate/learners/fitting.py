@@ -92,7 +92,7 @@ def learn(
     An interruption (Ctrl-C) after the first round keeps what the rounds so far have learnt: what
     they used stays charged, the rest goes back.
     """
-    price = price_of(matrix, epsilon, sampled=True)
+    price = price_of(matrix, epsilon)
     tally = matrix.rows(task.reach, codes=task.codes, number=task.number)
 
     def draw(allowed: Allowance) -> bytes:
@@ -164,12 +164,10 @@ def once(  # noqa: PLR0913 - what is released, of which rows, for what, and how
     )
 
 
-def price_of(matrix: Matrix, epsilon: Number | None, *, sampled: bool = False) -> Price:
-    """What an ε buys in this account, or the policy's usual one; of a sample if it can be asked."""
+def price_of(matrix: Matrix, epsilon: Number | None) -> Price:
+    """What an ε buys in this account, or the policy's usual one; of a sample, if it is of one."""
     curator, rules = matrix.curator, matrix.rules
     exact = rules.price(epsilon)
-    if not sampled:
-        matrix.require_all_rows()
     accountant = curator.ledger.balance(curator.account).accountant
     return Price.of(exact, accountant=accountant, sample=rules.sample)
 

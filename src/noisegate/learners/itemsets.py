@@ -88,7 +88,7 @@ class FrequentItemsets:
         """Search through the door; what was found before at this price is found again, free."""
         baskets = baskets_of(matrix, self.basket)
         plan = self._plan(len(baskets.names))
-        price = price_of(matrix, self.epsilon, sampled=True)
+        price = price_of(matrix, self.epsilon)
 
         def draw(allowed: Allowance) -> bytes:
             rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)

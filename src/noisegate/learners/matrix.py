@@ -116,11 +116,6 @@ class Matrix:
         """The tables that it reads."""
         return stability_of(self.relation).tables
 
-    def require_all_rows(self) -> None:
-        """Refuse a matrix of a sample."""
-        if self.rules.sample is not None:
-            raise SpecError("This is learnt from all rows.", fix="Use the gate itself.")
-
     def coordinates(self, *, codes: bool = False) -> tuple[Coordinate, ...]:
         """The numbers that a learner works with."""
         return self.codes if codes else self.marks

@@ -22,7 +22,7 @@ from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.learners.expectations import USUAL, Noise, interval
+from noisegate.learners.expectations import USUAL, Noise, interval, sampled_rows
 from noisegate.learners.fitting import once, price_of
 from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, to_record
@@ -88,6 +88,7 @@ class NetDatabase:
         self.cost_, self.remaining_ = receipt.cost, receipt.remaining
         self.guarantee_, self.free_ = receipt.guarantee, receipt.free
         self._net, self._noise, self._grain, place = chosen
+        self._sampling = sampled_rows(matrix, Query(cells))
         self.rows_ = float(self._net.rows * self._grain)
         counts = self._net.databases[place]
         shape = tuple(len(keys) for _, keys in self.axes_)
@@ -106,13 +107,19 @@ class NetDatabase:
         Claim: at most this, with the confidence. Why: some database of the size is within √(ln 2Q
             / 2s) of every share, because a random one is, with positive probability, by
             Hoeffding; the chosen one errs by its shortfall more, and by the noise of the number
-            of rows. For a few rows this is far above what is seen.
+            of rows. Of a sample, what that adds to a count of all its rows is added, for all
+            questions at once. For a few rows this is far above what is seen.
         """
-        half = 1 - failure_of(confidence) / 2
+        failure = failure_of(confidence) / (1 if self._sampling is None else 2)
+        half = 1 - failure / 2
         counted = interval(self._noise, half)
         share = min(1.0, sqrt(log(2 * self._net.width + 1) / (2 * self._net.size)))
         off = share * (self._net.rows + counted) + counted + 1 + self._net.shortfall(half)
-        return float(off * float(self._grain))
+        if self._sampling is None:
+            return float(off * float(self._grain))
+        most = np.array([(self._net.rows + counted) * float(self._grain)])
+        strays = self._sampling.widened(most, np.zeros(1), float(failure / self._net.width))
+        return float(off * float(self._grain) + strays[0])
 
     def _marks(self, where: Mapping[str, Any]) -> list[int]:
         """Which cells a question is about."""
@@ -182,7 +189,7 @@ def _chosen(scope: Scope, cells: Sums, plan: SmallDatabase, price: Price) -> dic
         score_sensitivity=query.moved * strategy.reaches[0],
     )
     place = scope.measure(Measurement(query=query, mechanisms=(net,))).values[0, 0]
-    grain = str(cells.terms[0].grain)
+    grain = str(cells.terms[0].grain / (price.sample or 1))  # of a sample: as of all rows
     return {"net": to_record(net), "noise": to_record(noise), "place": int(place), "grain": grain}
 
 

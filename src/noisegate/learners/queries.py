@@ -151,7 +151,7 @@ class StatisticalQueries:
 
     def _begin(self, matrix: Matrix) -> None:
         """Charge for all of it, and count the rows."""
-        price = price_of(matrix, self._epsilon, sampled=True)
+        price = price_of(matrix, self._epsilon)
         curator, name = matrix.curator, matrix.curator.fresh_id()
         opened = curator.allowance(
             price.event(), question=f"statistical queries {name}", request_id=f"queries {name}"
