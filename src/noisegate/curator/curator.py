@@ -29,6 +29,7 @@ from noisegate.curator.blocks import BlockMeasurement, rehearsed, require_place
 from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
+from noisegate.curator.quietly import quietly
 from noisegate.errors import PolicyError, Unsupported
 from noisegate.ledger.store import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
@@ -203,7 +204,7 @@ class Curator:
     ) -> Release:
         self._require_own(measurement)
         source = self._source if kept is None else kept.source
-        noisy, keys = measurement.draw(source, self._bits, kept)
+        noisy, keys = quietly(lambda: measurement.draw(source, self._bits, kept))
         numbered = keys if isinstance(keys, np.ndarray) else None
         return Release(
             values=noisy, event=measurement.event(), question=question, request_id=request_id,

@@ -47,7 +47,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Final, final
 from typing import Literal as Word
@@ -61,6 +61,7 @@ from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
+from noisegate.curator.quietly import quietly
 from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -350,7 +351,8 @@ class Series:
             )  # fmt: skip
             stored = entry.answer
             if stored is None:
-                stored = entry.settle(_packed(self._snapshot, self._draw(start, until)))
+                drawn = quietly(partial(self._draw, start, until))
+                stored = entry.settle(_packed(self._snapshot, drawn))
             state, numbers = _unpacked(stored)
             found += numbers
         return found

@@ -46,6 +46,7 @@ import numpy as np
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
 from noisegate.ledger.store import Reservation
 from noisegate.mechanisms.base import to_record
@@ -258,7 +259,7 @@ class Surprises:
         if self._cells is None:
             tally = self._spec.cells.tally
             with self._curator._rows_of(self._sample) as source:  # noqa: SLF001 - same room
-                (row,) = source.sums(tally)  # type: ignore[arg-type]
+                (row,) = quietly(lambda: source.sums(tally))  # type: ignore[arg-type]
             limit = SUM_MAX // (tally.cells * self._spec.reach)  # type: ignore[union-attr]
             self._cells = np.clip(np.asarray(row, np.int64), 0, limit)
         return self._cells
