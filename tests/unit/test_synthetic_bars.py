@@ -34,6 +34,14 @@ def test_a_box_is_the_cells_inside_all_masks():
     assert exact((0, 2))[box(SIZES, (0, 2), masks)].sum() == inside(masks)
 
 
+def test_sharp_numbers_about_other_columns_widen_nothing():
+    masks = masks_of(SIZES, {0: [1]})
+    one, other = Evidence((0,), np.array([90.0, 80, 70]), 1e4), Evidence((1,), np.ones(4), 1e-4)
+    alone = reach(SIZES, [one], masks, failure=0.05, gaussian=False)
+    assert reach(SIZES, [one, other], masks, failure=0.05, gaussian=False) == alone
+    assert alone[1] - 80 < 100 * 2.3  # of Laplace noise: 2.12
+
+
 def test_all_tables_together_say_more_than_each():
     masks = masks_of(SIZES, {0: [1]})
     one, two = Evidence((0,), np.array([1.0, 4, 1]), 2.0), Evidence((0, 2), np.arange(6.0), 3.0)

@@ -28,10 +28,11 @@ Masks: TypeAlias = Mapping[int, NDArray[np.bool_]]  # by column: which of its ce
 @final
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """An exact number plus noise of this variance."""
+    """An exact number plus noise of this variance, of draws that have at least that of ``draw``."""
 
     value: float
     variance: float
+    draw: float
 
 
 def direct(
@@ -43,7 +44,7 @@ def direct(
     ``total`` is known exactly.
     """
     if not masks and total is not None:
-        return Direct(total, 0.0)
+        return Direct(total, 0.0, 0.0)
     found = [each for one in evidence for each in _seen(sizes, one, masks)]
     if not found:
         return None
@@ -52,7 +53,7 @@ def direct(
         return exact[0]
     weights = np.array([1 / each.variance for each in found])
     value = float(np.array([each.value for each in found]) @ weights / weights.sum())
-    return Direct(value, float(1 / weights.sum()))
+    return Direct(value, float(1 / weights.sum()), min(each.draw for each in found))
 
 
 def _seen(sizes: Sizes, one: Evidence, masks: Masks) -> Iterator[Direct]:
@@ -61,14 +62,16 @@ def _seen(sizes: Sizes, one: Evidence, masks: Masks) -> Iterator[Direct]:
         return
     inside = box(sizes, one.axes, masks)
     if one.labels is None:
-        yield Direct(float(one.values[inside].sum()), one.variance * int(inside.sum()))
+        spread = one.variance * int(inside.sum())
+        yield Direct(float(one.values[inside].sum()), spread, one.variance)
         return
     known = one.labels >= 0
     held = np.bincount(one.labels[known & inside], minlength=len(one.values))
     of = np.bincount(one.labels[known], minlength=len(one.values))
     if not (inside & ~known).any() and np.all((held == 0) | (held == of)):
         chosen = held > 0
-        yield Direct(float(one.values[chosen].sum()), one.variance * int(chosen.sum()))
+        spread = one.variance * int(chosen.sum())
+        yield Direct(float(one.values[chosen].sum()), spread, one.variance)
 
 
 def box(sizes: Sizes, axes: Axes, masks: Masks) -> NDArray[np.bool_]:
@@ -107,11 +110,9 @@ def reach(
         used, each fails with its part of the probability. Which tables were measured may depend on
         earlier answers, but not on their own noise.
     """
-    least = min((one.variance for one in evidence if one.variance > 0), default=1.0)
-    price = Price(amount=Fraction(acosh(1 + 1 / least)), gaussian=gaussian)  # of the least noise
     whole = direct(sizes, evidence, masks, total)
     if whole is not None:
-        return _ends(whole, failure, price)
+        return _ends(whole, failure, gaussian=gaussian)
     covered = {tuple(sorted(set(one.axes) & set(masks))) for one in evidence}
     asked = {axes: direct(sizes, evidence, {a: masks[a] for a in axes}, total) for axes in covered}
     known = {axes: one for axes, one in asked.items() if one is not None and axes}
@@ -120,13 +121,16 @@ def reach(
     if everything is None:
         return 0.0, inf
     part = failure / (len(widest) + 1)
-    most = _ends(everything, part, price)[1]
-    ends = {axes: _ends(known[axes], part, price) for axes in widest}
+    most = _ends(everything, part, gaussian=gaussian)[1]
+    ends = {axes: _ends(known[axes], part, gaussian=gaussian) for axes in widest}
     pairs = [(a, b) for a, b in combinations(ends, 2) if set(a) | set(b) == set(masks)]
     low = max((ends[a][0] + ends[b][0] - most for a, b in pairs), default=0.0)
     return max(low, 0.0), min((end for _, end in ends.values()), default=most)
 
 
-def _ends(one: Direct, failure: float, price: Price) -> tuple[float, float]:
+def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]:
+    if one.variance == 0:
+        return one.value, one.value
+    price = Price(amount=Fraction(acosh(1 + 1 / one.draw)), gaussian=gaussian)  # of that draw
     spread = float(tails.reach(np.array(one.variance), failure, price, 1))
     return max(one.value - spread, 0), max(one.value + spread, 0)
