@@ -52,9 +52,21 @@ class Term:
         return max(abs(self.low), abs(self.high))
 
 
+class _OverCells:
+    """A tally of cells: all combinations of the places along ``by``."""
+
+    __slots__ = ()
+    by: "tuple[Grouping | Axis, ...]"
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are, 1 without any axis: public, from what is declared."""
+        return prod(axis.size for axis in self.by)
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
+class Sums(_OverCells):
     """Sums of terms per cell, where one owner's rows weigh at most ``rows_per_unit`` rows.
 
     An owner of n rows in the relation gives each the weight min(1, rows_per_unit / n); weighted
@@ -66,11 +78,6 @@ class Sums:
     by: tuple[Grouping, ...] = ()
     terms: tuple[Term, ...]
     rows_per_unit: int | None = None
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are: public, from the declared keys."""
-        return prod(grouping.size for grouping in self.by)
 
 
 @final
@@ -100,7 +107,7 @@ class Marginals:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class Values(_OverCells):
     """The values of a term per cell, NULLs left out, at most ``rows_per_unit`` of one owner.
 
     Of an owner with more, values at even steps of their order are kept.
@@ -110,11 +117,6 @@ class Values:
     by: tuple[Grouping, ...] = ()
     term: Term
     rows_per_unit: int | None = None
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return prod(grouping.size for grouping in self.by)
 
 
 @final
@@ -132,7 +134,7 @@ class Keys:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distinct:
+class Distinct(_OverCells):
     """How many values of ``expression`` there are per cell, NULL not counted.
 
     Of an owner with more than ``keys_per_unit`` pairs of cell and value, those with the lowest
@@ -143,11 +145,6 @@ class Distinct:
     by: tuple[Grouping, ...] = ()
     expression: Expression
     keys_per_unit: int
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are."""
-        return prod(grouping.size for grouping in self.by)
 
 
 @final
@@ -163,7 +160,7 @@ class Axis:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
+class Cells(_OverCells):
     """How many rows are in each cell that holds any, of tables too large to list.
 
     A cell is the number that its places along ``by`` make, the last varying fastest. Of an owner
@@ -174,15 +171,10 @@ class Cells:
     by: tuple[Axis | Grouping, ...]
     rows_per_unit: int | None = None
 
-    @property
-    def cells(self) -> int:
-        """How many cells there are: public, from the declared axes."""
-        return prod(axis.size for axis in self.by)
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(_OverCells):
     """The rows themselves, for statistics of them: whole coordinates, and the place of a key.
 
     A row with a NULL, or whose key is not listed, takes no part. An owner of n rows gives each the
@@ -195,11 +187,6 @@ class Rows:
     rows_per_unit: int | None = None
 
     WHOLE: ClassVar[int] = 1 << 8  # parts of a row
-
-    @property
-    def cells(self) -> int:
-        """How many keys there are; 1 without."""
-        return prod(grouping.size for grouping in self.by)
 
     @property
     def whole(self) -> int:
