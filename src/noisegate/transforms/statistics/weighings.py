@@ -126,16 +126,23 @@ class Lookup:
         return [self.entries.digest(), self.shift, self.middle]
 
 
+class _InOneCell:
+    """A weighing by which each row counts once, in one cell."""
+
+    __slots__ = ()
+
+    def norms(self, shape: Shape) -> Norms:  # noqa: ARG002
+        """Why: one weight is 1, the others are 0."""
+        return 1, 1, 1
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(_InOneCell):
     """All rows in one cell."""
 
     def cells(self, shape: Shape) -> int:  # noqa: ARG002, D102 - see Weighing
         return 1
-
-    def norms(self, shape: Shape) -> Norms:  # noqa: ARG002, D102 - see Weighing
-        return 1, 1, 1
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
         return ["plain"]
@@ -143,14 +150,11 @@ class Plain:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ByKey:
+class ByKey(_InOneCell):
     """Each row in the cell of its key."""
 
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         return require_keys(shape)
-
-    def norms(self, shape: Shape) -> Norms:  # noqa: ARG002, D102 - see Weighing
-        return 1, 1, 1
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
         return ["by key"]
@@ -158,7 +162,7 @@ class ByKey:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class Nearest(_InOneCell):
     """Each row in the cell of its highest score; of equal ones, the first.
 
     The nearest of centres c is the highest of 2 c·u - |c|². With ``keyed``, cells are pairs of
@@ -174,9 +178,6 @@ class Nearest:
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         self.scores.require(shape)
         return self.scores.cells * (require_keys(shape) if self.keyed else 1)
-
-    def norms(self, shape: Shape) -> Norms:  # noqa: ARG002, D102 - see Weighing
-        return 1, 1, 1
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
         return ["nearest", self.scores.to_record(), self.keyed]
