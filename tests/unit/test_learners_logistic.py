@@ -18,6 +18,7 @@ from trial_rows import REACH, clouds, right, trial, unit_columns
 import noisegate
 from noisegate.connect import memory
 from noisegate.errors import SpecError
+from noisegate.learners.asking import TrialRows
 from noisegate.learners.linear_scores import (
     UNIT,
     ask_lengths,
@@ -213,6 +214,27 @@ def test_a_perturbed_objective_costs_its_price_and_is_near_the_usual_one():
     assert model.coef_ == pytest.approx(usual.coef_, abs=0.05)
     assert np.abs(usual.coef_).max() > 0.25
     assert model.rows_ == pytest.approx(6000, abs=500)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "amount", "gaussian", "taken"),
+    [(2, 1, False, True), (2, "1/10", False, False), (3, 2, False, True), (3, "1/8", False, False),
+     (2, 1, True, False)],
+)  # fmt: skip
+def test_an_objective_is_perturbed_where_noise_is_small_beside_the_rows(
+    monkeypatch, kinds, amount, gaussian, taken
+):
+    """The noisy number of 2000 rows decides, and would have to be twice or half of it: 1 in 10**7."""
+    rows, told = classes(2000, kinds)
+    ask, asked = trial(rows, told, amount, gaussian=gaussian), []
+    minimised = TrialRows.minimised
+    monkeypatch.setattr(
+        TrialRows, "minimised", lambda *given: asked.append(given) or minimised(*given)
+    )
+    lines = fit_logistic(ask)["lines"]
+    assert len(asked) == taken
+    assert ask.spent <= 1
+    assert lines.shape == (1 if kinds == 2 else kinds, 5)
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])

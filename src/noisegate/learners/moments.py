@@ -48,7 +48,7 @@ from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain, Slopes, Soft
 
-_COUNT: Final = Fraction(1, 12)
+COUNT: Final = Fraction(1, 12)
 _LOOK: Final = Fraction(1, 20)
 _POINTS: Final = 3000
 _STEPS_MAX: Final = 5
@@ -176,13 +176,24 @@ class Plan:
     rounds: tuple[Fraction, ...]
 
 
-def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Moments, Plan]:
-    """Moments of the classes, and the rounds that should follow: as many as noise allows."""
+def count(ask: RowsAsk) -> Measured:
+    """The rows of each class, for a share that is COUNT."""
     ask.done(0.0, "counting rows")
-    (counted,) = ask.totals(Statistic(ByKey(), (One(),)), [_COUNT])
+    (counted,) = ask.totals(Statistic(ByKey(), (One(),)), [COUNT])
+    return counted
+
+
+def measure(
+    ask: RowsAsk, loss: Loss, *, rounds: int | None = None, known: Measured | None = None
+) -> tuple[Moments, Plan]:
+    """Moments of the classes, and the rounds that should follow: as many as noise allows.
+
+    What `count` says is asked for unless it is ``known``.
+    """
+    counted = count(ask) if known is None else known
     few = None if rounds else _of_few(ask, counted)
     if few is not None:
-        return few, Plan(None, products=False, moments=1 - _COUNT, rounds=())
+        return few, Plan(None, products=False, moments=1 - COUNT, rounds=())
     least = (ask.classes * counted.variance) ** 0.5
     rows = max(float(counted.values.sum()), least, ask.classes)
     equal = np.full((1, ask.classes), rows / ask.classes)
@@ -197,11 +208,11 @@ def measure(ask: RowsAsk, loss: Loss, *, rounds: int | None = None) -> tuple[Mom
 def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
     """The moments of a random few columns, where noise hides most; classes are alike in others."""
     counts, told = even_counts(counted, caution=CAUTION), float(counted.values.sum())
-    columns = chosen_columns(ask, 1 - _COUNT, float(counts.sum()), told)
+    columns = chosen_columns(ask, 1 - COUNT, float(counts.sum()), told)
     if len(columns) == ask.columns:
         return None
     ask.done(0.1, "measuring moments")
-    (sums,) = ask.totals(Statistic(ByKey(), (Linear(columns),)), [1 - _COUNT])
+    (sums,) = ask.totals(Statistic(ByKey(), (Linear(columns),)), [1 - COUNT])
     found, left = drawn_means(sums, counts, counted.variance, ask.reach)
     means = np.zeros((ask.classes, ask.columns))
     means[:, columns] = found
@@ -212,7 +223,7 @@ def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
 def _planned(
     ask: RowsAsk, loss: Loss, lengths: Lengths | None, rows: float, rounds: int | None
 ) -> Plan:
-    left = 1 - _COUNT - (0 if lengths is None else _LOOK)
+    left = 1 - COUNT - (0 if lengths is None else _LOOK)
     columns, square = ask.columns, square_in(lengths)
     norm = None if lengths is None else useful(ask, lengths.covering_all(), columns)
     lines = 1 if ask.classes == 2 else ask.classes
