@@ -1,15 +1,14 @@
 """The command that runs a program on private rows, block by block."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, app
+from noisegate.cli.app import Confidence, Epsilon, Fresh, Json, Planned, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table
-from noisegate.cli.releases import bar
+from noisegate.cli.printing import print_plan
+from noisegate.cli.releases import bar, print_release, require_writable
 from noisegate.errors import SpecError
 
 
@@ -57,10 +56,8 @@ def apply(
         bool, typer.Option(help="Try it on made-up rows before anything is paid.")
     ] = True,
     confidence: Confidence = "0.95",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show price, time and error without paying.")
-    ] = False,
+    fresh: Fresh = False,
+    plan: Planned = False,
     save: Annotated[
         list[Path] | None,
         typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .md (card)."),
@@ -77,14 +74,13 @@ def apply(
         "workers": workers, "rehearse": rehearse, "confidence": confidence, "fresh": fresh,
     }  # fmt: skip
     if save:
-        _require_writable(save)
+        from noisegate.releases.held import ENDINGS  # noqa: PLC0415 - quick help
+
+        require_writable(save, ENDINGS)
     gate = opening.gate(to_plan=plan)
     found = gate.apply_plan(program, sql, **terms)
     if plan:
-        if as_json:
-            typer.echo(json.dumps(found.to_dict(confidence), ensure_ascii=False))
-        else:
-            print_table(None, ("", ""), found.facts(confidence))
+        print_plan(found, confidence, as_json=as_json)
         return
     if found.price.epsilon:
         typer.echo(f"This takes {found.seconds:,.3g} seconds.", err=True)
@@ -93,20 +89,9 @@ def apply(
     if as_json:
         typer.echo(made.to_json(confidence=confidence))
     else:
-        shown = made.shown()
-        print_table(None, shown.columns, shown.cells(confidence))
-        typer.echo(made.footer(confidence))
-        typer.echo(made.promise)
+        print_release(made, confidence)
     for path in save or []:
         made.save(path, confidence)
-
-
-def _require_writable(files: list[Path]) -> None:
-    from noisegate.releases.held import ENDINGS  # noqa: PLC0415 - quick help
-    from noisegate.shell import require_writable  # noqa: PLC0415
-
-    for path in files:
-        require_writable(path, ENDINGS)
 
 
 def _listed(text: str | None) -> list[str] | None:

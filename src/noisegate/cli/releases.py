@@ -78,7 +78,7 @@ def release(
     }  # fmt: skip
     gate = opening.gate(to_plan=plan)
     if save:
-        _require_writable(save, gate.release_endings(name, sql, **terms))
+        require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
         found = gate.release_plan(name, sql, fresh=fresh, **terms)
         _print_plan(found, confidence, as_json=as_json)
@@ -90,7 +90,7 @@ def release(
     elif as_csv:
         typer.echo(made.to_csv(confidence=confidence), nl=False)
     else:
-        _print(made, confidence)
+        print_release(made, confidence)
     for path in save or []:
         made.save(path, confidence)
     if report is not None:
@@ -116,7 +116,7 @@ def _synthetic(
     if report is not None:
         from noisegate.synthetic.report import ENDINGS  # noqa: PLC0415
 
-        _require_writable([report], ENDINGS)
+        require_writable([report], ENDINGS)
     if workload is None:
         return said
     if workload.isdecimal():
@@ -128,12 +128,12 @@ def _synthetic(
     return said | {"workload": {tuple(names.split("+")): by or 1 for names, _, by in sets}}
 
 
-def _require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
+def require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
     """Refuse a file that the release cannot be written to, before it is paid for."""
-    from noisegate.shell import require_writable  # noqa: PLC0415
+    from noisegate.shell import require_writable as require  # noqa: PLC0415 - quick help
 
     for path in files:
-        require_writable(path, endings)
+        require(path, endings)
 
 
 def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401
@@ -143,7 +143,8 @@ def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa:
         print_plan(found, confidence, as_json=as_json)
 
 
-def _print(made: Any, confidence: str) -> None:  # noqa: ANN401
+def print_release(made: Any, confidence: str) -> None:  # noqa: ANN401 - any release
+    """Its first rows, its price and its promise."""
     shown = made.shown()
     print_table(None, shown.columns, shown.cells(confidence))
     typer.echo(made.footer(confidence))
