@@ -1,8 +1,9 @@
 """How far each recipe says that it is off, before paying and with its release, and how far it is.
 
 Before paying, a recipe that can tell predicts the root mean square error of its questions, before
-numbers are mended. With the release, every answer has a ± at 95 %: by the noise, or by a model of
-the rows where it depends on them. Intervals are at 99.9 %, over the trials.
+numbers are mended; others say what it is at most, or by noise alone. With the release, every answer
+has a ± at 95 %: by the noise, or by a model of the rows where it depends on them. Intervals are at
+99.9 %, over the trials.
 """
 
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ COLUMNS: tuple[Column, ...] = (
     ("data", "data", ""),
     ("asked for", "workload", ""),
     ("predicted", "predicted", ".4g"),
+    ("at most", "most", ".4g"),
+    ("noise alone", "noise", ".4g"),
     ("measured", "measured", ".4g"),
     ("measured / predicted", "ratio", ".3f"),
     ("from", "low", ".3f"),
@@ -97,7 +100,8 @@ def compared(name: str, case: Case, trials: int) -> Row:
     """One recipe: its prediction beside its error, and how many answers lie within their ±."""
     asked = workload_of(case.workload, case.size)
     ask = Told(case.price, shape=case.size, moved=1)
-    predicted = recipe(name, **case.options).predict(ask, asked).rms
+    before = recipe(name, **case.options).predict(ask, asked)
+    predicted = before.rms
     squares, told, within, ratios = [], [], [], []
     for trial in range(trials):
         table = sample(shape_of(case), ROWS, trial)
@@ -112,7 +116,8 @@ def compared(name: str, case: Case, trials: int) -> Row:
             within.append(float(np.mean(away <= widths[known])))
             ratios.append(away / np.maximum(widths[known], 0.5))
     row = {"recipe": name, "data": f"{case.data} {' × '.join(map(str, case.size))}",
-           "workload": asked.words, "predicted": predicted, "measured": sqrt(np.mean(squares)),
+           "workload": asked.words, "predicted": predicted, "most": before.most,
+           "noise": before.noise, "measured": sqrt(np.mean(squares)),
            "told": float(np.mean(told)), "within": None}  # fmt: skip
     if predicted is not None:
         row |= _beside(squares, predicted)

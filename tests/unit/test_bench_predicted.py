@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noisegate.releases import hierarchy
+from noisegate.releases import covers, hierarchy
 from noisegate.releases.making import workload_of
 from noisegate.releases.recipes import RECIPES, recipe
 from noisegate.releases.transcript import Told
@@ -41,6 +41,7 @@ def test_where_it_depends_on_the_rows_there_is_a_margin_but_no_prediction(predic
 def test_answers_without_a_margin_are_not_counted(predicted, monkeypatch):
     monkeypatch.setattr(predicted, "shape_of", lambda _: np.arange(1, 17))
     monkeypatch.setattr(hierarchy, "CELLS_MAX", 8)
+    monkeypatch.setattr(covers, "_COVERS_MAX", 0)
     row = predicted.compared("adaptive", predicted.Case(size=(16,), workload="cells"), 2)
     assert (row["told"], row["within"]) == (0, None)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 import pytest
@@ -10,17 +11,19 @@ from cells_ask import CellsAsk
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.releases import hierarchy as hierarchy_module
 from noisegate.releases.asking import Noisy, Price
 from noisegate.releases.axes import Axis
+from noisegate.releases.covers import covers
 from noisegate.releases.finish import finish
-from noisegate.releases.hierarchy import CELLS_MAX, hierarchy
+from noisegate.releases.hierarchy import hierarchy
 from noisegate.releases.making import Making, workload_of
 from noisegate.releases.plausible import DRAWS, Plausible
 from noisegate.releases.recipes import recipe
 from noisegate.releases.spatial import Boxes, fit
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import Listening
-from noisegate.releases.workload import all_ranges, cells, prefixes
+from noisegate.releases.workload import all_ranges, cells, prefixes, ranges
 from noisegate.transforms.strategy import Groups
 
 rng = np.random.default_rng(11)
@@ -223,7 +226,43 @@ def test_a_changed_recipe_or_signed_numbers_leave_the_margin_open():
     other = replace(release, making=replace(release.making, rounds=(), _kept={}))
     assert other.margins() is None
     assert str(other.query()).endswith("± ? because the method has changed since the release")
-    assert release.making.unknown((CELLS_MAX + 1,)).startswith("a model of more than 1,048,576")
+
+
+@pytest.mark.parametrize(("method", "shape"), [("adaptive", (32, 32)), ("planned", (256,))])
+def test_tables_too_large_for_a_model_have_margins_that_hold_for_any_rows(
+    method, shape, monkeypatch
+):
+    """Proven for 0.95 of all; 0.986 or more of 60 releases, with a deviation of 0.003."""
+    monkeypatch.setattr(hierarchy_module, "CELLS_MAX", 16)
+    exact = rng.multinomial(20_000, rng.dirichlet(np.full(prod(shape), 0.2))).reshape(shape)
+    release = released(exact, method, "ranges")
+    for asked in (cells(shape), all_ranges(shape, most=300)):
+        assert held(release, exact, asked) > 0.9
+    assert release.query(x0=(3, 9)).margin is not None
+    assert "No ±" not in release.footer()
+
+
+def test_covers_are_the_latest_groups_and_earlier_ones_elsewhere():
+    def told(labels, values, variance):
+        return Groups(np.array(labels, np.int32), len(values)), Noisy(np.array(values), variance)
+
+    heard = [
+        told([0] * 6, [100], 1.0),
+        told([0, 0, 1, 1, 2, 2], [40, 30, 20], 2.0),
+        told([0, 1, -1, -1, -1, -1], [25, 16], 3.0),
+    ]
+    fine, coarse = covers((6,), heard)
+    assert coarse.values.tolist() == [100]
+    assert [fine.values[each] for each in fine.labels] == [25, 16, 30, 30, 20, 20]
+    inside, touched = fine.between(ranges((6,), [[0], [1], [3]], [[1], [4], [3]]))
+    assert (inside.sums.tolist(), inside.variance.tolist()) == ([41, 46, 0], [6, 5, 0])
+    assert (touched.sums.tolist(), touched.variance.tolist()) == ([41, 66, 30], [6, 7, 2])
+    single = fine.between(cells((6,)))
+    assert single[0].sums.tolist() == [25, 16, 0, 0, 0, 0]
+    assert single[1].sums.tolist() == [25, 16, 30, 30, 20, 20]
+    assert covers((6,), heard[2:]) == []  # cells are left out
+    cut = told([-1, 0, 0, -1, -1, -1], [9], 1.0)
+    assert len(covers((6,), [*heard[:2], cut])) == 2  # of groups that are cut, those before count
 
 
 WEEK = np.add.outer(40 + 8 * np.arange(7), 30 * np.sin(np.arange(24) / 4) ** 2)
@@ -242,10 +281,10 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_waves_and_hashed_sums_have_margins_that_hold(name):
-    """0.98 to 1 of 8 shares in the mean, with a deviation of at most 0.012: 0.85 is 11 away.
+    """Of single cells 0.97 to 1, with a deviation of at most 0.006: 0.9 is 12 away.
 
-    By a model that thinks that it errs by a quarter, 0.84 or less, with one of at most 0.05, where
-    the model counts much.
+    Ranges of one release are off together, so that one of four may have few within. By a model that
+    thinks that it errs by a quarter, 0.85 or less have, where the model counts much.
     """
     method, shape, options = MODELS[name]
     shares, far = [], []
@@ -256,6 +295,7 @@ def test_waves_and_hashed_sums_have_margins_that_hold(name):
             assert None not in release.widths(asked, 0.95)
             shares.append(held(release, exact, asked))
             far.append(held(narrow(release), exact, asked))
-    assert np.mean(shares) > 0.85
+    assert np.mean(shares[0::2]) > 0.9
+    assert np.mean(shares[1::2]) > 0.5
     if name in ("few waves of spikes", "a sharp season", "a week"):
         assert np.mean(far) < 0.9

@@ -69,7 +69,7 @@ def test_margins_are_those_of_single_cells(release):
 
 
 def test_without_a_known_variance_or_a_model_there_is_no_margin_and_it_says_so(release):
-    kept = {"estimate": Estimate(release.values.astype(float)), "plausible": None}
+    kept = {"estimate": Estimate(release.values.astype(float)), "plausible": None, "covers": []}
     blind = replace(release, making=replace(release.making, _kept=kept))
     assert blind.margins() is None
     assert blind.query(ward="west").margin is None
@@ -81,7 +81,11 @@ def test_some_margins_may_be_known_and_others_not(release):
     def variance(lows, highs):
         return np.where(lows[:, 0] == 0, 4.0, np.nan)
 
-    kept = {"estimate": Estimate(release.values.astype(float), variance), "plausible": None}
+    kept = {
+        "estimate": Estimate(release.values.astype(float), variance),
+        "plausible": None,
+        "covers": [],
+    }
     partly = replace(release, making=replace(release.making, _kept=kept))
     margins = partly.margins()
     assert np.isfinite(margins[0]).all()

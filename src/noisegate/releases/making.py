@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
-from math import prod
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -15,8 +14,9 @@ from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.releases import workload as workloads
 from noisegate.releases.asking import Price
 from noisegate.releases.axes import Axis, require_names
+from noisegate.releases.covers import Cover, covers
 from noisegate.releases.estimate import Estimate
-from noisegate.releases.hierarchy import CELLS_MAX, hierarchy
+from noisegate.releases.hierarchy import hierarchy
 from noisegate.releases.plausible import Plausible
 from noisegate.releases.recipes import recipe
 from noisegate.releases.transcript import Rounds, Told, pack
@@ -80,12 +80,22 @@ class Making:
         kept: Plausible | None = self._kept["plausible"]
         return kept
 
-    def unknown(self, shape: tuple[int, ...]) -> str:
+    def covers(self, shape: tuple[int, ...]) -> list[Cover]:
+        """Groups that cover the table, where no model tells; none where numbers may be negative."""
+        if "covers" not in self._kept:
+            try:
+                found = [] if self.signed else covers(shape, self._again(shape)[1].heard)
+            except NoisegateError:
+                found = []
+            self._kept["covers"] = found
+        kept: list[Cover] = self._kept["covers"]
+        return kept
+
+    @property
+    def unknown(self) -> str:
         """Why a ± is not known, where it is not."""
         if self.signed:
             return "the sums may be negative, and no model tells how far they are off"
-        if prod(shape) > CELLS_MAX:
-            return f"a model of more than {CELLS_MAX:,} cells takes too long"
         return "the method has changed since the release"
 
     def _again(self, shape: tuple[int, ...]) -> tuple[Estimate, Told]:

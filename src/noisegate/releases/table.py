@@ -113,7 +113,7 @@ class TableRelease(Charged):
             value=round(found) if self.making.whole else found,
             margin=None if widths is None else widths[0],
             confidence=fraction(confidence),
-            why=self.making.unknown(self.shape) if widths is None else None,
+            why=self.making.unknown if widths is None else None,
         )
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any] | None:
@@ -188,10 +188,27 @@ class TableRelease(Charged):
             return self._half(asked, (sums - far, sums + far), far / 2, together=together)
         model = making.plausible(self.shape)
         if model is None:
-            return np.full(1 if together else asked.size, np.inf)
+            return self._by_covers(asked, failure, together=together)
         shown = asked.answers(self.values)
         spread = model.spread(asked, shown, float(making.grain), together=together)
         return spread * model_factor(failure, len(model.tables))
+
+    def _by_covers(self, asked: Workload, failure: float, *, together: bool) -> Floats:
+        """Half-widths by what boxes hold at least and at most; infinite where nothing is covered.
+
+        Claim: the exact sums lie within, but for the failure. Why: see `covers`; each cover may
+            fail for its part, in one direction for half of that, as the noise is symmetric.
+        """
+        making = self.making
+        found = making.covers(self.shape)
+        part = failure / max(1, len(found)) / (asked.size if together else 1)
+        low, high = np.full(asked.size, -np.inf), np.full(asked.size, np.inf)
+        for cover in found:
+            least, most = cover.between(asked)
+            far = [reach(each.variance, part, making.price, making.moved) for each in (least, most)]
+            low = np.maximum(low, least.sums - far[0])
+            high = np.minimum(high, most.sums + far[1])
+        return self._half(asked, (low, high), np.zeros(asked.size), together=together)
 
     def _half(
         self, asked: Workload, ends: tuple[Floats, Floats], least: Floats, *, together: bool
@@ -302,9 +319,9 @@ class TableRelease(Charged):
     def _unfollowed(self) -> tuple[str, ...]:
         found = self.making.estimate(self.shape)
         known = found.variance is not None or found.guess is not None
-        if known or self.making.plausible(self.shape) is not None:
+        if known or self.making.plausible(self.shape) is not None or self.making.covers(self.shape):
             return ()
-        return (f"{self.value}, because {self.making.unknown(self.shape)}",)
+        return (f"{self.value}, because {self.making.unknown}",)
 
     @property
     def headline(self) -> str:
