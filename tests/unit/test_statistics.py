@@ -275,6 +275,16 @@ def test_rows_are_shortened_to_their_norm_and_stay_whole():
     assert lengths.min() > 3000 - 3  # cut off by less than 1 in each coordinate
 
 
+class Fickle(str):
+    """Linear while it is checked, squares when rows are scored."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return other in ("linear", "squares")
+
+
 class Understated:
     """A table that states a smaller largest entry than it has."""
 
@@ -291,6 +301,8 @@ class Understated:
         lambda: Slopes(LINES, Understated()),
         lambda: Soft(LINES, Understated(), unit=4),
         lambda: Nearest(object()),
+        lambda: Scores(LINES.weights, "cubes"),
+        lambda: Scores(LINES.weights, Fickle("linear")),
         lambda: Leaves((TREE,), keyed=2),
         lambda: Numbers.of([float("nan")]),
         lambda: Numbers.of([1e30]),

@@ -39,7 +39,8 @@ class Scores:
     def __post_init__(self) -> None:
         if type(self.weights) is not Numbers or len(self.weights.shape) != 2:
             raise Unsupported("The weights are no table.", fix="Give a row for each cell.")
-        if self.order not in ("linear", "squares", "products"):
+        known = ("linear", "squares", "products")
+        if type(self.order) is not str or self.order not in known:  # an heir could change its mind
             raise Unsupported("The scores have no rule.", fix="Use linear, squares or products.")
 
     @property
