@@ -46,7 +46,8 @@ class RandomForestClassifier(PrivateClassifier):
 
     After `fit`, ``estimators_`` are the trees, as tables of nodes on the grid; ``error_["means"]``
     is the standard deviation of the noise in the means of classes in leaves, about, in the scale
-    where each column's bounds are -1 and 1.
+    where each column's bounds are -1 and 1. Classes are taken for equally large where noise hides
+    how large they are.
 
     Args:
         n_estimators: At most so many trees; noise may allow fewer.

@@ -61,7 +61,8 @@ class DecisionTreeClassifier(PrivateClassifier):
     of each class in each leaf, as they were counted or as they follow from what was learnt, and
     ``error_`` has the standard deviation of the noise: in "counts" of a leaf, or in the "means" of
     classes, or of the sides they lie on, that the tree was grown on (in the scale where each
-    column's bounds are -1 and 1).
+    column's bounds are -1 and 1). Classes are taken for equally large where noise hides how large
+    they are.
 
     Args:
         epsilon: The price.
