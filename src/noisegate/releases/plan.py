@@ -81,7 +81,7 @@ class ReleasePlan:
         if most is not None:
             return f"at most about ± {most:.3g} {sure}, depending on the rows"
         if noise is not None:
-            return f"± {noise:.3g} by noise alone {sure}, and more depending on the rows"
+            return f"± {noise:.3g} by noise alone {sure}; the rest depends on the rows"
         return "depends on the rows"
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Floats, Predicted
-from noisegate.releases.levels import noise_only, spread_rms
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.shares import Law
 from noisegate.releases.workload import Workload
@@ -42,9 +41,13 @@ class Ahp:
             raise SpecError(f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
-        """The noise if all cells are alike."""
-        share = 1 - fraction(self.look, name="look")
-        return noise_only(spread_rms(ask, workload, share), "how many cells hold about the same")
+        """The noise if each cell is a cluster of its own; merging is for cells that look alike."""
+        cells = prod(ask.shape)
+        each = Groups(np.arange(cells, dtype=np.int32), cells)
+        variance = ask.variance(each, 1 - fraction(self.look, name="look"))
+        sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
+        words = "it is less the more cells hold about the same number"
+        return Predicted(rms=None, words=words, most=sqrt(variance * float(sizes.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """Two rounds: all cells, and the clusters."""
