@@ -30,7 +30,7 @@ from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.drawing import Rows
 from noisegate.synthetic.model import Evidence, Model, whole_total
 
-_MOVED_MAX: Final = 1 << 18  # rows that are moved; more are these again, in all cells alike
+_MOVED_MAX: Final = 1 << 19  # rows that are moved; more are these again, in all cells alike
 _BATCH: Final = 1 << 8  # rows that are judged by the same counts
 _VISITS: Final = 16  # of columns in a round, about, where there are not more columns
 _VISITED: Final = 1 << 16  # rows at most, each time a column is visited
@@ -46,7 +46,7 @@ Places = NDArray[np.integer[Any]]
 
 
 def drawn(model: Model, targets: Sequence[Evidence], count: int, *, seed: int) -> Rows:
-    """Rows of a model, moved towards targets it has no room for; beyond 262,144 they repeat."""
+    """Rows of a model, moved towards targets it has no room for; beyond 524,288 they repeat."""
     few = min(count, _MOVED_MAX) if targets else count
     rows = model.rows(few, seed=seed)
     if not targets:
