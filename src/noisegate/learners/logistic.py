@@ -68,9 +68,9 @@ class LogisticRegression(ProbableClassifier, MarginClassifier):
     """The probability of each class, by linear scores.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns; two classes have one
-    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about,
-    or infinite where noise would hide most columns and this one was not asked about; ``rows_`` the
-    noisy number of rows.
+    row of them. ``error_["coef"]`` is the standard deviation of the noise in each weight, about;
+    of a perturbed objective, what it is at most; infinite where noise would hide most columns and
+    this one was not asked about. ``rows_`` is the noisy number of rows.
 
     Args:
         epsilon: The price.
