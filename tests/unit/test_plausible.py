@@ -209,12 +209,19 @@ def test_margins_are_not_much_wider_than_needed():
 
 
 def test_sums_of_several_parts_have_a_margin_of_their_own():
-    exact = rng.poisson(50, 256)
-    release = released(exact, "adaptive", "cells")
-    both = release.query(x0=[*range(10), *range(100, 110)]).margin
-    parts = [release.query(x0=(0, 9)).margin, release.query(x0=(100, 109)).margin]
-    assert max(parts) / 2 < both < sum(parts)
-    assert release.query(0.99, x0=(0, 9)).margin > parts[0] > release.query(0.5, x0=(0, 9)).margin
+    """Over that of the parts together it is 0.76 ± 0.14 in a release, over that of the larger one
+    1.28 ± 0.27 (190 tried): the means of 12 are more than 5 deviations from 1 and from 1/2."""
+    margins = []
+    for _ in range(12):
+        release = released(rng.poisson(50, 256), "adaptive", "cells")
+        both = release.query(x0=[*range(10), *range(100, 110)]).margin
+        parts = [release.query(x0=(0, 9)).margin, release.query(x0=(100, 109)).margin]
+        margins.append((both / sum(parts), both / max(parts)))
+        near, far = (release.query(level, x0=(0, 9)).margin for level in (0.5, 0.99))
+        assert near < parts[0] < far
+    over_sum, over_larger = np.mean(margins, axis=0)
+    assert over_sum < 1
+    assert over_larger > 1 / 2
 
 
 def test_a_changed_recipe_or_signed_numbers_leave_the_margin_open():
