@@ -366,8 +366,8 @@ class Gate(RobustFace):
             terms: ``epsilon``, the price of all of it; ``questions``, how many the promise is for;
                 ``within``, how far answers may be off, or ``surprises``, how many are answered with
                 noise of their own; ``table``; ``rows``; ``workload``, a list of the questions;
-                ``start``, of how many columns the first tables are; ``confidence``;
-                ``rows_per_unit``.
+                ``start``, of how many columns the first tables are; ``evidence``, a list of what is
+                out already; ``confidence``; ``rows_per_unit``.
         """
         return self._many(columns, terms, sure=sure).open(progress)
 

@@ -206,7 +206,9 @@ class Many:
                 "Evidence is near the truth, not certain, and about all rows.",
                 fix="Leave out evidence, or sure and the sample.",
             )
-        self._known = known_of(order.evidence, grid_basis(self.grid.grid))
+        self._known = list[Evidence]()
+        if order.evidence:
+            self._known = known_of(order.evidence, grid_basis(self.grid.grid))
         self.price = _for_two(price_of(curator, rules, order.epsilon), start=order.start > 0)
         self.bargain = self._bargain(sure=sure)
         self.plan = self._plan(sure=sure)
