@@ -112,7 +112,7 @@ def test_answers_are_evidence_with_the_variance_of_their_noise(gate):
 
 
 def test_a_where_is_read_as_the_cells_that_it_leaves(gate):
-    """At ε = 400 noise is not 0 once in 10^170."""
+    """Each count has ε = 160 or more, so its noise is not 0 once in 10^69 times."""
     asked = [
         "SELECT COUNT(*) AS n FROM people WHERE age < 30 AND ward = 'north'",
         "SELECT ward, COUNT(*) AS n FROM people WHERE age >= 50 GROUP BY ward",
