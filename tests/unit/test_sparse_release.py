@@ -121,6 +121,7 @@ def test_a_query_adds_up_what_is_shown_and_bounds_what_is_missing():
     one = release.query(NEARLY, x=7_000_000, kind="a")
     assert abs(one.value - 300) < SURE
     assert one.low <= 300 <= one.high
+    assert one.low <= one.value <= one.high
     assert one.high - one.low < 4 * SURE
     both = release.query(NEARLY, x=(6_000_000, 9_000_000))
     assert both.shown >= 2

@@ -172,12 +172,15 @@ class SparseRelease(Charged):
         low = int(np.floor(np.maximum(least - t, 0)).sum())
         missing = (size - numbers.size) * (self.bar - 1 + t)
         high = ceil(float(np.maximum(most + t, 0).sum())) + missing
-        value = float(numbers.sum())
-        if not getattr(self.noise, "signed", False):
-            value = max(0.0, value - self._false_sum * size / self.domain)
-        value, high = value * float(self._scale), max(high, low)
+        value, high = float(numbers.sum()), max(high, low)
+        signed = getattr(self.noise, "signed", False)
+        if not signed:
+            value -= self._false_sum * size / self.domain
+        value *= float(self._scale)
         if self.sampling is not None:
             low, high = scaled_up(self.sampling, low, high, failure)
+        if not signed:  # what false cells add is an average, and may be more than there is
+            value = min(max(value, low), high)
         return SparseNumber(
             value=value, shown=int(numbers.size), low=low, high=high, confidence=exact
         )
