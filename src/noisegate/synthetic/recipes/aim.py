@@ -58,7 +58,7 @@ class Aim:
     ) -> tuple[Planned, ...]:
         share = self._share(sizes) * (1 - _CHOICE)
         most = (1 - len(sizes) * share) * (1 - _CHOICE)
-        return Planned("a column", share, share), Planned("a chosen table", share, most)
+        return Planned("a column", share, most), Planned("a chosen table", share, most)
 
     def build(
         self,
