@@ -352,11 +352,6 @@ def test_sql_that_shows_no_rows_is_refused(unspent, sql):
         unspent.apply(mean_age, sql, range=(0, 100), blocks=4, epsilon=1)
 
 
-def test_a_gate_of_samples_deals_no_blocks(unspent):
-    with pytest.raises(SpecError, match="samples"):
-        unspent.sample(0.5).apply(mean_age, epsilon=1, **TERMS)
-
-
 # programs
 
 FACTOR, HIDDEN = 3, object()

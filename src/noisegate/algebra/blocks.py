@@ -31,7 +31,8 @@ class Blocks:
     that is as secret. With ``resample`` owners are dealt so often anew, and all blocks are asked.
     A number is clamped into its range; where a program gives none, that of ``defaults`` stands.
     A program has ``seconds`` and ``memory`` (megabytes). Nobody locks a ``trusted`` one in.
-    ``workers`` blocks run at once.
+    ``workers`` blocks run at once. With a ``sample``, each owner is in a secret sample with that
+    chance, and only those in it are dealt: the same ones in all deals.
     """
 
     relation: Relation
@@ -45,6 +46,7 @@ class Blocks:
     memory: int
     trusted: bool = False
     workers: int = 1
+    sample: Fraction | None = None
 
     @property
     def answers(self) -> int:

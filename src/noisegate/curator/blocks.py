@@ -8,6 +8,7 @@ blocks, their median, or the centre of most of them. The numbers of single block
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isfinite
@@ -30,7 +31,7 @@ from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event, Sequential
+from noisegate.privacy.event import Event, PoissonSampled, Sequential
 from noisegate.sources.source import Source
 from noisegate.transforms.attention import attention
 from noisegate.transforms.blocks import BlockQuery
@@ -74,7 +75,18 @@ class BlockMeasurement:
         Why: a unit changes at most `changed` numbers of an output, whose sum moves by at most `l1s`
             and `l2s`, and whose centre takes that many steps (`attention`); the outputs compose
             sequentially. That holds for every outcome of the deal, and so on average [MTSSC12].
+            About a sample, it is the event of those who are in it, amplified [BBG18]: all deals are
+            of the same sample, so a unit is in every one of them with the sample's chance, and else
+            in none; how units are dealt is decided by other keys than who is in it, and how many
+            blocks there are is public.
         """
+        sample = self.query.tally.sample
+        if sample is not None:
+            return PoissonSampled(event=self._inner_event(), probability=sample)
+        return self._inner_event()
+
+    def _inner_event(self) -> Event:
+        """The same about those who take part."""
         query = self.query
         events: list[Event] = []
         for mechanism, l1, l2 in zip(self.mechanisms, query.l1s, query.l2s, strict=True):
@@ -116,10 +128,17 @@ def require_place(tally: Blocks) -> None:
 def said_of_blocks(tally: Blocks, source: Source, bits: Bits) -> Int64Array:
     """What the program says of each block, on the grid, of shape (outputs, answers). Exact."""
     said: list[Sequence[int]] = []
-    with Cell(_task(tally)) as cell:
+    with Cell(_task(tally)) as cell, _taking_part(tally, source, bits) as rows:
         for _ in range(tally.resample):
-            said += [_on_grid(raw, tally) for raw in cell.answers(_dealt(tally, source, bits))]
+            said += [_on_grid(raw, tally) for raw in cell.answers(_dealt(tally, rows, bits))]
     return np.array(said, np.int64).T
+
+
+def _taking_part(tally: Blocks, source: Source, bits: Bits) -> AbstractContextManager[Source]:
+    """All rows, or those of one sample with coins that were never used and are kept nowhere."""
+    if tally.sample is None:
+        return nullcontext(source)
+    return source.sample(tally.sample, fresh_coins(bits))
 
 
 def _dealt(tally: Blocks, source: Source, bits: Bits) -> Iterator[bytes]:

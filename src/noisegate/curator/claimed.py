@@ -35,8 +35,9 @@ class ClaimedMeasurement:
 
     def __post_init__(self) -> None:
         tally = self.query.tally
-        whole = tally.ranges == ((Fraction(0), Fraction(STEPS)),) and tally.answers == 1
-        if type(self.noise) is not Geometric or not whole:
+        whole = tally.answers == 1 and tally.sample is None
+        steps = tally.ranges == ((Fraction(0), Fraction(STEPS)),)
+        if type(self.noise) is not Geometric or not (whole and steps):
             raise Unsupported(
                 "A vouched number is one whole number of all rows.",
                 fix=f"Use one block, one range from 0 to {STEPS}, and geometric noise.",

@@ -42,6 +42,7 @@ class Applied(Charged):
     program: str
     source: str  # the program's text
     trusted: bool
+    sample: Fraction | None  # the chance of each unit to be in it; None: all are
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -89,7 +90,7 @@ class Applied(Charged):
             bars = self.margins(confidence)
             return None, None if bars is None else bars[:count]
 
-        words = words_of(self.noise, self.answers, trusted=self.trusted)
+        words = words_of(self.noise, self.answers, trusted=self.trusted, sample=self.sample)
         return self.stating(table, half_widths, words)
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
@@ -108,6 +109,7 @@ class Applied(Charged):
             "program": self.program,
             "source": self.source,
             "trusted": self.trusted,
+            "sample": None if self.sample is None else str(self.sample),
         }
 
     @classmethod
@@ -124,6 +126,7 @@ class Applied(Charged):
             program=record["program"],
             source=record["source"],
             trusted=record["trusted"],
+            sample=None if (sample := record.get("sample")) is None else Fraction(sample),
             **record["standing"],
         )
 
@@ -150,7 +153,9 @@ def widths_of(
     )
 
 
-def words_of(noise: Sequence[Mechanism[Any]], answers: int, *, trusted: bool) -> tuple[str, ...]:
+def words_of(
+    noise: Sequence[Mechanism[Any]], answers: int, *, trusted: bool, sample: Fraction | None
+) -> tuple[str, ...]:
     """What the numbers are, and what no error bar tells."""
     words = [_BLOCKS_DIFFER]
     if isinstance(first := noise[0], Quantile):
@@ -163,6 +168,11 @@ def words_of(noise: Sequence[Mechanism[Any]], answers: int, *, trusted: bool) ->
         words.append("The ± is of the noise alone.")
     else:
         words.append("How wide the noise is depends on the rows and stays a secret.")
+    if sample is not None:
+        words.append(
+            f"Of a secret sample that holds each unit with probability {sample}: a block has so "
+            "many fewer rows, and nothing is scaled up."
+        )
     if trusted:
         words.append("The program was trusted: nothing kept it from telling what it saw.")
     return tuple(words)

@@ -37,6 +37,7 @@ from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import HalfWidths
 from noisegate.query.display import percent
+from noisegate.query.estimates.purchase import inner_delta
 from noisegate.query.question import Question, require_known
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
@@ -66,7 +67,8 @@ class ApplyOrder:
         where: and a condition.
         names: What the numbers are called.
         blocks: How many blocks there are: more of them need less noise, but each has fewer rows.
-        rows: Or about how many rows there are, if that is public; then rows to the 0.4.
+        rows: Or about how many rows there are, if that is public; then rows to the 0.4, of a sample
+            those that it may be expected to hold.
         resample: How often units are dealt to blocks. More often does not change the noise of a
             mean; it makes less of what depends on the deal.
         narrow: Of a mean: find first where most blocks lie, for half of ε, and average there. For
@@ -195,8 +197,6 @@ class Applying:
         function: Function,
         order: ApplyOrder,
     ) -> None:
-        if rules.sample is not None:
-            raise SpecError("Blocks are samples already.", fix="Use the gate itself.")
         if order.aggregate not in AGGREGATES:
             raise SpecError(
                 f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
@@ -205,7 +205,7 @@ class Applying:
         self._sql, program = _sql(curator, order), program_of(function, imports=(*order.imports,))
         if order.within is not None and order.epsilon is not None and order.blocks is None:
             self._order = self._with_blocks(program, positive(order.within, name="within"))
-        self._tally = _tally(curator, self._sql, program, self._order)
+        self._tally = self._blocks_of(program)
         self._names = _names(order, len(self._tally.ranges))
         query = BlockQuery(self._tally)
         self._asked = BlockMeasurement(query=query, mechanisms=self._noise(query))
@@ -230,7 +230,7 @@ class Applying:
             widths=lambda confidence: widths_of(
                 noise, None, tally.ranges, tally.answers, confidence
             ),
-            words=words_of(noise, tally.answers, trusted=tally.trusted),
+            words=words_of(noise, tally.answers, trusted=tally.trusted, sample=tally.sample),
         )
 
     def release(self) -> Applied:
@@ -257,14 +257,18 @@ class Applying:
             program=tally.program.name,
             source=tally.program.text,
             trusted=tally.trusted,
+            sample=tally.sample,
             question=found.question,
             **stated,
         )
 
+    def _blocks_of(self, program: Program) -> Blocks:
+        return _tally(self._curator, self._sql, program, self._order, self._rules.sample)
+
     def _with_blocks(self, program: Program, within: Fraction) -> ApplyOrder:
         """The order with as many blocks as keep the noise of a mean within this, for its ε."""
         self._order = order = replace(self._order, blocks=1, within=None)
-        tally = _tally(self._curator, self._sql, program, order)
+        tally = self._blocks_of(program)
         noise = self._noise(BlockQuery(tally))
         widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
         if widths is None:
@@ -281,7 +285,7 @@ class Applying:
             self._rules.require_price(self._curator.loss_of(event).epsilon)
             return noise
         epsilon, count = self._rules.price(order.epsilon), len(query.tally.ranges)
-        price = Price.of(epsilon, accountant=self._accountant)
+        price = Price.of(epsilon, accountant=self._accountant, sample=query.tally.sample)
         share = replace(price, amount=price.amount / count)
         if order.narrow:
             return (self._narrow(share, query),) * count
@@ -316,7 +320,8 @@ class Applying:
                 "A δ is for blocks dealt once, one at a time, in an account that adds up ε.",
                 fix="Leave it out.",
             )
-        return positive(order.delta, name="delta") / len(query.tally.ranges)
+        whole = inner_delta(positive(order.delta, name="delta"), query.tally.sample)
+        return whole / len(query.tally.ranges)
 
     def _noise_within(self, query: BlockQuery, within: Fraction) -> tuple[Mechanism[Any], ...]:
         """The cheapest noise that moves no average further than this, at the confidence."""
@@ -326,7 +331,7 @@ class Applying:
             if steps < 1:
                 raise SpecError("within is too small.", fix="Use a larger one, or more blocks.")
             sure = self._order.confidence
-            if self._accountant != "pure":
+            if self._accountant != "pure" and tally.sample is None:
                 variance = discrete_gaussian_variance_for_error(steps, confidence=sure)
                 noise.append(DiscreteGaussian(variance=variance))
             else:
@@ -407,7 +412,9 @@ def _quoted(name: str) -> str:
     return exp.to_identifier(str(name), quoted=True).sql("duckdb")
 
 
-def _tally(curator: Curator, sql: str, program: Program, order: ApplyOrder) -> Blocks:
+def _tally(
+    curator: Curator, sql: str, program: Program, order: ApplyOrder, sample: Fraction | None
+) -> Blocks:
     counted = f"SELECT COUNT(*) FROM ({sql}) AS noisegate_rows"  # noqa: S608 - read by us
     question = read(counted, curator.tables)
     relation = _rows(question)
@@ -416,7 +423,7 @@ def _tally(curator: Curator, sql: str, program: Program, order: ApplyOrder) -> B
         relation=relation,
         columns=tuple(schema_of(relation)),
         program=program,
-        blocks=_blocks(order),
+        blocks=_blocks(order, sample),
         resample=order.resample,
         ranges=ranges,
         defaults=_defaults(order.default, ranges),
@@ -424,6 +431,7 @@ def _tally(curator: Curator, sql: str, program: Program, order: ApplyOrder) -> B
         memory=order.memory,
         trusted=order.trusted,
         workers=order.workers,
+        sample=sample,
     )
 
 
@@ -438,7 +446,7 @@ def _rows(question: Question) -> Relation:
     return block.relation
 
 
-def _blocks(order: ApplyOrder) -> int:
+def _blocks(order: ApplyOrder, sample: Fraction | None) -> int:
     if (order.blocks is None) == (order.rows is None):
         raise SpecError(
             "Give the number of blocks, or about how many rows there are.",
@@ -446,7 +454,7 @@ def _blocks(order: ApplyOrder) -> int:
         )
     if order.blocks is not None:
         return order.blocks
-    many = float(positive(order.rows or 0, name="rows"))
+    many = float(positive(order.rows or 0, name="rows") * (sample or 1))
     return max(2, int(many**_BLOCKS_POWER))
 
 

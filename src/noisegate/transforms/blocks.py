@@ -74,7 +74,11 @@ class BlockQuery:
                 "One row could be in several blocks.", fix="Use one table, or name its units."
             )
         if sample_of(tally.relation) is not None:
-            raise Unsupported("Blocks are samples already.", fix="Ask about all rows.")
+            raise Unsupported("All deals are of one sample.", fix="Say it of the blocks.")
+        if tally.sample is not None and not (
+            type(tally.sample) is Fraction and 0 < tally.sample < 1
+        ):
+            raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
         if type(tally.columns) is not tuple or not tally.columns:
             raise SpecError("The program sees no column.", fix="Name at least one.")
         if missing := [name for name in tally.columns if name not in schema]:
@@ -111,7 +115,8 @@ class BlockQuery:
             others of the block, are decided by chance of its own, whoever else is there; its rows
             depend on no other unit (`stability`). So, chance being the same, one block of each deal
             has other rows. A program's number is made of one block alone, and of how busy those of
-            the same turn keep the machine (`isolated`); a trusted one does not look at that.
+            the same turn keep the machine (`isolated`); a trusted one does not look at that. Of a
+            sample, this is said of units that are in it.
         Rounding: none.
         """
         return self.tally.resample * self._feel_each_other
@@ -152,6 +157,7 @@ class BlockQuery:
                 "memory": tally.memory,
                 "trusted": tally.trusted,
                 "at_once": self._feel_each_other,
+                **({} if tally.sample is None else {"sample": str(tally.sample)}),
             },
         }
 
