@@ -142,7 +142,7 @@ def slow_feature(feature: object, row: list[int]) -> list[int]:
         case Linear():
             return [row[i] for i in feature.columns or range(len(row))]
         case Sides():
-            return [1 if row[i] > 0 else -1 for i in feature.columns or range(len(row))]
+            return [1, *(1 if row[i] > 0 else -1 for i in feature.columns or range(len(row)))]
         case Squares():
             return [row[i] ** 2 for i in feature.columns or range(len(row))]
         case Products():
@@ -227,9 +227,9 @@ def test_a_bound_that_forgets_a_cell_or_a_norm_is_passed():
     assert passed > 0
 
 
-def test_sides_that_claim_to_be_counted_on_one_side_only_are_passed(monkeypatch):
-    """Each is 1 or -1; a copy that claims a length for those above alone claims too little."""
-    monkeypatch.setattr(Sides, "norms", lambda *_: (1, COLUMNS - 1, COLUMNS - 1))
+def test_sides_that_do_not_count_the_row_itself_are_passed(monkeypatch):
+    """A copy that claims a length for the columns alone claims too little."""
+    monkeypatch.setattr(Sides, "norms", lambda *_: (1, COLUMNS, COLUMNS))
     statistic, rows = Statistic(ByKey(), (Sides(),)), made_up(2, 4)
     one = Batch(rows.coordinates[:1], rows.places[:1])
     (block,), (moved,) = statistic.blocks(SHAPE), statistic.total([one], SHAPE)

@@ -3,7 +3,8 @@
 A coordinate counts as 1 above the middle of its bounds, and as -1 below. Most coordinates lie well
 within their bounds, so sums of sides tell classes apart better than sums of coordinates, at the
 same noise. In a pure account noise grows with the number of columns: so many are asked about as
-tell classes apart best, chosen by public coins. Trees grow for nothing on rows made up from that.
+tell classes apart best, chosen by public coins. How many rows a class has is told beside, by the
+same draw. Trees grow for nothing on rows made up from that.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,11 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.growing import Tree, grown
-from noisegate.learners.noisy_sums import divided
 from noisegate.learners.normal_classes import CAUTION, Normals, drawn_means, even_counts
 from noisegate.releases.chance import Coins
-from noisegate.transforms.statistics.features import One, Sides
+from noisegate.transforms.statistics.features import Sides
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey
 
@@ -44,10 +44,10 @@ class Leanings:
     @classmethod
     def of(cls, ask: RowsAsk, share: Fraction, rows: float, coins: Coins) -> "Leanings":
         """Of about so many rows."""
-        few, most = divided(share, 1, 24)
-        size = _size(ask, most, rows)
+        size = _size(ask, share, rows)
         columns = tuple(sorted(coins.choice(ask.columns, size, replace=False).tolist()))
-        seen, sums = ask.totals(Statistic(ByKey(), (One(), Sides(columns))), [few, most])
+        (told,) = ask.totals(Statistic(ByKey(), (Sides(columns),)), [share])
+        seen, sums = (Measured(part, told.variance) for part in np.split(told.values, [1], axis=1))
         counts = even_counts(seen, caution=CAUTION, rows=rows)
         means, noise = drawn_means(sums, counts, 0.0, 1)
         return cls(counts, columns, np.clip(means, -_MOST, _MOST), noise)

@@ -70,7 +70,10 @@ class Linear(_OfColumns):
 @final
 @dataclass(frozen=True, slots=True)
 class Sides(_OfColumns):
-    """For each coordinate, or those of some columns, 1 above the middle of its bounds, else -1."""
+    """1, and for each coordinate, or those of some columns, 1 above its bounds' middle, else -1."""
+
+    def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
+        return 1 + shape.only(self.columns).columns
 
     def norms(self, shape: Shape) -> Norms:
         """Why: each number is 1 or -1, wherever the row lies."""
@@ -78,7 +81,8 @@ class Sides(_OfColumns):
         return 1, many, many
 
     def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
-        return np.where(_only(rows, self.columns) > 0, 1.0, -1.0)
+        sides = np.where(_only(rows, self.columns) > 0, 1.0, -1.0)
+        return np.hstack([np.ones((len(rows), 1)), sides])
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
         return ["sides", *_listed(self.columns)]
