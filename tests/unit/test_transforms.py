@@ -130,7 +130,8 @@ def test_a_cap_that_does_not_fit_the_unit_is_refused(unit, cap, name):
     "terms",
     [{"in": []}, {"in": [1, "a"]}, {"in": [1, 1]}, {"in": [1, True]}, {"in": [1.5]}, {"in": "ab"}, {"in": [2**63]}, {"in": ["\x00"]},
      {"in": ["1"], "type": "integer"}, {"in": [1], "type": "number"}, {"in": [date(2020, 1, 1)], "type": "timestamp"}, {"type": "whole"},
-     {"between": [3, 3]}, {"between": [1]}, {"between": "ab"}, {"beetween": [0, 1]}, {"between": [0, "x"]}, {"between": [0, 1], "type": "text"}],
+     {"between": [3, 3]}, {"between": [1]}, {"between": "ab"}, {"beetween": [0, 1]}, {"between": [0, "x"]}, {"between": [0, 1], "type": "text"},
+     {"between": ["1970-01-02", "soon"], "type": "date"}, {"between": ["1970-01-02", "1970-01-11"]}],
 )  # fmt: skip
 def test_bad_public_facts_are_refused(terms):
     with pytest.raises(SpecError):
@@ -143,6 +144,11 @@ def test_public_facts_are_read_exactly():
     assert column.domain.magnitude == Fraction(1, 10)
     days = Column.from_terms("c", {"between": [date(1970, 1, 2), date(1970, 1, 11)]})
     assert (days.kind, days.between) == (Kind.DATE, (1, 10))
+    assert (
+        Column.from_terms("c", {"between": ["1970-01-02", "1970-01-11"]}, stored=Kind.DATE) == days
+    )
+    times = {"between": ["1970-01-01", "1970-01-01 00:00:01"], "type": "timestamp"}
+    assert Column.from_terms("c", times).between == (0, 10**6)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,17 @@ class Column:
 
 
 def _bound(value: Any, kind: Kind) -> Fraction:  # noqa: ANN401 - as declared
-    """A bound in the kind's own ordinals; a day bounds times by its first moment."""
+    """A bound in the kind's own ordinals; a day bounds times by its first moment.
+
+    Days and times may be written as ISO 8601 has them.
+    """
+    if isinstance(value, str) and kind in (Kind.DATE, Kind.TIMESTAMP):
+        try:
+            value = (date if kind is Kind.DATE else datetime).fromisoformat(value)
+        except ValueError:
+            raise SpecError(
+                f"The bound {value!r} is no {kind.value}.", fix="Write it as 2026-01-31."
+            ) from None
     if kind is Kind.TIMESTAMP and isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - no zone, as in tables
     return ordinal(value)
