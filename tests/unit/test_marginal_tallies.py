@@ -217,7 +217,7 @@ def test_terms_and_groupings_have_the_rules_of_a_sum():
 
 def test_a_sample_has_no_rule():
     """Tables are kept for several rounds, and a sample's coins are for one draw."""
-    with pytest.raises(Unsupported, match="about a sample"):
+    with pytest.raises(Unsupported, match="no sample of their own"):
         Query(marginals(ROWS, relation=Sampled(Table(ROWS), Fraction(1, 2))))
 
 

@@ -22,7 +22,6 @@ from typing import ClassVar, Final, TypeAlias, final
 import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import Number, Real, positive, real, upper
@@ -314,6 +313,8 @@ def _parts(
     asked: PerturbedLogistic, rows: Int64Array, at: Floats
 ) -> Iterator[tuple[Floats, tuple[Floats, Floats], Floats]]:
     """Some rows after the other: their numbers, shares of lines and weights, and slopes."""
+    from scipy.special import expit, softmax  # noqa: PLC0415 - slow to load, seldom asked
+
     places = np.arange(1 if len(at) == 1 else 0, asked.classes)
     for first in range(0, len(rows), _AT_ONCE):
         part = rows[first : first + _AT_ONCE]
