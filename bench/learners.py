@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import clusters
 import noisegate
 from noisegate import learners as private
 from section import Effort, Shown, standard_error
@@ -135,6 +136,9 @@ def measure(effort: Effort) -> Iterator[Shown]:
                 trials = effort.trials * TIMES.get(data, 1)
                 rows.append(_row(data, model, price, peer, figures[3], trials))
     yield Shown("Learners at pure ε", LEARNERS, rows)
+    if not effort.quick:
+        effort.say("k-means of many rows")
+        yield Shown("k-means of many rows", clusters.CLUSTERED, clusters.measure())
 
 
 def _row(name: str, model: str, price: str, peer: float, known: float, trials: int) -> Row:

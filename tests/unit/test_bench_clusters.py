@@ -1,0 +1,23 @@
+"""The benchmark of k-means runs at a tiny size, and shows what it measured."""
+
+import numpy as np
+import pyarrow.parquet as pq
+
+
+def test_fits_are_timed_in_processes_of_their_own(bench):
+    found = bench("clusters").measure((20_000,))
+    assert [(row["rows"], row["method"]) for row in found] == [(20_000, "sulq"), (20_000, "auto")]
+    for row in found:
+        assert row["met"]
+        assert min(row["wall_s"], row["cpu_s"], row["peak_gib"], row["off"]) > 0
+
+
+def test_no_row_is_clamped(bench, tmp_path):
+    """Points are 8 from all bounds and rows lie 1 around them; the rows are always the same."""
+    clusters = bench("clusters")
+    clusters.write(tmp_path / "rows.parquet", 5000)
+    rows = np.column_stack(pq.read_table(tmp_path / "rows.parquet").columns)
+    assert rows.shape == (5000, clusters.COLUMNS)
+    assert 0 < rows.min() < rows.max() < clusters.HIGH
+    centres = [rows[place :: clusters.CLUSTERS].mean(axis=0) for place in range(clusters.CLUSTERS)]
+    assert np.abs(centres - clusters.middles()).max() < 0.25  # 6 deviations
