@@ -14,9 +14,9 @@ from trial_rows import REACH, trial
 
 from noisegate.connect import memory
 from noisegate.learners.asking import TrialRows
+from noisegate.learners.class_sides import Leanings
 from noisegate.learners.forest import RandomForestClassifier, fit_forest
 from noisegate.learners.growing import Tree, grown, random_tree
-from noisegate.learners.leanings import Leanings
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.normal_classes import Normals, look
 from noisegate.learners.tree import (

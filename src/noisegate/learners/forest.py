@@ -18,9 +18,9 @@ from scipy.special import softmax
 
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
+from noisegate.learners.class_sides import Leanings
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown
-from noisegate.learners.leanings import Leanings
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy_sums import divided

@@ -7,8 +7,8 @@ numbers, and a row is in one bin of each column, so their noise is large. Sums o
 class are few: the method "auto" learns where classes lie by them, makes up rows that lie so, and
 grows the tree on these for nothing; where there are rows enough, it then looks at the leaves, and
 grows on. Where noise hides even the classes' means, it asks on which side of the middle rows lie,
-in columns that public coins choose (see `leanings.py`). "levels" is ID3 and C4.5 with noisy counts
-[FS10].
+in columns that public coins choose (see `class_sides.py`). "levels" is ID3 and C4.5 with noisy
+counts [FS10].
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from noisegate.errors import Bug
 from noisegate.learners import tree_plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
+from noisegate.learners.class_sides import Leanings
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
 from noisegate.learners.growing import Tree, Whole, grown, random_tree
-from noisegate.learners.leanings import Leanings
 from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy_sums import divided
