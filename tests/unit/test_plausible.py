@@ -290,8 +290,9 @@ MODELS = {
 def test_waves_and_hashed_sums_have_margins_that_hold(name):
     """Of single cells 0.97 to 1, with a deviation of at most 0.006: 0.9 is 12 away.
 
-    Ranges of one release are off together, so that one of four may have few within. By a model that
-    thinks that it errs by a quarter, 0.85 or less have, where the model counts much.
+    Ranges of one release are off together: 0.99 and more are within, with a deviation of 0.024 and
+    none of 40 releases below 0.87. By a model that thinks that it errs by a quarter, 0.85 or less
+    have, where the model counts much.
     """
     method, shape, options = MODELS[name]
     shares, far = [], []
@@ -303,6 +304,6 @@ def test_waves_and_hashed_sums_have_margins_that_hold(name):
             shares.append(held(release, exact, asked))
             far.append(held(narrow(release), exact, asked))
     assert np.mean(shares[0::2]) > 0.9
-    assert np.mean(shares[1::2]) > 0.5
+    assert np.mean(shares[1::2]) > 0.8
     if name in ("few waves of spikes", "a sharp season", "a week"):
         assert np.mean(far) < 0.9
