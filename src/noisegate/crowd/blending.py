@@ -10,7 +10,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from noisegate.accounting.crowd import (
     CROWD_MAX,
@@ -27,9 +27,6 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-
-if TYPE_CHECKING:
-    import altair as alt
 
 
 @final
@@ -104,16 +101,16 @@ class Sampled:
         """Points of the trade-off between ε and δ."""
         return [ApproxDP(each, self.delta(each)) for each in epsilons]
 
-    def plot(self, epsilons: Iterable[Number]) -> "alt.Chart":
+    def plot(self, epsilons: Iterable[Number]) -> Any:  # noqa: ANN401 - altair may be missing
         """The trade-off as a picture."""
-        import altair as alt  # noqa: PLC0415 - only when asked for
+        from noisegate.query.plot import altair  # noqa: PLC0415 - only when asked for
 
+        alt = altair()
         points: list[dict[str, Any]] = [
             {"ε": float(loss.epsilon), "δ": float(loss.delta)} for loss in self.curve(epsilons)
         ]
         title = f"crowd of {self.blending.crowd}, sampled with {shown(self.probability)}"
-        data: Any = alt.Data(values=points)  # type: ignore[no-untyped-call]
-        line: alt.Chart = alt.Chart(data, title=title).mark_line(point=True)
+        line = alt.Chart(alt.InlineData(values=points), title=title).mark_line(point=True)
         return line.encode(x="ε:Q", y=alt.Y("δ:Q", scale=alt.Scale(type="log")))
 
     def __str__(self) -> str:

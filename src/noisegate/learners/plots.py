@@ -1,24 +1,14 @@
 """Fitted models as altair charts. They show what was learnt, never rows."""
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import SpecError
 from noisegate.learners.asking import Floats
 from noisegate.learners.matrix import Coordinate
-
-
-def altair() -> Any:  # noqa: ANN401 - may be missing
-    """The package for plots."""
-    try:
-        return import_module("altair")  # an extra
-    except ImportError:
-        raise Unsupported(
-            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
+from noisegate.query.plot import altair
 
 
 def centers(  # noqa: PLR0913 - what is drawn

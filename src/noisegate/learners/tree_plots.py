@@ -8,7 +8,7 @@ import numpy as np
 
 from noisegate.learners.asking import Floats
 from noisegate.learners.growing import Tree, Whole
-from noisegate.learners.plots import altair
+from noisegate.query.plot import altair
 
 _WIDTH: Final = 560
 _LETTERS: Final = _WIDTH // 6  # that stand side by side

@@ -50,12 +50,7 @@ def plot(
     By default the first column without error bars is ``x``, the next one the ``color``, and the
     first with error bars ``y``. Dates and numbers on ``x`` give lines, anything else bars.
     """
-    try:
-        alt: Any = import_module("altair")  # an extra
-    except ImportError:
-        raise Unsupported(
-            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
+    alt = altair()
     widths = answer.margins(confidence)
     picture = _picture(answer, {name for name, each in widths.items() if each}, x, y, color)
     points = _points(answer, widths, picture)
@@ -76,6 +71,16 @@ def plot(
         width=560 if lines else max(320, min(900, 44 * columns)), height=300
     )
     return framed(chart, answer, title=title)
+
+
+def altair() -> Any:  # noqa: ANN401 - it may be missing
+    """The package that draws, an extra."""
+    try:
+        return import_module("altair")
+    except ImportError:
+        raise Unsupported(
+            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
+        ) from None
 
 
 def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401

@@ -7,7 +7,6 @@ bins of numbers; others are summed over.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.query.plot import framed
+from noisegate.query.plot import altair, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.spatial import Ints, even_sums
 from noisegate.releases.workload import Workload, marginals
@@ -199,12 +198,7 @@ def map_picture(
     title: str | None = None,
 ) -> Any:  # noqa: ANN401 - altair may be missing
     """The boxes, coloured by their number for each cell."""
-    try:
-        alt: Any = import_module("altair")  # an extra
-    except ImportError:
-        raise Unsupported(
-            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
+    alt = altair()
     found = map_of(release, confidence, x=x, y=y)
     if found.numbers.size > _BOXES_MAX:
         raise Unsupported("There are too many boxes to draw.", fix="Use plot() of the table.")

@@ -3,16 +3,15 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.query.answer import Answer
-from noisegate.query.plot import framed, plot
+from noisegate.query.plot import altair, framed, plot
 from noisegate.releases.axes import Axis
 from noisegate.releases.workload import Workload, marginals
 
@@ -78,12 +77,7 @@ def _bars(release: Drawable, place: int, confidence: Number, title: str | None) 
 
 
 def _heat(release: Drawable, x: int, y: int, title: str | None) -> Any:  # noqa: ANN401
-    try:
-        alt: Any = import_module("altair")  # an extra
-    except ImportError:
-        raise Unsupported(
-            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
+    alt = altair()
     gone = tuple(i for i in range(len(release.axes)) if i not in (x, y))
     table = release.values.sum(axis=gone)
     table = table if x > y else table.T

@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
@@ -25,7 +24,7 @@ from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.display import percent
-from noisegate.query.plot import framed
+from noisegate.query.plot import altair, framed
 from noisegate.query.question import Terms
 from noisegate.query.run import Run
 from noisegate.releases.estimate import Floats
@@ -122,7 +121,7 @@ class BoxplotRelease(Held):
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """Boxes with whiskers, an altair chart."""
-        alt = _altair()
+        alt = altair()
         rows = [
             {name: getattr(box, name) for name in _NAMES}
             | {"group": ", ".join(map(str, box.group)) or self.column}
@@ -391,7 +390,7 @@ class CdfRelease(Held):
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """Steps with their band, an altair chart."""
-        alt = _altair()
+        alt = altair()
         axis, (low, high) = self.histogram.axes[0], self.band(confidence)
         dated = not isinstance(self.points[0], int | float | Fraction)
         xs = [str(each) if dated else float(each) for each in self.points]
@@ -472,15 +471,6 @@ def _none(_: Numeric) -> Sequence[HalfWidths]:
 
 def _json(value: Any) -> Any:  # noqa: ANN401 - a key
     return value if isinstance(value, int | float | str) else str(value)
-
-
-def _altair() -> Any:  # noqa: ANN401 - an extra
-    try:
-        return import_module("altair")
-    except ImportError:
-        raise Unsupported(
-            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
 
 
 def _quoted(name: str) -> str:

@@ -6,7 +6,6 @@ part of the rows that would have to move: half the sum of all differences, over 
 
 from dataclasses import dataclass
 from html import escape
-from importlib import import_module
 from io import StringIO
 from math import pi, prod, sqrt
 from pathlib import Path
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.query.display import percent
-from noisegate.query.plot import framed
+from noisegate.query.plot import altair, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes
 from noisegate.releases.tails import tail_factor
@@ -224,12 +223,7 @@ def picture(made: "SyntheticRelease", name: str, confidence: Number = 0.95) -> A
 
 
 def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # noqa: ANN401
-    try:
-        alt: Any = import_module("altair")  # an extra
-    except ImportError:
-        raise Unsupported(
-            "Pictures need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
+    alt = altair()
     points = _points(made.fitted, made.fitted.layout.place(name), made, confidence)
     base = alt.Chart(alt.InlineData(values=points))
     axis = alt.Axis(labelAngle=-40 if len(points) > 8 else 0, labelOverlap=True, labelLimit=160)
