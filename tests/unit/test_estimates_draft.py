@@ -233,9 +233,10 @@ def test_a_quantile_says_its_rank_error_in_numbers():
     levels = (HALF, HALF / 2)
     found = draft(block(*(ask(Function.QUANTILE, "age", level=level) for level in levels)), Caps())
     bought = purchase(found, epsilon=1)
-    error = bought.mechanisms[0][0].rank_error("0.95")
-    assert f"MEDIAN(age): ± {error} ranks at 95 %." in bought.caveats
-    assert f"QUANTILE(age, 0.25): ± {error} ranks at 95 %." in bought.caveats
+    lower, middle = bought.mechanisms[0][0].rank_errors("0.95")
+    assert f"MEDIAN(age): ± {middle} ranks at 95 %." in bought.caveats
+    assert f"QUANTILE(age, 0.25): ± {lower} ranks at 95 %." in bought.caveats
+    assert middle < lower
 
 
 def test_what_is_capped_by_leaving_out_says_so():

@@ -117,6 +117,10 @@ class Quantile(Mechanism[int]):
         """
         return rank_error_up(self.factor, points=self.points, failure=failure_of(confidence))
 
+    def rank_errors(self, confidence: Number) -> tuple[int, ...]:
+        """Likewise for each answer: there is one."""
+        return (self.rank_error(confidence),)
+
     @property
     def points(self) -> int:
         """How many grid points there are."""

@@ -5,13 +5,15 @@
 (Fraction(1, 2), Fraction(1, 2))
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, log
 from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
@@ -29,12 +31,17 @@ from noisegate.mechanisms.quantile import (
     grid_points,
     require_grid,
 )
-from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_rank, rank_error_up
+from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_rank
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event, ExponentialEvent, Group, Parallel, Sequential
 
 TIE_BITS_MAX: Final = 16
+_STEPS: Final = 1 << 10  # of the grid on which errors are added up
+_ROUNDED: Final = 1 + 1e-9
+_DOUBLES: Final = 1e-12  # far above what sums of chances lose
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @final
@@ -147,26 +154,57 @@ class Quantiles(Mechanism[int]):
             found[cell] = self._released(self._keys(exact, bits), calls, bits)
         return self.low + self.step * (found >> self.tie_bits)
 
-    def rank_error(self, confidence: Number) -> int:
-        """How many ranks each answer may be off, all of them at once, at this confidence.
+    def rank_error(self, confidence: Number, *, even: bool = False) -> int:
+        """How many ranks the answers may be off, all of them at once, at this confidence.
 
-        Claim: a call at level τ between two cuts adds its own error to 1 - τ of the error of the
-            left cut and τ of that of the right one; the ends of the grid have none. Values that
-            share all digits with a cut may add their number per level.
-        Why: the goal between cuts of ranks a and b is (1 - τ) a + τ b; each call fails with its
-            part of 1 - confidence.
-        Rounding: up.
+        Claim: whatever the values are; or, if ``even``, where gaps between neighbouring values are
+            alike around each answer. Values that share all digits with a cut may add their number
+            per level.
+        Why: the goal of a call between cuts of ranks a and b is (1 - τ) a + τ b, so an answer is
+            off by its own error, 1 - τ of that of the left cut and τ of that of the right one; the
+            ends of the grid have none. Whatever came before, the error of a call is above r with a
+            chance of at most points · e^(-factor r) [MT07, Thm 7], as that of (ln points + E) /
+            factor with E exponential, so that a sum of errors is above r no more often than that
+            of independent ones of this law. Where gaps are alike, errors of k ranks and up to one
+            more have odds of e^(-factor k) on either side: that is E / factor and up to one rank,
+            without points. The chances of all answers are added up.
+        Rounding: up; sums of E on a grid, each rounded up to it.
         """
-        failure = failure_of(confidence) / len(self.taus)
-        points = self.points << self.tie_bits
-        off = {-1: Fraction(0), len(self.taus): Fraction(0)}
+        return self._least(failure_of(confidence), self._scales(), even=even)
+
+    def rank_errors(self, confidence: Number, *, even: bool = False) -> tuple[int, ...]:
+        """Likewise for each answer, each at this confidence on its own."""
+        failure = failure_of(confidence)
+        return tuple(self._least(failure, row[None], even=even) for row in self._scales())
+
+    def _scales(self) -> Floats:
+        """By how many ranks E = 1 in each call (columns) moves each answer (rows) at most."""
+        last = len(self.taus)
+        found = np.zeros((last + 1, last))  # the last row, which is that of -1 too: both ends
         for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
             for node in nodes:
-                factor = epsilon / error_range(node.tau)
-                own = rank_error_up(factor, points=points, failure=failure)
-                cuts = (1 - node.tau) * off[node.left] + node.tau * off[node.right]
-                off[node.index] = own + cuts
-        return ceil(max(off.values()))
+                tau = float(node.tau)
+                found[node.index] = (1 - tau) * found[node.left] + tau * found[node.right]
+                found[node.index, node.index] = error_range(node.tau) / epsilon
+        return found[:-1]
+
+    def _least(self, failure: Fraction, scales: Floats, *, even: bool) -> int:
+        """The least number of ranks that we can prove, or that where each call fails alone."""
+        start = 0.0 if even else log(self.points << self.tie_bits)
+        calls = int(np.count_nonzero(scales.any(axis=0)))
+        reach = log(calls * failure.denominator) - log(failure.numerator)
+        totals = scales.sum(axis=1)
+        tails = [_tail(row, total * reach) for row, total in zip(scales, totals, strict=True)]
+
+        def holds(ranks: int) -> bool:
+            beyond = (ranks / _ROUNDED / totals - start) / reach * _STEPS
+            places = np.clip(beyond, 0, _STEPS).astype(np.int64).tolist()
+            chances = (float(tail[at]) for tail, at in zip(tails, places, strict=True))
+            return sum(chances) <= failure
+
+        most = ceil(totals.max() * (start + reach) * _ROUNDED)
+        more = len(self.epsilon_levels) if even else 0
+        return bisect_left(range(most), x=True, key=holds) + more
 
     @property
     def points(self) -> int:
@@ -201,20 +239,35 @@ def depth(count: int) -> int:
 
 
 def plan(taus: Sequence[Fraction]) -> tuple[Level, ...]:
-    """The calls of each level; τ of a call is relative to the two released levels around it."""
+    """The calls of each level; τ of a call is relative to the two released levels around it.
+
+    Of two middle ones that first which is nearer to the middle: it moves ranks less.
+    """
     levels, spans = [], [(-1, len(taus))]
     edge = {-1: Fraction(0), len(taus): Fraction(1), **dict(enumerate(taus))}
     while spans:
         nodes, deeper = [], []
         for left, right in spans:
-            middle = (left + right) // 2
             start, end = edge[left], edge[right]
+            middles = ((left + right) // 2, (left + right + 1) // 2)
+            middle = min(middles, key=lambda at: abs(2 * edge[at] - start - end))
             tau = (edge[middle] - start) / (end - start)
             nodes.append(Node(left=left, index=middle, right=right, tau=tau))
             deeper += [span for span in ((left, middle), (middle, right)) if span[1] - span[0] > 1]
         levels.append(tuple(nodes))
         spans = deeper
     return tuple(levels)
+
+
+def _tail(scales: Floats, reach: float) -> Floats:
+    """Pr[Σ scale · E > k · reach / `_STEPS`] at most, for k = 0, 1, …; each E exponential."""
+    chances, step = np.zeros(_STEPS + 1), reach / _STEPS
+    chances[0] = 1.0
+    for scale in scales[scales > 0]:
+        each = -np.expm1(-step / scale) * np.exp(-step / scale * np.arange(_STEPS))
+        chances = np.append(0.0, np.convolve(chances, each)[:_STEPS])
+    found: Floats = 1 - np.cumsum(chances) + _DOUBLES
+    return found
 
 
 def _between(keys: Int64Array, cuts: tuple[int, int], *, open_end: bool) -> Int64Array:

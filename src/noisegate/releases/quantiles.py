@@ -89,11 +89,12 @@ class BoxplotRelease(Held):
             for row in self.held.rows
         )
 
-    def rank_error(self, confidence: Numeric = 0.95) -> int:
+    def rank_error(self, confidence: Numeric = 0.95, *, even: bool = False) -> int:
         """How many rows all five numbers of a group may be off at most, so confidently.
 
         The middle one, say, has between half of the rows minus this and half plus this below it,
-        among the values as they are clamped to the declared bounds.
+        among the values as they are clamped to the declared bounds. Whatever the values are; or, if
+        ``even``, where they lie evenly around each of the five, as smooth ones nearly do.
         """
         from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
 
@@ -102,7 +103,12 @@ class BoxplotRelease(Held):
             for question in self.held.questions
             for record in json.loads(question)["mechanisms"]
         ]
-        return max(each.rank_error(confidence) for each in found if isinstance(each, Quantiles))
+        five = (each for each in found if isinstance(each, Quantiles))
+        return max(each.rank_error(confidence, even=even) for each in five)
+
+    def _ranks(self, confidence: Numeric) -> str:
+        least, most = (f"{self.rank_error(confidence, even=even):,}" for even in (True, False))
+        return f"± {most} rows in rank at {percent(confidence)}, ± {least} where values lie evenly"
 
     @property
     def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
@@ -116,8 +122,11 @@ class BoxplotRelease(Held):
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values."""
-        ranks = self.rank_error(confidence)
-        return self.held.to_dict(confidence) | {"column": self.column, "rank_error": ranks}
+        ranks = {
+            "rank_error": self.rank_error(confidence),
+            "rank_error_even": self.rank_error(confidence, even=True),
+        }
+        return self.held.to_dict(confidence) | {"column": self.column} | ranks
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """Boxes with whiskers, an altair chart."""
@@ -139,7 +148,7 @@ class BoxplotRelease(Held):
         body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
-        words = f"{ends}; ± {self.rank_error(confidence):,} rows each at {percent(confidence)}"
+        words = f"{ends}; {self._ranks(confidence)}"
         boxes = (whisker + body + middle).properties(width=alt.Step(64))
         return framed(boxes, self.held, title=title, notes=[f"{words}."])
 
@@ -181,8 +190,7 @@ class BoxplotRelease(Held):
     @property
     def headline(self) -> str:
         """How many boxes there are, and how surely they stand where they stand."""
-        boxes = f"{self.held.table.num_rows:,} boxes of {self.column}"
-        return f"{boxes}, ± {self.rank_error():,} rows in rank at 95% confidence"
+        return f"{self.held.table.num_rows:,} boxes of {self.column}, {self._ranks(0.95)}"
 
 
 @final

@@ -220,7 +220,11 @@ class _Measured:
         """The numbers of one grouping set, with bars or ranks."""
         if recipe.direct in self.choices:
             points, noise = self.choices[recipe.direct][columns]
-            return points[:, recipe.level], None, noise.rank_error
+            return (
+                points[:, recipe.level],
+                None,
+                lambda level: noise.rank_errors(level)[recipe.level],
+            )
         if recipe.direct is not None:
             return *self._shown(recipe, self.known(recipe.direct, columns)), None
         means = [self.known(mean.piece, columns) for mean in recipe.means]

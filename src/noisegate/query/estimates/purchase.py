@@ -142,8 +142,9 @@ def _mechanisms(
             if len(taus) == 1
             else Quantiles.for_epsilon(price, taus=taus, **grid)
         )
-        error = ranks(choice.rank_error(USUAL), USUAL, sampled=query.sample is not None)
-        words += [f"{quantile(part.other.expression, tau)}: {error}." for tau in taus]
+        for tau, off in zip(taus, choice.rank_errors(USUAL), strict=True):
+            error = ranks(off, USUAL, sampled=query.sample is not None)
+            words.append(f"{quantile(part.other.expression, tau)}: {error}.")
         return (choice,)
     cells = max(1, draft.cells(part.columns))
     level = extreme_level(
