@@ -2,6 +2,7 @@
 
 import json
 from datetime import date
+from functools import partial
 from html.parser import HTMLParser
 
 import pyarrow as pa
@@ -184,6 +185,22 @@ def test_bars_have_error_bars_and_words():
     assert spec["title"]["text"] == ["SELECT ward, COUNT(*)"]
     assert "Price ε = 0.1" in spec["title"]["subtitle"][0]
     assert spec["layer"][0]["encoding"]["y"]["title"] == "n (± at 95% confidence)"
+
+
+def test_error_bars_end_at_zero_where_no_exact_number_is_below():
+    pytest.importorskip("altair")
+    table = pa.table({"k": ["a", "b", "c"], "n": [4, -2, 40]})
+    for unsigned, expected in [
+        ((), [(-2, 10), (-8, 4), (34, 46)]),
+        (("n",), [(0, 10), (-2, 4), (34, 46)]),
+    ]:
+        found = answer(table, [None, (6, 6, 6)], unsigned=partial(tuple, unsigned))
+        points = next(iter(found.plot().to_dict()["datasets"].values()))
+        assert [(each["low"], each["high"]) for each in points] == expected
+        assert found.margins()["n"] == (6, 6, 6)
+        assert found.cells()[0] == ["a", "4 ± 6"]
+        least = min(low for low, _ in expected)
+        assert f"M{1 + 96 * (34 - least) / (46 - least):.1f} 6H97.0" in found._repr_html_()
 
 
 def test_dates_and_numbers_give_lines():

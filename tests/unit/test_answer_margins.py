@@ -1,5 +1,6 @@
 """Error bars follow the numbers through the free SQL."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -201,3 +202,30 @@ def test_a_column_without_half_widths_is_none():
 def test_a_confidence_that_is_none_is_refused():
     with pytest.raises(SpecError, match="confidence"):
         bars("SELECT a0 FROM noisegate_0", 1)
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ("a0", True),
+        ("a1", False),
+        ("-a0", False),
+        ("a0 - 3", False),
+        ("a0 + a1", False),
+        ("abs(a1)", True),
+        ("100.0 * a0 / NULLIF(a0, 0)", True),
+        ("round(a0 / 7, 2)", True),
+        ("COALESCE(a0, -1)", False),
+        ("greatest(a0, a1)", False),
+        ("a0 * -2", False),
+        ("CAST(a0 AS DOUBLE)", True),
+        ("k0", False),
+    ],
+)
+def test_what_cannot_be_negative_is_known_from_its_parts(item, expected):
+    block = replace(BLOCK, unsigned=frozenset({"a0"}))
+    for sql in (
+        f"SELECT {item} AS x FROM noisegate_0",
+        f"SELECT x FROM (SELECT {item} AS x FROM noisegate_0)",
+    ):
+        assert margins(sql, block=block).unsigned() == (("x",) if expected else ())

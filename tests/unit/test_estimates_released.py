@@ -29,6 +29,7 @@ COLUMNS = (
     Column(name="city", kind=Kind.TEXT),
     Column(name="born", kind=Kind.DATE, between=(Fraction(0), Fraction(10_000))),
     Column(name="day", kind=Kind.DATE),
+    Column(name="cold", kind=Kind.NUMBER, between=(Fraction(-40), Fraction(5))),
     Column(name="seen", kind=Kind.TIMESTAMP, between=(Fraction(0), Fraction(10**15))),
 )
 EVERYTHING = (
@@ -91,9 +92,18 @@ CAPS = {
 def test_types_are_those_of_the_rehearsal_whatever_was_released_before(setting, draws):
     unit, caps = CAPS[setting]
     bought = purchase(draft(block(*EVERYTHING, by=("ward",), unit=unit), caps), epsilon=1)
-    table = released_block(estimate(bought, measured(bought, draws=draws))).table
+    table = released_block(bought.draft, estimate(bought, measured(bought, draws=draws))).table
     assert blank_table(bought.draft).schema == table.schema
     assert [table.schema.field(f"a{place}").type for place in range(len(TYPES))] == TYPES
+
+
+def test_what_cannot_be_negative_follows_from_the_question():
+    asked = (*EVERYTHING, (Function.SUM, "cold"), (Function.AVG, "cold"), (Function.MAX, "cold"))
+    bought = purchase(draft(block(*asked), Caps()), epsilon=1)
+    found = released_block(bought.draft, estimate(bought, measured(bought)))
+    signed = {place for place, (function, *_) in enumerate(asked) if function is Function.CORR}
+    signed |= set(range(len(EVERYTHING), len(asked)))
+    assert found.unsigned == {f"a{place}" for place in set(range(len(asked))) - signed}
 
 
 def test_types_are_the_same_where_no_group_was_found_or_only_missing_ones():
@@ -102,7 +112,7 @@ def test_types_are_the_same_where_no_group_was_found_or_only_missing_ones():
     assert early.types == [pa.string(), pa.date32(), pa.int64(), pa.float64()]
     for found in ([], [(None, None)], [("x", DAYS[0]), ("y", DAYS[1])]):
         bought = purchase(draft(wanted, Caps(), found=[found]), epsilon=1, delta="1e-6")
-        late = released_block(estimate(bought, measured(bought))).table
+        late = released_block(bought.draft, estimate(bought, measured(bought))).table
         assert late.schema == early
         assert late.num_rows == len(found)
 
@@ -115,7 +125,7 @@ def test_with_several_grouping_sets_counts_and_sums_are_fractions_so_that_they_a
         by=by, sets=((0,), ()),
     )  # fmt: skip
     bought = purchase(draft(wanted, Caps()), epsilon=1)
-    table = released_block(estimate(bought, measured(bought))).table
+    table = released_block(bought.draft, estimate(bought, measured(bought))).table
     assert blank_table(bought.draft).schema == table.schema
     assert table.schema.types[1:] == [pa.float64(), pa.float64(), pa.int64(), pa.int64()]
     counts = table["a0"].to_numpy()

@@ -233,7 +233,8 @@ class CrowdRelease(Charged):
             )
             return (*[None] * len(self.axes), bars)
 
-        return self.stating(pa.table(columns), half_widths, self._words())
+        words = self._words()
+        return self.stating(pa.table(columns), half_widths, words, unsigned=(self.value,))
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
         """A picture of the cells that are shown, an altair chart."""

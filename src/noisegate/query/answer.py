@@ -52,6 +52,7 @@ class Answer:
     reused: tuple[str, ...] = ()
     practice: bool = False
     unfollowed: Callable[[], Sequence[str]] = tuple  # columns whose error is not known
+    unsigned: Callable[[], Sequence[str]] = tuple  # that cannot be negative before noise
     log: Callable[[], Sequence[Entry]] = tuple
 
     @property

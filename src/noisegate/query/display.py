@@ -44,6 +44,19 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
     return f"{value:,.{places}f} ± {up:,.{places}f}"
 
 
+def ends(value: float, width: float, *, from_zero: bool) -> tuple[float, float]:
+    """The ends of an error bar as it is drawn.
+
+    ``from_zero``: the exact number cannot be negative, so the bar ends at 0, or at the shown number
+    where noise brought that below.
+
+    >>> ends(4, 6, from_zero=True), ends(-2, 6, from_zero=True), ends(4, 6, from_zero=False)
+    ((0, 10), (-2, 4), (-2, 10))
+    """
+    low = value - width
+    return max(low, min(value, 0)) if from_zero else low, value + width
+
+
 def percent(confidence: Number) -> str:
     """A confidence as people say it.
 
@@ -58,9 +71,10 @@ def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:
     widths = answer.half_widths(confidence)
     rows = range(min(answer.table.num_rows, _ROWS_MAX))
     text = answer.cells(confidence)
+    unsigned = answer.unsigned()
     bars = [
-        _bars(column.to_pylist()[: len(rows)], each)
-        for column, each in zip(answer.table.columns, widths, strict=True)
+        _bars(answer.table[i].to_pylist()[: len(rows)], each, from_zero=name in unsigned)
+        for i, (name, each) in enumerate(zip(answer.columns, widths, strict=True))
     ]
     right = ["" if each is None else ' style="text-align:right"' for each in widths]
     body = "".join(
@@ -89,24 +103,28 @@ def facts_html(facts: "Sequence[tuple[str, str]]") -> str:
     return f"<table>{''.join(rows)}</table>"
 
 
-def _bars(values: "Sequence[Any]", widths: "Sequence[float | int | None] | None") -> list[str]:
+def _bars(
+    values: "Sequence[Any]", widths: "Sequence[float | int | None] | None", *, from_zero: bool
+) -> list[str]:
     """A bar from 0 to each number, with its error bar; none where nothing is to compare."""
     if widths is None or len(values) < 2:
         return [""] * len(values)
-    pairs = [
-        None if value is None or width is None else (float(value), float(width))
+    drawn = [
+        None
+        if value is None or width is None
+        else (float(value), *ends(float(value), float(width), from_zero=from_zero))
         for value, width in zip(values, widths, strict=False)
     ]
-    ends = [end for pair in pairs if pair for end in (pair[0] - pair[1], pair[0] + pair[1])]
-    low, high = min([0.0, *ends]), max([0.0, *ends])
+    reached = [end for each in drawn if each for end in each]
+    low, high = min([0.0, *reached]), max([0.0, *reached])
     if high - low <= 0 or not isfinite(high - low):
         return [""] * len(values)
-    return ["" if pair is None else _bar(*pair, low, _BAR / (high - low)) for pair in pairs]
+    return ["" if each is None else _bar(*each, low, _BAR / (high - low)) for each in drawn]
 
 
-def _bar(value: float, width: float, low: float, scale: float) -> str:
+def _bar(value: float, left: float, right: float, low: float, scale: float) -> str:
     start, end = sorted(((0 - low) * scale, (value - low) * scale))
-    left, right = (value - width - low) * scale, (value + width - low) * scale
+    left, right = (left - low) * scale, (right - low) * scale
     return (
         f' <svg width="{_BAR + 2}" height="12" style="vertical-align:middle" aria-hidden="true">'
         f'<rect x="{start + 1:.1f}" y="2" width="{end - start:.1f}" height="8" '

@@ -38,6 +38,10 @@ Leaves: TypeAlias = Callable[[str], Array]
 _ROUNDING: Final = 2.0**-44  # of the ends, added to calculated half-widths: they are doubles
 _WHOLE_MAX: Final = 2.0**53
 _CHOOSING: Final = ("WHERE", "HAVING", "QUALIFY", "LIMIT", "FETCH")
+_FROM_ZERO: Final = (
+    exp.Add, exp.Mul, exp.Div, exp.Greatest, exp.Least, exp.Paren, exp.Nullif, exp.Coalesce,
+    exp.Cast, exp.Round, exp.Floor, exp.Ceil,
+)  # of numbers from 0 on, they make such numbers  # fmt: skip
 _MANY_ROWS: Final = (exp.Window, exp.AggFunc, exp.Query, exp.Subquery, exp.Star)
 
 
@@ -48,12 +52,13 @@ class ReleasedBlock:
 
     ``table`` has the block's key columns and aggregates by their names. ``noisy`` are the
     aggregates; ``half_widths(name, confidence)`` gives one for each row, or None for a column
-    that has none.
+    that has none. ``unsigned`` are aggregates that cannot be negative before noise.
     """
 
     table: "pa.Table"
     noisy: tuple[str, ...]
     half_widths: Callable[[str, Fraction], Sequence[float | int | None] | NDArray[Any] | None]
+    unsigned: frozenset[str] = frozenset()
 
 
 @final
@@ -63,13 +68,14 @@ class _Item:
 
     ``parts`` are the released numbers in it; without any it is exact. ``leaves`` are the hidden
     columns that it needs, as SQL by name. ``own`` is the half-width's column of an item that is a
-    released number itself.
+    released number itself. ``unsigned``: it cannot be negative before noise.
     """
 
     parts: frozenset[str]
     leaves: Mapping[str, str]
     ends: Callable[[Leaves], Ends]
     own: str | None = None
+    unsigned: bool = False
 
 
 @final
@@ -115,6 +121,11 @@ class Margins:
         """The columns whose error cannot be followed, by name."""
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return [name for name, item in pairs if item is None]
+
+    def unsigned(self) -> tuple[str, ...]:
+        """The columns that cannot be negative before noise, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.unsigned)
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
         """For each shown column: the half-width of each row, or None if it has no error bar."""
@@ -299,6 +310,8 @@ class _Follower:
             {name: sql for each in known for name, sql in each.leaves.items()},
             lambda leaves: rule(*(each.ends(leaves) for each in known)),
             known[0].own if isinstance(node, KEEPING) else None,
+            isinstance(node, exp.Abs)
+            or (isinstance(node, _FROM_ZERO) and all(each.unsigned for each in known)),
         )
 
     def _column(self, column: exp.Column, scope: "Scope | _Whole") -> _Item | None:
@@ -315,6 +328,7 @@ class _Follower:
             {value: _sql(alias, name), width: _sql(alias, _width(name))},
             lambda leaves: (leaves(value) - leaves(width), leaves(value) + leaves(width)),
             width,
+            name in block.unsigned,
         )
 
 
@@ -322,7 +336,13 @@ def _exact(node: exp.Expr) -> _Item:
     """A value without noise: both ends are itself."""
     sql = node.sql(dialect="duckdb")
     leaf = f"TRY_CAST({sql} AS DOUBLE)"
-    return _Item(frozenset(), {leaf: leaf}, lambda leaves: (leaves(leaf), leaves(leaf)))
+    ends: Callable[[Leaves], Ends] = lambda leaves: (leaves(leaf), leaves(leaf))  # noqa: E731
+    return _Item(
+        frozenset(),
+        {leaf: leaf},
+        ends,
+        unsigned=isinstance(node, exp.Literal) and not node.is_string,
+    )
 
 
 def _through(given: _Item, column: exp.Column) -> _Item:
@@ -335,6 +355,7 @@ def _through(given: _Item, column: exp.Column) -> _Item:
         {f"{alias}.{leaf}": _sql(alias, leaf) for leaf in given.leaves},
         lambda leaves: given.ends(lambda leaf: leaves(f"{alias}.{leaf}")),
         given.own and f"{alias}.{given.own}",
+        given.unsigned,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.query.answer import Answer
-from noisegate.query.display import percent
+from noisegate.query.display import ends, percent
 
 _POINTS_MAX: Final = 5_000
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
@@ -125,7 +125,7 @@ def _picture(
 
 def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[dict[str, Any]]:
     """One point for each number, under names that no chart grammar stumbles over."""
-    found = []
+    found, unsigned = [], answer.unsigned()
     for place, row in enumerate(answer.rows):
         cells = dict(zip(answer.columns, row, strict=True))
         for name in picture.y:
@@ -133,13 +133,16 @@ def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[d
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             width = None if bars is None else bars[place]
+            low, high = (
+                (None, None) if width is None else ends(value, width, from_zero=name in unsigned)
+            )
             found.append(
                 {
                     "x": name if picture.x is None else _key(cells[picture.x]),
                     "color": None if picture.color is None else str(_key(cells[picture.color])),
                     "y": value,
-                    "low": None if width is None else value - width,
-                    "high": None if width is None else value + width,
+                    "low": low,
+                    "high": high,
                 }
             )
     return found

@@ -17,7 +17,7 @@ from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.query.estimates.draft import Draft, is_sought
 from noisegate.query.estimates.estimate import Estimates
 from noisegate.query.estimates.grouping_sets import Columns, grouping_id
-from noisegate.query.estimates.recipe import Recipe
+from noisegate.query.estimates.recipe import COUNTS, VARIANCES, Recipe
 from noisegate.query.margins import ReleasedBlock
 from noisegate.query.question import Function
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 50  # of a made-up table
 GUESSES: Final = (1_000_000, 7, 0)  # a table of one row has the large one
 _CHOSEN: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
+_COUNTED: Final = (*COUNTS, Function.COUNT_UNITS, Function.COUNT_DISTINCT)
 _MADE_UP: Final[dict[Kind, tuple[Key, ...]]] = {
     Kind.BOOLEAN: (False, True),
     Kind.INTEGER: (1, 2),
@@ -62,7 +63,7 @@ def blank_table(draft: Draft) -> "pa.Table":
     return arrow_table(columns)
 
 
-def released_block(estimates: Estimates) -> ReleasedBlock:
+def released_block(draft: Draft, estimates: Estimates) -> ReleasedBlock:
     """The block's table in Arrow, with its error bars."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -80,7 +81,14 @@ def released_block(estimates: Estimates) -> ReleasedBlock:
         found = estimates.columns[name].margin(confidence)
         return [None] * table.num_rows if found is None else found.tolist()
 
-    return ReleasedBlock(table=table, noisy=tuple(estimates.columns), half_widths=half_widths)
+    lows = {each.aggregate.name: _bounds(each, draft)[0] for each in draft.recipes}
+    unsigned = frozenset(name for name, low in lows.items() if low is not None and low >= 0)
+    return ReleasedBlock(
+        table=table,
+        noisy=tuple(estimates.columns),
+        half_widths=half_widths,
+        unsigned=unsigned,
+    )
 
 
 def arrow_type(kind: Kind) -> "pa.DataType":
@@ -110,22 +118,30 @@ def _rows(draft: Draft, sets: Sequence[Columns]) -> Iterator[_Row]:
 
 def _guesses(recipe: Recipe, draft: Draft) -> list[Any]:
     """Some values that an aggregate could have."""
-    function, kind = recipe.aggregate.function, recipe.kind
-    low: Fraction | None = None
-    high: Fraction | None = None
-    if function in _CHOSEN:
-        domain = domain_of(recipe.aggregate.args[0], schema_of(draft.block.relation))
-        low, high = domain.low, domain.high
-    elif function is Function.AVG:
-        low, high = recipe.means[0].low, recipe.means[0].high
-    elif function is Function.CORR:
-        low, high = Fraction(-1), Fraction(1)
-    inside = [_within(Fraction(guess), low, high) for guess in GUESSES]
+    kind, bounds = recipe.kind, _bounds(recipe, draft)
+    inside = [_within(Fraction(guess), *bounds) for guess in GUESSES]
     if kind is Kind.DATE:
         return [EPOCH.date() + timedelta(days=int(guess)) for guess in inside]
     if kind is Kind.TIMESTAMP:
         return [EPOCH + timedelta(microseconds=int(guess)) for guess in inside]
     return [int(guess) if kind is Kind.INTEGER else float(guess) for guess in inside]
+
+
+def _bounds(recipe: Recipe, draft: Draft) -> tuple[Fraction | None, Fraction | None]:
+    """Between what an aggregate lies before noise; None: no end is known."""
+    function, args = recipe.aggregate.function, recipe.aggregate.args
+    if function in (*_COUNTED, *VARIANCES):
+        return Fraction(0), None
+    if function is Function.AVG:
+        return recipe.means[0].low, recipe.means[0].high
+    if function is Function.CORR:
+        return Fraction(-1), Fraction(1)
+    if function not in (*_CHOSEN, Function.SUM):
+        return None, None
+    domain = domain_of(args[0], schema_of(draft.block.relation))
+    if function is not Function.SUM:
+        return domain.low, domain.high
+    return (Fraction(0) if domain.low is not None and domain.low >= 0 else None), None
 
 
 def _within(guess: Fraction, low: Fraction | None, high: Fraction | None) -> Fraction:

@@ -355,7 +355,7 @@ class Run:
         question = plan.question
         names = [block.name for block in question.blocks]
         released = {
-            name: released_block(parcel.estimates)
+            name: released_block(parcel.bought.draft, parcel.estimates)
             for name, parcel in zip(names, parcels, strict=True)
         }
         public = {name: self._curator.public(name) for name in self._public(question.outer)}
@@ -383,6 +383,7 @@ class Run:
             reused=plan.reused,
             practice=self._rules.practice,
             unfollowed=margins.unknown if question.blocks else tuple,
+            unsigned=margins.unsigned,
             log=self._curator.ledger.history,
         )
 

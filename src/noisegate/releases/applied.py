@@ -91,7 +91,8 @@ class Applied(Charged):
             return None, None if bars is None else bars[:count]
 
         words = words_of(self.noise, self.answers, trusted=self.trusted, sample=self.sample)
-        return self.stating(table, half_widths, words)
+        unsigned = ("value",) if all(low >= 0 for low, _ in self.ranges) else ()
+        return self.stating(table, half_widths, words, unsigned=unsigned)
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
         """A picture of the numbers, an altair chart."""

@@ -107,7 +107,7 @@ class CubeRelease(Charged):
             found = tuple(np.concatenate(widths)[:count].tolist())
             return (*[None] * (table.num_columns - 1), found)
 
-        return self.stating(table, half_widths, self.tables.words)
+        return self.stating(table, half_widths, self.tables.words, unsigned=(self.tables.value,))
 
     def _rows(self, places: Sequence[int]) -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for

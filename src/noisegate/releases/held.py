@@ -215,6 +215,7 @@ class Charged(Held):
         half_widths: Callable[[Numeric], Sequence[HalfWidths]],
         caveats: Sequence[str],
         unfollowed: Callable[[], tuple[str, ...]] = tuple,
+        unsigned: Sequence[str] = (),
     ) -> Answer:
         """Some of its numbers as an answer, with all that the release states."""
         return Answer(
@@ -229,6 +230,7 @@ class Charged(Held):
             caveats=tuple(caveats),
             practice=self.practice,
             unfollowed=unfollowed,
+            unsigned=lambda: unsigned,
             log=self.log,
         )
 

@@ -407,7 +407,8 @@ class SeriesRelease(Charged):
             return (None, tuple(self.margins(confidence)[first:].tolist()))
 
         table = pa.table({self.axis.name: keys, self.value: self.values[first:]})
-        return self.stating(table, half_widths, self.words)
+        unsigned = () if self.signed else (self.value,)
+        return self.stating(table, half_widths, self.words, unsigned=unsigned)
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""

@@ -368,7 +368,7 @@ class SparseRelease(Charged):
 
         left = self.cells.size - table.num_rows
         more = [f"{left:,} more cells are shown."] if left else []
-        return self.stating(table, half_widths, (*more, *self.words))
+        return self.stating(table, half_widths, (*more, *self.words), unsigned=(self.value,))
 
     def shown(self) -> Answer:
         """The largest cells."""

@@ -314,7 +314,9 @@ class TableRelease(Charged):
 
         left = self.values.size - count
         more = [f"{left:,} more cells."] if left else []
-        return self.stating(table, half_widths, (*more, *self.words), self._unfollowed)
+        unsigned = () if self.making.signed else (self.value,)
+        words = (*more, *self.words)
+        return self.stating(table, half_widths, words, self._unfollowed, unsigned)
 
     def _unfollowed(self) -> tuple[str, ...]:
         found = self.making.estimate(self.shape)

@@ -16,7 +16,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.query.display import percent
+from noisegate.query.display import ends, percent
 from noisegate.query.plot import altair, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes
@@ -231,8 +231,8 @@ def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # n
     label = f"rows (± at {percent(confidence)} confidence)"
     bars = base.mark_bar(color="#9dbbdc").encode(x=x, y=alt.Y("made:Q", title=label))
     dots = base.mark_point(color="#1a1a1a", filled=True, size=36).encode(x=x, y="seen:Q")
-    ends = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
-    rules = base.mark_errorbar(ticks={"size": 6}, color="#1a1a1a").encode(x=x, **ends)
+    reach = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
+    rules = base.mark_errorbar(ticks={"size": 6}, color="#1a1a1a").encode(x=x, **reach)
     width = max(320, min(900, 24 * len(points)))
     return alt.layer(bars, rules, dots).properties(width=width, height=240)
 
@@ -255,8 +255,8 @@ def _points(
         values, variances = (np.add.reduceat(each, starts) for each in seen)
         for point, value, variance in zip(found, values, variances, strict=True):
             half = factor * sqrt(variance) * grain
-            point |= {"seen": value * grain, "low": value * grain - half,
-                      "high": value * grain + half}  # fmt: skip
+            low, high = ends(value * grain, half, from_zero=True)
+            point |= {"seen": value * grain, "low": low, "high": high}
     return found
 
 
