@@ -1,5 +1,6 @@
 """Which of many questions reach a threshold: the door's rules, the price, and the answers."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -174,6 +175,44 @@ def test_a_run_ends_after_the_yeses_that_were_paid_for():
     assert found.answers.tolist() == [True, False, True]
     assert not found.complete
     assert "ended the run" in str(found)
+
+
+def drawn(release):
+    spec = release.plot().to_dict()
+    points = next(each for each in spec["datasets"].values() if "question" in each[0])
+    return spec, points
+
+
+def test_a_picture_shows_what_each_answer_tells_of_its_sum():
+    pytest.importorskip("altair")
+    found = ask(gate(), questions=[{}, {"age": (0, 9)}, {"ward": "n"}, {"ward": "s"}], most=2)
+    told = replace(found, answers=np.array([True, False, True]))
+    off = float(told.margin_at())
+    assert 0 < 2 * off < 150
+    yes, no = (150 - off, 150 + 2 * off), (150 - 2 * off, 150 + off)
+    spec, points = drawn(told)
+    assert [(each["question"], each["answer"], each["from"], each["to"]) for each in points] == [
+        ("1. all", "reaches it", *yes),
+        ("2. age: 0–9", "does not", *no),
+        ("3. ward: n", "reaches it", *yes),
+        ("4. ward: s", "no answer", no[0], yes[1]),
+    ]
+    assert "threshold 150 ±" in spec["layer"][0]["encoding"]["x"]["title"]
+    _, wide = drawn(replace(told, threshold=Fraction(1)))
+    assert {each["from"] for each in wide} == {0}  # no count is below
+
+
+def test_of_many_questions_a_picture_shows_those_that_reach_it():
+    pytest.importorskip("altair")
+    found = ask(gate(), questions="ranges", columns={"age": 10}, most=3)
+    for places, answered, shown, left in [
+        ([2, 40], 60, ["3.", "41."], "58 'does not', 6 'no answer'"),
+        ([], 66, [f"{place}." for place in range(1, 41)], "26 'does not'"),
+    ]:
+        told = replace(found, answers=np.isin(np.arange(answered), places))
+        spec, points = drawn(told)
+        assert [each["question"].split()[0] for each in points] == shown
+        assert f"Not drawn: {left}." in " ".join(spec["title"]["subtitle"])
 
 
 def test_the_plan_states_the_error_of_all_answers_and_costs_nothing():

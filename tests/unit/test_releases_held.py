@@ -55,7 +55,7 @@ KINDS = [
     (
         "above",
         {"columns": {"ward": None}, "questions": "cells", "threshold": 50},
-        {".csv", ".json", ".md"},
+        {".csv", ".json", ".md", *PICTURES},
         None,
     ),
 ]

@@ -4,6 +4,7 @@ The questions are declared before: sums over boxes of cells, in an order. Each i
 no, up to a number of yeses; then the run ends. Nothing else leaves: no count, and no more answers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,20 +27,24 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
+from noisegate.query.display import percent, with_margin
 from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sampling_of
+from noisegate.query.plot import altair, framed
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.held import Held, standing
+from noisegate.releases.held import PICTURES, Held, standing
 from noisegate.releases.making import spec_of, workload_of
 from noisegate.releases.workload import Workload
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Matrix, Strategy
 
 ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
+_BARS_MAX: Final = 40  # in a picture
+_YES, _NO, _OPEN = "reaches it", "does not", "no answer"
 
 
 @final
@@ -72,7 +77,7 @@ class AboveRelease(Held):
     ``threshold`` + ``margin``, all at once, at the confidence of `margin_at`.
     """
 
-    endings: ClassVar[tuple[str, ...]] = (".csv", ".json", ".md")
+    endings: ClassVar[tuple[str, ...]] = (".csv", ".json", *PICTURES, ".md")
     sql: str
     axes: tuple[Axis, ...]
     questions: Workload
@@ -120,8 +125,7 @@ class AboveRelease(Held):
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
         count = self.answers.size if rows is None else min(rows, self.answers.size)
-        asked = [self.question(place) for place in range(count)]
-        words = [" · ".join(f"{k}: {_said(v)}" for k, v in each.items()) or "all" for each in asked]
+        words = [self._asked(place) for place in range(count)]
         return Answer(
             sql=self.sql,
             table=pa.table({"question": pa.array(words, pa.string()),
@@ -136,6 +140,55 @@ class AboveRelease(Held):
             practice=self.practice,
             log=self.log,
         )  # fmt: skip
+
+    def plot(self, confidence: Number = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+        """What is known of the sum of each question beside the threshold, an altair chart.
+
+        Of many questions, those that reach it. ``.save("x.png")`` writes it.
+        """
+        alt = altair()
+        said = [_YES if yes else _NO for yes in self.answers.tolist()]
+        said += [_OPEN] * (self.questions.size - len(said))
+        every = list(range(len(said)))
+        few = every if len(said) <= _BARS_MAX else [i for i in every if said[i] == _YES] or every
+        shown = few[:_BARS_MAX]
+        left = Counter(said) - Counter(said[place] for place in shown)
+        words = ", ".join(f"{count:,} {answer!r}" for answer, count in left.items())
+        notes = [f"Not drawn: {words}."] if words else []
+        middle, off = float(self.threshold), float(self.margin_at(confidence))
+        least, most = middle - 2 * off, middle + 2 * off
+        least = max(0.0, least) if self.noise.monotone else least
+        known = {
+            _YES: (max(least, middle - off), most),
+            _NO: (least, middle + off),
+            _OPEN: (least, most),
+        }
+        asked = {place: f"{place + 1}. {self._asked(place)}" for place in shown}
+        points = [
+            {"question": words, "answer": said[place], "from": ends[0], "to": ends[1]}
+            for place, words in asked.items()
+            for ends in [known[said[place]]]
+        ]
+        whole = self.threshold.denominator == 1
+        words = with_margin(int(middle) if whole else middle, off)
+        sure = f"{words} at {percent(confidence)} confidence for all together"
+        scale = alt.Scale(domain=[least, most], nice=False)
+        across = alt.X("from:Q", title=f"sum (threshold {sure})", scale=scale)
+        down = alt.Y(
+            "question:N", sort=list(asked.values()), title=None, axis=alt.Axis(labelLimit=360)
+        )
+        color = alt.Scale(domain=[_YES, _NO, _OPEN], range=["#5b8cc0", "#e08214", "#dddddd"])
+        bars = alt.Chart(alt.InlineData(values=points)).mark_bar(height=10).encode(
+            x=across, x2="to:Q", y=down,
+            color=alt.Color("answer:N", title="where the sum lies", scale=color),
+        )  # fmt: skip
+        line = alt.Chart(alt.InlineData(values=[{"at": middle}])).mark_rule(strokeDash=[4, 3])
+        chart = alt.layer(bars, line.encode(x="at:Q")).properties(width=420, height=alt.Step(18))
+        return framed(chart, self.answer(0), title=title, notes=notes)
+
+    def _asked(self, place: int) -> str:
+        """A question as people read it."""
+        return " · ".join(f"{k}: {_said(v)}" for k, v in self.question(place).items()) or "all"
 
     def _words(self) -> Iterator[str]:
         if not self.complete:
