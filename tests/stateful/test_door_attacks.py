@@ -32,9 +32,10 @@ import noisegate
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Grouping, Sums
-from noisegate.curator.allowance import Scope, _Part
+from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.measurement import Measurement
+from noisegate.curator.parts import Part
 from noisegate.errors import (
     LedgerError,
     NoisegateError,
@@ -417,7 +418,7 @@ def test_a_part_that_no_cut_made_draws_nothing():
     source = Watched()
     door = curator(source=source)
     with allow(door) as recipe, pytest.raises(Unsupported, match="no part"):
-        Scope(recipe, _Part(())).measure(counting("1"))
+        Scope(recipe, Part((), recipe._nothing)).measure(counting("1"))
     assert source.reads == 0
 
 

@@ -209,7 +209,7 @@ def test_a_forked_child_can_neither_draw_on_an_allowance_nor_close_it():
 def test_a_part_made_by_hand_is_refused():
     door = curator()
     with allow(door) as recipe:
-        stranger = Scope(recipe, type(recipe._whole)(()))
+        stranger = Scope(recipe, type(recipe._whole)((), recipe._nothing))
         with pytest.raises(Unsupported, match="no part"):
             stranger.measure(counting("0.1"))
         with pytest.raises(Unsupported, match="no part"):

@@ -57,7 +57,9 @@ def test_a_share_buys_the_sharpest_choice_that_it_pays_for(gaussian):
     with door.allowance(event, question="q", request_id="1") as allowed:
         ask = Listening(DoorAsk(allowed.whole, CELLS, price, shape=(3,)))
         chosen = ask.furthest(PAIRS, GUESSES, Fraction(1, 2))
-        used = door._quote(allowed.used())["clinic"].as_fractions()[0]
+        used = (
+            door.ledger.quote(allowed.used(), account="clinic").charges["clinic"].as_fractions()[0]
+        )
     assert chosen == 2  # its guess is off by 100, the others by 0: e^-1000
     assert 40 * (1 - Fraction(1, 10**9)) <= used <= 40
     told = Told(price, shape=(3,), moved=1, rounds=tuple(ask.rounds))

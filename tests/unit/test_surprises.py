@@ -101,7 +101,9 @@ def test_runs_with_one_yes_each_compose_like_runs():
     door = curator(budget=3, accountant="zcdp", delta="1e-6")
     wanted = spec(Fraction(6, 10), 3, 1000, restarts=True, number=DiscreteGaussian(variance=100))
     event = wanted.event()
-    assert door._quote(event)["clinic"].as_fractions()[0] == Fraction(3, 200) + Fraction(3, 200)
+    assert door.ledger.quote(event, account="clinic").charges["clinic"].as_fractions()[
+        0
+    ] == Fraction(3, 200) + Fraction(3, 200)
     with begin(door, wanted) as session:
         session.ask(WHOLE, whole(100))
         used = session.used()
@@ -110,7 +112,9 @@ def test_runs_with_one_yes_each_compose_like_runs():
     with begin(door, wanted, "2") as session:
         session.ask(WHOLE, whole(9000))  # scales are 20
         assert isinstance(session.used(), Sequential)
-        assert door._quote(session.used())["clinic"].as_fractions()[0] == Fraction(1, 100)
+        assert door.ledger.quote(session.used(), account="clinic").charges["clinic"].as_fractions()[
+            0
+        ] == Fraction(1, 100)
 
 
 def test_one_run_for_all_is_refused_where_losses_are_not_pure():

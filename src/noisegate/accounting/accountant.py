@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
+from noisegate.accounting.rules import Pair
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 
@@ -59,8 +60,12 @@ class Accountant(ABC):
         """How a policy and a ledger call this accountant; see `accountants.accountant_named`."""
 
     @abstractmethod
+    def loss(self, event: Event) -> Pair:
+        """What the event costs, before rounding. Refuses (`Unsupported`) what has no theorem."""
+
     def price(self, event: Event) -> Charge:
-        """What the event costs, rounded up. Refuses (`Unsupported`) what it has no theorem for."""
+        """What the event costs, rounded up."""
+        return Charge.rounded_up(*self.loss(event))
 
     @abstractmethod
     def limit(self, budget: ApproxDP) -> Charge:

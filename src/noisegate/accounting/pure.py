@@ -50,9 +50,9 @@ class PureAccountant(Accountant):
 
     name: ClassVar[str] = "pure"
 
-    def price(self, event: Event) -> Charge:
+    def loss(self, event: Event) -> Pair:
         """Σε and Σδ of the event."""
-        return Charge.rounded_up(*_RULES.loss(event))
+        return _RULES.loss(event)
 
     def limit(self, budget: ApproxDP) -> Charge:
         """The budget itself."""

@@ -89,9 +89,9 @@ class RenyiAccountant(Accountant):
         """The order is part of the name, since accounts of different orders do not mix."""
         return f"renyi-{self.order}"
 
-    def price(self, event: Event) -> Charge:
+    def loss(self, event: Event) -> Pair:
         """ΣD_a and Σδ of the event."""
-        return Charge.rounded_up(*_rules(self.order).loss(event))
+        return _rules(self.order).loss(event)
 
     def limit(self, budget: ApproxDP) -> Charge:
         """The D_a that half of δ turns into ε, and the other half of δ."""

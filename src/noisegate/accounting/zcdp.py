@@ -75,9 +75,9 @@ class ZCDPAccountant(Accountant):
 
     name: ClassVar[str] = "zcdp"
 
-    def price(self, event: Event) -> Charge:
+    def loss(self, event: Event) -> Pair:
         """Σρ and Σδ of the event."""
-        return Charge.rounded_up(*_RULES.loss(event))
+        return _RULES.loss(event)
 
     def limit(self, budget: ApproxDP) -> Charge:
         """The ρ that half of δ turns into ε, and the other half of δ."""

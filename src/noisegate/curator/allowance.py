@@ -9,8 +9,7 @@ fit into what was reserved is refused before a row is read.
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 from weakref import WeakSet
@@ -19,36 +18,21 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.cells import CellAccount
 from noisegate.curator.measurement import Measurement
+from noisegate.curator.parts import Cut, Losses, Part
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.store import Reservation
 from noisegate.privacy.domain import Key
-from noisegate.privacy.event import Event, NothingEvent, Parallel, PoissonSampled, Sequential
+from noisegate.privacy.event import DeclaredEvent, Event, NothingEvent, PoissonSampled
 from noisegate.privacy.release import Release
 from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
 from noisegate.transforms.strategy import Strategy
 
-Quote: TypeAlias = Callable[[Event], Mapping[str, Charge]]
+Priced: TypeAlias = Callable[[Event], Losses]
 Draw: TypeAlias = Callable[[Measurement, str], Release]
 
 _UNFINISHED: Final = b""
-
-
-@dataclass(eq=False, slots=True)
-class _Part:
-    """What has been asked about one part, and the cuts below it. Only the allowance touches it."""
-
-    where: tuple[tuple[str, Key], ...]
-    events: list[Event] = field(default_factory=list)
-    cells: dict[str, CellAccount] = field(default_factory=dict)  # by the tally
-    cuts: "list[tuple[_Part, ...]]" = field(default_factory=list)
-    closed: bool = False  # of the whole: kept here, so that copies of an allowance close with it
-
-    def used(self) -> Event:
-        asked = [account.event() for account in self.cells.values()]
-        cuts = [Parallel(events=tuple(part.used() for part in cut)) for cut in self.cuts if cut]
-        events = (*self.events, *asked, *cuts)
-        return Sequential(events=events) if events else NothingEvent()
+_INSIDE: Final = "those in the sample"
 
 
 @final
@@ -57,7 +41,7 @@ class Scope:
 
     __slots__ = ("_allowance", "_part")
 
-    def __init__(self, allowance: "Allowance", part: _Part) -> None:
+    def __init__(self, allowance: "Allowance", part: Part) -> None:
         self._allowance, self._part = allowance, part
 
     def measure(self, measurement: Measurement) -> Release:
@@ -98,12 +82,13 @@ class Allowance:
     """
 
     def __init__(
-        self, entry: Reservation, *, quote: Quote, draw: Draw, sample: Fraction | None = None
+        self, entry: Reservation, *, priced: Priced, draw: Draw, sample: Fraction | None = None
     ) -> None:
-        self._entry, self._quote, self._draw, self._sample = entry, quote, draw, sample
+        self._entry, self._priced, self._draw, self._sample = entry, priced, draw, sample
         self._lock = threading.Lock()
         self._answer = entry.answer
-        self._whole = _Part((), closed=entry.answer is not None)
+        self._nothing = self._losses(NothingEvent())
+        self._whole = Part((), self._nothing, closed=entry.answer is not None)
         self._parts = {self._whole}
         _open_allowances.add(self)
 
@@ -151,7 +136,7 @@ class Allowance:
             self._whole.closed = True
         self._answer = self._entry.close(self._event(), self._answer or _UNFINISHED)
 
-    def _measure(self, part: _Part, measurement: Measurement) -> Release:
+    def _measure(self, part: Part, measurement: Measurement) -> Release:
         if type(measurement) is not Measurement:
             raise Unsupported("A recipe asks by measurements alone.", fix="Ask for it by itself.")
         if measurement.query.sample is not None:
@@ -170,7 +155,7 @@ class Allowance:
             self._note_down(part, restricted)
         return self._draw(restricted, self._entry.request_id)
 
-    def _cut(self, part: _Part, column: str, keys: Sequence[Key]) -> tuple[_Part, ...]:
+    def _cut(self, part: Part, column: str, keys: Sequence[Key]) -> tuple[Part, ...]:
         listed = tuple(keys)
         if any(type(key) not in (str, int) for key in listed) or len(set(listed)) < len(listed):
             raise Unsupported("The parts are not distinct keys.", fix="List each key once.")
@@ -181,34 +166,56 @@ class Allowance:
         with self._lock:
             self._require_open()
             self._require_known(part)
-            parts = tuple(_Part((*part.where, (column, key))) for key in listed)
-            part.cuts.append(parts)
-            self._parts.update(parts)
-        return parts
+            cut = Cut(part, self._nothing)
+            where = [(*part.where, (column, key)) for key in listed]
+            cut.parts = tuple(Part(each, self._nothing, cut) for each in where)
+            part.cuts += [cut] if listed else []
+            self._parts.update(cut.parts)
+        return cut.parts
 
-    def _note_down(self, part: _Part, measurement: Measurement) -> None:
-        events, cells = list(part.events), dict(part.cells)
+    def _note_down(self, part: Part, measurement: Measurement) -> None:
         query = measurement.query
         if type(query.strategy) is not Strategy or measurement.compares:
-            part.events.append(measurement.event())
-        else:
-            name = json.dumps(Query(query.tally).to_record(), sort_keys=True)
-            before = cells.get(name) or CellAccount.empty(query.strategy.cells)
-            part.cells[name] = before.after(measurement)
-        fits = False
-        try:
-            if self._sample is not None:
-                pure_loss(self._event())  # refuses what has no ε, as the claim above is about ε
-            charges = self._quote(self._event())
-            fits = all(charge <= self._entry.charges[name] for name, charge in charges.items())
-        finally:
-            if not fits:
-                part.events, part.cells = events, cells
-        if not fits:
+            event = measurement.event()
+            self._raise(part, self._losses(event), self._nothing)
+            part.events.append(event)
+            return
+        name = json.dumps(Query(query.tally).to_record(), sort_keys=True)
+        before = part.cells.get(name) or CellAccount.empty(query.strategy.cells)
+        after = before.after(measurement)
+        self._raise(part, self._losses(after.event()), self._losses(before.event()))
+        part.cells[name] = after
+
+    def _raise(self, part: Part, more: Losses, less: Losses) -> None:
+        """Let the part lose ``more`` for ``less``; what does not fit is refused, and not noted."""
+        steps = part.after(more, less)
+        charges = self._charges(steps[-1][1])
+        if not all(charge <= self._entry.charges[name] for name, charge in charges.items()):
             raise OverBudget(
                 "The question does not fit into what is left of the allowance.",
                 fix="Nothing was drawn. Reserve more, or ask with more noise.",
             )
+        for place, loss in reversed(steps):  # if interrupted, the whole has lost too much
+            place.loss = loss
+
+    def _losses(self, event: Event) -> Losses:
+        """What one step loses, in each account; of those in a sample, the ε that is amplified."""
+        if self._sample is None:
+            return self._priced(event)
+        loss = pure_loss(event)  # refuses what has no ε, as the claim above is about ε
+        return {_INSIDE: (loss.epsilon, loss.delta)}
+
+    def _charges(self, whole: Losses) -> dict[str, Charge]:
+        """The price of all steps together, in each account.
+
+        Why, on a sample: accountants that have a price for it (`Curator.allowance`) read nothing
+            else of what is inside than its ε and δ.
+        """
+        if self._sample is not None:
+            epsilon, delta = whole[_INSIDE]
+            inside = DeclaredEvent(epsilon=epsilon, delta=min(delta, Fraction(1)))
+            whole = self._priced(PoissonSampled(event=inside, probability=self._sample))
+        return {name: Charge.rounded_up(*loss) for name, loss in whole.items()}
 
     def _require_open(self) -> None:
         if self._whole.closed:
@@ -217,12 +224,12 @@ class Allowance:
                 fix="Use its stored answer, or open a new one.",
             )
 
-    def _require_known(self, part: _Part) -> None:
+    def _require_known(self, part: Part) -> None:
         if part not in self._parts:
             raise Unsupported("This is no part of the allowance.", fix="Use `whole` and `cut`.")
 
 
-def _require_one_part_per_unit(measurement: Measurement, part: _Part) -> None:
+def _require_one_part_per_unit(measurement: Measurement, part: Part) -> None:
     if part.where and not measurement.query.stability.is_row_level:
         raise Unsupported(
             "One unit may have rows in several parts: they cannot be asked in parallel.",

@@ -22,8 +22,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.rules import Pair
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.blocks import BlockMeasurement, rehearsed, require_place
 from noisegate.curator.claimed import ClaimedMeasurement
@@ -118,7 +118,7 @@ class Curator:
         with self._rows_of(sample) as source:
             kept = Kept(source)
             draw = partial(self._draw_inside, kept=kept)
-            allowance = Allowance(entry, quote=self._quote, draw=draw, sample=sample)
+            allowance = Allowance(entry, priced=self._priced, draw=draw, sample=sample)
             try:
                 yield allowance
             finally:
@@ -220,8 +220,8 @@ class Curator:
     ) -> Release:
         return self._draw(measurement, measurement.question(), request_id, kept)
 
-    def _quote(self, event: Event) -> Mapping[str, Charge]:
-        return self.ledger.quote(event, account=self.account).charges
+    def _priced(self, event: Event) -> Mapping[str, Pair]:
+        return self.ledger.losses(event, account=self.account)
 
     def _require_own(self, measurement: Asked) -> None:
         """Refuse questions about tables that are not these very ones, as declared."""

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
 
 from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, NoisegateError
 from noisegate.exact import fraction
 from noisegate.ledger.entry import FORMAT, Entry, canonical, decode_charges, digest
@@ -110,12 +111,16 @@ class Prices:
     def __init__(self, accountant_named: AccountantNamed) -> None:
         self.accountant = lru_cache(maxsize=None)(accountant_named)
         self.record = lru_cache(maxsize=1024)(readable_record)
-        self._price = lru_cache(maxsize=1024)(self._price_now)
+        self._loss = lru_cache(maxsize=1024)(self._loss_now)
         self._limit = lru_cache(maxsize=1024)(self._limit_now)
 
     def price(self, accountant: str, event: Event) -> Charge:
         """The accountant's price of the event."""
-        return self._price(accountant, event)
+        return Charge.rounded_up(*self.loss(accountant, event))
+
+    def loss(self, accountant: str, event: Event) -> Pair:
+        """The same before rounding."""
+        return self._loss(accountant, event)
 
     def limit(self, account: Account) -> Charge:
         """The largest total charge that keeps the account's budget."""
@@ -150,8 +155,8 @@ class Prices:
             unsettled=account.unsettled,
         )
 
-    def _price_now(self, accountant: str, event: Event) -> Charge:
-        return self.accountant(accountant).price(event)
+    def _loss_now(self, accountant: str, event: Event) -> Pair:
+        return self.accountant(accountant).loss(event)
 
     def _limit_now(self, accountant: str, budget: ApproxDP) -> Charge:
         return self.accountant(accountant).limit(budget)

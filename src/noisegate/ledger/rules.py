@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
+from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
 from noisegate.ledger.account import Account, Prices, Request, ancestry
 from noisegate.ledger.entry import Body, Entry, canonical, decode_charges, digest, encode_charges
@@ -91,6 +92,10 @@ class Rules:
             charge = self.prices.price(each.accountant, event)
             quotes[each.name] = charge, self.prices.fits(each, charge)
         return quotes
+
+    def losses(self, tx: Transaction, account: str, event: Event) -> dict[str, Pair]:
+        """The same price before rounding."""
+        return {each.name: self.prices.loss(each.accountant, event) for each in chain(tx, account)}
 
     def require_room(self, tx: Transaction, account: str, event: Event) -> None:
         """Refuse what does not fit into the account or one of its ancestors."""

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
+from noisegate.accounting.rules import Pair
 from noisegate.errors import InsecureBits, LedgerError, SpecError
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
 from noisegate.ledger.archive import Line, refill, write_lines
@@ -207,6 +208,10 @@ class Ledger(ABC):
             loss=self._rules.prices.implied(terms, quotes[account][0]),
             fits=all(fits for _, fits in quotes.values()),
         )
+
+    def losses(self, event: Event, *, account: str) -> Mapping[str, Pair]:
+        """The same price before rounding: of steps in sequence these add up to that of all."""
+        return self._run(self._read, lambda tx: self._rules.losses(tx, account, event))
 
     def require_room(self, event: Event, *, account: str) -> None:
         """Refuse an event that would not fit now, naming the account. Charges nobody."""
