@@ -40,7 +40,8 @@ HELP: Final = (
     ("\\help", "this list"),
     ("\\quit", "leave; so does Ctrl-D. Ctrl-C drops the line"),
 )
-ENDINGS: Final = (".csv", ".json", ".parquet", ".png", ".svg", ".html", ".md")
+PICTURES: Final = (".png", ".svg", ".html")
+ENDINGS: Final = (".csv", ".json", ".parquet", *PICTURES, ".md")
 _HISTORY_MAX: Final = 2_000
 
 
@@ -219,12 +220,14 @@ class _Session:
 
 def save(answer: "Answer", file: Path, confidence: str) -> None:
     """Write an answer in the form that the file's ending names."""
+    from noisegate.query.plot import write  # noqa: PLC0415 - only when asked for
+
     writers: dict[str, Callable[[], Any]] = {
         ".csv": lambda: answer.to_csv(file, confidence),
         ".json": lambda: answer.to_json(file, confidence),
         ".parquet": lambda: answer.to_parquet(file, confidence),
         ".md": lambda: file.write_text(answer.card(confidence).to_markdown(), encoding="utf-8"),
-        **dict.fromkeys((".png", ".svg", ".html"), lambda: answer.plot(confidence).save(str(file))),
+        **dict.fromkeys(PICTURES, lambda: write(answer.plot(confidence), file)),
     }
     require_writable(file)
     writers[file.suffix.lower()]()
@@ -236,6 +239,10 @@ def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
         raise SpecError(f"{file.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
     if file.is_dir() or not os.access(file.parent, os.W_OK):
         raise SpecError(f"{file.name!r} cannot be written there.", fix="Choose another folder.")
+    if file.suffix.lower() in PICTURES:
+        from noisegate.query.plot import altair  # noqa: PLC0415 - only when asked for
+
+        altair()
 
 
 def _bound(bound: "Fraction", kind: "Kind") -> str:

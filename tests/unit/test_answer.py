@@ -14,6 +14,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer
+from noisegate.query.plot import write
 
 GUARANTEE = Guarantee(
     loss=ApproxDP("0.1"), unit=PrivacyUnit(column="patient"), scope="this answer about 'visits'"
@@ -220,9 +221,9 @@ def test_a_second_key_is_a_colour_and_files_can_be_saved(tmp_path):
     table = pa.table({"w": ["a", "b"] * 2, "sex": ["f", "f", "m", "m"], "n": [1, 2, 3, 4]})
     chart = answer(table, [None, None, (1,) * 4]).plot(title="Visits")
     assert chart.to_dict()["layer"][0]["encoding"]["color"]["title"] == "sex"
-    chart.save(str(tmp_path / "x.png"))
-    chart.save(str(tmp_path / "x.svg"))
-    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    write(chart, tmp_path / "x.PNG")
+    write(chart, tmp_path / "x.svg")
+    assert (tmp_path / "x.PNG").read_bytes().startswith(b"\x89PNG")
     assert "Visits" in (tmp_path / "x.svg").read_text()
 
 

@@ -197,6 +197,25 @@ def test_the_demo_runs():
     assert "made-up rows" in shown
 
 
+def test_a_picture_that_cannot_be_drawn_is_refused_before_any_charge(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    assert "[plot]" in ask(folder, "--save", "x.png", code=2).stderr
+    assert "free" not in ask(folder).stdout
+
+
+def test_a_model_is_drawn_and_one_without_a_picture_says_so_first(folder):
+    pytest.importorskip("vl_convert")
+    terms = ("--keys", "ward=north,south", "--between", "id=0,400", "--type", "id=integer")
+    paid = ("--epsilon", "1", "--budget", "1", "--columns", "id", *terms)
+    refused = run(
+        "learn", "people.csv", "StandardScaler", *paid, "--save", "x.png", code=2, cwd=folder
+    )
+    assert ".joblib, .json." in refused.stderr
+    told = ("--target", "ward", "--save", "x.SVG")
+    run("learn", "people.csv", "GaussianNB", *paid, *told, cwd=folder)
+    assert "GaussianNB: bars" in (folder / "x.SVG").read_text()
+
+
 # with a policy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

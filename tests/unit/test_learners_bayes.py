@@ -189,6 +189,19 @@ def test_keys_through_the_door():
     assert model.score(frame, np.array(["n", "y"])[told]) > 0.85
     assert model.cost_.epsilon == 1
     assert model.error_["counts"] < 10
+    pytest.importorskip("altair")
+    spec = model.plot().to_dict()
+    tables = [spec["datasets"][each["data"]["name"]] for each in spec["concat"]]
+    assert [[each["key"] for each in table[: len(table) // 2]] for table in tables] == [
+        ["red", "green", "blue"],
+        ["0 to 0.75", "0.75 to 1.5", "1.5 to 2.25", "2.25 to 3"],
+        ["0 to 1", "1 to 2", "2 to 3", "3 to 4"],
+    ]
+    far = 2 * model.error_["counts"] / model.class_count_[1]
+    last = tables[1][-1]
+    assert (last["class"], last["share"]) == ("y", model.feature_probabilities_[1][1, 3])
+    assert last["high"] == pytest.approx(last["share"] + far)
+    assert all(each["low"] >= 0 for table in tables for each in table)
 
 
 # --- the noise that is chosen ---------------------------------------------------------------------

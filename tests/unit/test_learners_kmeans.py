@@ -135,7 +135,7 @@ def shown(chart):
 def centers(columns, means, spreads, x=None, y=None):
     pytest.importorskip("altair")
     means, named = np.array(means, float), ("cluster", range(len(means)))
-    told = {"named": named, "areas": "rows", "bars": "noise", "x": x, "y": y}
+    told = {"named": named, "areas": "rows", "x": x, "y": y}
     return plots.centers(columns, means, np.full(len(means), 9.0), np.array(spreads), **told)
 
 
@@ -164,14 +164,19 @@ def test_a_centre_about_which_nothing_is_known_is_a_cross():
     *_, layers = shown(chart)
     assert [each["cluster"] for each in layers[-1]] == ["1"]
     assert [each["cluster"] for each in layers[0]] == ["0"]
-    assert "no rows seen" in chart.to_dict()["title"]
 
 
 def test_a_model_draws_what_it_learnt():
     alt = pytest.importorskip("altair")
     rows, _ = blobs(500)
     model = KMeans(2, epsilon=2, bounds=(-1, 1), memory=memory(epsilon=2)).fit(rows)
-    assert isinstance(model.plot("x1", "x3"), alt.LayerChart)
+    chart = model.plot("x1", "x3")
+    assert isinstance(chart, alt.LayerChart)
+    title = chart.to_dict()["title"]
+    assert title["text"] == ["KMeans: bars are two standard deviations of the noise"]
+    assert title["subtitle"][0].startswith("Price ε = 2. ε = 2 for adding or removing")
+    model.error_["centers"][0] = np.inf
+    assert "crosses: no rows seen" in model.plot().to_dict()["title"]["text"][0]
 
 
 def test_shares_add_up_and_estimates_combine():

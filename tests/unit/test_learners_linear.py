@@ -132,13 +132,13 @@ def test_plots_show_weights_with_errors():
     model = Ridge(1.0, bounds=(-1, 1), target_bounds=(-1, 1), memory=memory(epsilon=1))
     chart = model.fit(rows, told).plot()
     assert isinstance(chart, alt.FacetChart)
-    assert "standard errors" in chart.to_dict()["title"]
+    assert "standard errors" in chart.to_dict()["title"]["text"][0]
 
 
 def test_a_column_that_was_not_asked_about_has_a_place_and_no_weight():
     pytest.importorskip("altair")
     lines, deviations = np.array([[1.0, 0.0]]), np.array([[0.25, np.inf]])
-    chart = plots.weights(["age", "cost"], lines, deviations, ["sick"], bars="errors")
+    chart = plots.weights(["age", "cost"], lines, deviations, ["sick"])
     ((first, second),) = chart.to_dict()["datasets"].values()
     assert (first["column"], first["low"], first["high"]) == ("age", 0.5, 1.5)
     assert second == {"column": "cost", "line": "sick"}

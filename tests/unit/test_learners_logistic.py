@@ -286,7 +286,7 @@ def test_plots_show_weights_and_the_curve():
     model, rows, told, _ = fitted(method="moments")
     assert isinstance(model.plot(), alt.FacetChart)
     held = memory(epsilon=5).matrix(rows, told, bounds=(-10, 10), classes=["no", "yes"])
-    assert "yes: area" in model.roc(held, epsilon=5).plot().to_dict()["title"]
+    assert "yes: area" in model.roc(held, epsilon=5).plot().to_dict()["title"]["text"][0]
 
 
 def test_where_noise_hides_most_columns_a_few_have_weights():

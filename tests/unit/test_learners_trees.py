@@ -18,6 +18,7 @@ from noisegate.learners.class_sides import Leanings
 from noisegate.learners.forest import RandomForestClassifier, fit_forest
 from noisegate.learners.growing import Tree, grown, random_tree
 from noisegate.learners.leaves import Made, measured
+from noisegate.learners.matrix import Coordinate
 from noisegate.learners.normal_classes import Normals, look
 from noisegate.learners.tree import (
     DecisionTreeClassifier,
@@ -28,6 +29,7 @@ from noisegate.learners.tree import (
     fit_tree,
     visible_levels,
 )
+from noisegate.learners.tree_plots import Drawn, grove
 from noisegate.noise.bits import SYSTEM
 from noisegate.releases.chance import public_coins
 
@@ -355,6 +357,23 @@ def test_a_forest_through_the_door():
     assert model.score(*checkers(4000, seed=1)) > 0.95  # 0.988 ± 0.002
     assert len(model.estimators_) >= 2
     assert 0 < model.error_["means"] < 0.1
+    pytest.importorskip("altair")
+    spec = model.plot(trees=2, max_depth=1).to_dict()
+    assert [each["title"] for each in spec["vconcat"]] == [
+        f"tree {place} of {len(model.estimators_)}" for place in (1, 2)
+    ]
+    for each in spec["vconcat"]:
+        points = spec["datasets"][each["data"]["name"]]
+        assert points[0]["to"] == pytest.approx(15_000, rel=0.1)
+        assert {point["level"] for point in points} == {0, 1}
+
+
+def test_a_forest_of_one_leaf_is_drawn_as_one():
+    pytest.importorskip("altair")
+    age = Coordinate("age", None, Fraction(0), Fraction(100), "age")
+    leaf = Drawn.of(Tree.root(), (age,), np.array([[3.0, 9.0]]), ["no", "yes"])
+    (points,) = grove([leaf], 1, 3).to_dict()["datasets"].values()
+    assert [(each["asks"], each["class"], each["to"]) for each in points] == [("leaf", "yes", 12)]
 
 
 def test_an_interrupted_forest_is_what_was_known():

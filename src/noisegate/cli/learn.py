@@ -9,7 +9,7 @@ import typer
 from noisegate.cli.app import Epsilon, Fresh, Json, app
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table
-from noisegate.cli.releases import bar, options_of
+from noisegate.cli.releases import bar, options_of, require_writable
 from noisegate.errors import SpecError
 
 _SHOWN = 64  # numbers of a fitted array that are printed
@@ -31,15 +31,19 @@ def learn(
         list[str] | None, typer.Option("--set", help="Of the model: n_clusters=3. Repeatable.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="A .joblib file for scikit-learn, or a .json of numbers.")
+        Path | None,
+        typer.Option(help="A .joblib file for scikit-learn, a .json of numbers; .png .svg .html."),
     ] = None,
     fresh: Fresh = False,
     as_json: Json = False,
 ) -> None:
     """Learn a model from private rows, for a price."""
-    if save is not None and save.suffix not in (".joblib", ".json"):
-        raise SpecError(f"{save.name!r} has no known form.", fix="Use .joblib or .json.")
     learner = _made(model, options_of("--set", options, such_as="n_clusters=3"), epsilon)
+    if save is not None:
+        from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help
+
+        drawn = PICTURES if hasattr(learner, "plot") else ()
+        require_writable([save], (".joblib", ".json", *drawn))
     gate = opening.gate()
     matrix = gate.matrix(
         table,
@@ -112,9 +116,14 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN401 - an estimator
-    if path.suffix == ".json":
+    ending = path.suffix.lower()
+    if ending == ".json":
         path.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-        return
-    import joblib  # noqa: PLC0415 - comes with scikit-learn
+    elif ending != ".joblib":
+        from noisegate.query.plot import write  # noqa: PLC0415 - only when asked for
 
-    joblib.dump(learner, path)
+        write(learner.plot(), path)
+    else:
+        import joblib  # noqa: PLC0415 - comes with scikit-learn
+
+        joblib.dump(learner, path)

@@ -22,6 +22,7 @@ from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options, Progress, Task, learn
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.learners.parameters import require_rows
+from noisegate.query.plot import priced
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Weighing
@@ -160,6 +161,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first."
             )
+
+    def _framed(self, chart: Any, title: str) -> Any:  # noqa: ANN401 - a chart
+        """A chart with the price and the promise of the model above it."""
+        return priced(chart, f"{type(self).__name__}: {title}", self.cost_, str(self.guarantee_))
 
     @property
     def _names(self) -> list[str]:

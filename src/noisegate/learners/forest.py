@@ -35,6 +35,7 @@ from noisegate.learners.tree import (
     require_depth,
     visible_levels,
 )
+from noisegate.learners.tree_plots import TITLE, Drawn, grove
 
 # How many trees, by how much the noise lets us see of all rows.
 _TREES: Final[tuple[tuple[float, int], ...]] = ((2e3, 1), (4e3, 2), (4e4, 4), (float("inf"), 8))
@@ -104,6 +105,15 @@ class RandomForestClassifier(PrivateClassifier):
         self._leaves = [Normals(*each) for each in told]
         noise, weights = fitted["noise"], np.maximum(fitted["counts"], 1e-9)
         self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
+
+    def plot(self, *, trees: int = 3, max_depth: int = 3) -> Any:  # noqa: ANN401 - altair may be missing
+        """The questions of the first trees, to some depth; widths are noisy numbers of rows."""
+        self._require_fitted()
+        pairs = zip(self.estimators_[:trees], self._leaves, strict=False)
+        drawn = [
+            Drawn.of(tree, self.coordinates_, held.counts, self.classes_) for tree, held in pairs
+        ]
+        return self._framed(grove(drawn, len(self.estimators_), max_depth), TITLE)
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The probability of each class: the mean over the trees."""

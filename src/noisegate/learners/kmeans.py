@@ -133,7 +133,7 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
         Areas are noisy numbers of rows; bars are two standard deviations of the noise.
         """
         self._require_fitted()
-        return plots.centers(
+        chart = plots.centers(
             self.coordinates_,
             self.cluster_centers_,
             self.counts_,
@@ -142,8 +142,9 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
             y=y,
             named=("cluster", range(len(self.counts_))),
             areas="rows (noisy)",
-            bars="two standard deviations of the noise",
         )
+        unseen = "" if np.isfinite(self.error_["centers"]).all() else "; crosses: no rows seen"
+        return self._framed(chart, f"bars are two standard deviations of the noise{unseen}")
 
 
 def fit_kmeans(ask: RowsAsk, clusters: int, *, seed: int = 0) -> Fitted:

@@ -150,9 +150,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         """The weights of each column across its bounds, with two standard errors."""
         self._require_fitted()
         weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
-        return plots.weights(
-            self._names, weights[None], errors[None], [self._name], bars="standard errors"
-        )
+        chart = plots.weights(self._names, weights[None], errors[None], [self._name])
+        return self._framed(chart, "weights; lines are two standard errors")
 
 
 class Ridge(LinearRegression):

@@ -16,6 +16,7 @@ from noisegate.learners.linear_scores import cells_of_score, scores
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.plot import priced
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Nearest, Weighing
@@ -102,9 +103,8 @@ class LinearClassifier(PrivateClassifier):
         self._require_fitted()
         weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
         told = self.classes_[-len(self._lines) :].tolist()
-        return plots.weights(
-            self._names, weights, errors, told, bars="standard deviations of noise"
-        )
+        chart = plots.weights(self._names, weights, errors, told)
+        return self._framed(chart, "weights; lines are two standard deviations of noise")
 
 
 @final
@@ -149,7 +149,7 @@ class Curve:
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """The curve; its area with two standard deviations of the noise."""
         words = f"{self.positive}: area {self.area:.3f} ± {2 * self.deviation:.3f} by noise"
-        return plots.curve(*self.rates, words)
+        return priced(plots.curve(*self.rates), words, self.cost, str(self.guarantee))
 
 
 def _rising(counts: Floats) -> Floats:

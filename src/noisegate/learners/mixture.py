@@ -133,7 +133,7 @@ class GaussianMixture(PrivateEstimator):
         spreads = self.covariances_
         if self.covariance_type == "full":
             spreads = np.diagonal(spreads, axis1=1, axis2=2)
-        return plots.centers(
+        chart = plots.centers(
             self.coordinates_,
             self.means_,
             self.weights_,
@@ -142,8 +142,8 @@ class GaussianMixture(PrivateEstimator):
             y=y,
             named=("component", range(len(self.weights_))),
             areas="share of rows (noisy)",
-            bars="standard deviations of the components",
         )
+        return self._framed(chart, "bars are standard deviations of the components")
 
     def _logs(self, X: Any) -> Floats:  # noqa: ANN401, N803
         points = self._points(X)

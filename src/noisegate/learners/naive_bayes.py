@@ -9,6 +9,7 @@ A row is of one class, so the noise of a class does not grow with the number of 
 
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import ProbableClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
-from noisegate.learners.matrix import Matrix
+from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.learners.noisy_sums import divided
 from noisegate.learners.normal_classes import Normals, count_rows, even_counts, look
 from noisegate.learners.parameters import require_whole
@@ -115,7 +116,7 @@ class GaussianNB(_NaiveBayes):
         Areas are noisy numbers of rows; bars are the standard deviations of the classes.
         """
         self._require_fitted()
-        return plots.centers(
+        chart = plots.centers(
             self.coordinates_,
             self.theta_,
             self.class_count_,
@@ -124,8 +125,8 @@ class GaussianNB(_NaiveBayes):
             y=y,
             named=("class", self.classes_.tolist()),
             areas="rows (noisy)",
-            bars="standard deviations of the classes",
         )
+        return self._framed(chart, "bars are standard deviations of the classes")
 
 
 _PARTS: Final = ("counts", "means", "variances", "noise")
@@ -191,6 +192,15 @@ class CategoricalNB(_NaiveBayes):
         self._count(fitted["counts"])
         self.error_ = {"counts": float(np.sqrt(fitted["noise"]))}
 
+    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+        """How likely each key is in each class, with two standard deviations of the noise."""
+        self._require_fitted()
+        tables = zip(self.coordinates_, self.feature_probabilities_, strict=True)
+        columns = [(each.name, _keys(each, shares.shape[1]), shares) for each, shares in tables]
+        off = 2 * self.error_["counts"] / self.class_count_
+        chart = plots.chances(columns, self.classes_.tolist(), off)
+        return self._framed(chart, "lines are two standard deviations of the noise, at most")
+
     def _scores(self, points: Floats) -> Floats:
         found = np.tile(np.log(self.class_count_), (len(points), 1))
         tables = zip(points.T, self._edges, self.feature_probabilities_, strict=True)
@@ -198,6 +208,14 @@ class CategoricalNB(_NaiveBayes):
             places = np.searchsorted(edges, np.rint(column * REACH), side="left")
             found += np.log(told[:, places]).T
         return found
+
+
+def _keys(each: Coordinate, size: int) -> list[str]:
+    """The keys of a column, or its equal bins, as people read them."""
+    if each.keys:
+        return [str(key) for key in each.keys]
+    ends = float(each.middle) + float(each.half) * np.linspace(-1, 1, size + 1)
+    return [f"{low:g} to {high:g}" for low, high in pairwise(ends.tolist())]
 
 
 def _edges(size: int, *, keyed: bool) -> tuple[int, ...]:

@@ -121,7 +121,10 @@ class PCA(PrivateTransformer):
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """What each column adds to each component."""
         self._require_fitted()
-        return plots.loadings(self._names, self.components_, self.explained_variance_ratio_)
+        shares = self.explained_variance_ratio_
+        return self._framed(
+            plots.loadings(self._names, self.components_, shares), "what columns add to components"
+        )
 
 
 class EmpiricalCovariance(PrivateEstimator):

@@ -21,7 +21,6 @@ def centers(  # noqa: PLR0913 - what is drawn
     y: str | None,
     named: tuple[str, Sequence[Any]],
     areas: str,
-    bars: str,
 ) -> Any:  # noqa: ANN401 - a chart
     """Centres in two columns, by default those in which they differ most for their bounds.
 
@@ -57,8 +56,7 @@ def centers(  # noqa: PLR0913 - what is drawn
     if crosses:
         unseen = alt.Chart(alt.InlineData(values=crosses)).mark_point(shape="cross")
         layers.append(unseen.encode(x=right, y=up, color=color))
-        bars += "; crosses: no rows seen"
-    return alt.layer(*layers).properties(width=420, height=320, title=f"Bars: {bars}")
+    return alt.layer(*layers).properties(width=420, height=320)
 
 
 def loadings(names: Sequence[str], components: Floats, shares: Floats) -> Any:  # noqa: ANN401
@@ -84,8 +82,6 @@ def weights(
     lines: Floats,
     deviations: Floats,
     told: Sequence[Any],
-    *,
-    bars: str,
 ) -> Any:  # noqa: ANN401 - a chart
     """The weights of lines, each across half the bounds of its column, and their deviations.
 
@@ -112,10 +108,41 @@ def weights(
     rules = base.mark_rule().encode(x=alt.X("low:Q"), x2="high:Q")
     chart = alt.layer(drawn, rules).properties(width=240)
     facets = alt.Column("line:N", title=None, sort=[str(line) for line in told])
-    return chart.facet(column=facets).properties(title=f"Weights; lines: two {bars}")
+    return chart.facet(column=facets)
 
 
-def curve(wrong: Floats, right: Floats, title: str) -> Any:  # noqa: ANN401 - a chart
+def chances(
+    columns: Sequence[tuple[str, Sequence[str], Floats]], classes: Sequence[Any], off: Floats
+) -> Any:  # noqa: ANN401 - a chart
+    """How likely each key of each column is in each class, and how far that may be ``off``.
+
+    Of each column: its name, its keys, and a row of shares for each class.
+    """
+    alt = altair()
+    named = [str(each) for each in classes]
+    side = alt.Scale(domain=named)
+    drawn = []
+    for name, keys, shares in columns:
+        points = [
+            {"key": key, "class": told, "share": share,
+             "low": max(0.0, share - far), "high": min(1.0, share + far)}
+            for told, line, far in zip(named, shares.tolist(), off.tolist(), strict=True)
+            for key, share in zip(keys, line, strict=True)
+        ]  # fmt: skip
+        base = alt.Chart(alt.InlineData(values=points)).encode(
+            y=alt.Y("key:N", sort=list(keys), title=name),
+            yOffset=alt.YOffset("class:N", sort=named),
+        )
+        bars = base.mark_bar(opacity=0.7).encode(
+            x=alt.X("share:Q", title="share of the class", axis=alt.Axis(format="%", tickCount=4)),
+            color=alt.Color("class:N", title="class", scale=side),
+        )
+        lines = base.mark_rule().encode(x=alt.X("low:Q"), x2="high:Q")
+        drawn.append(alt.layer(bars, lines).properties(width=200, height=alt.Step(12)))
+    return alt.concat(*drawn, columns=3)
+
+
+def curve(wrong: Floats, right: Floats) -> Any:  # noqa: ANN401 - a chart
     """Right alarms over false ones, and what chance alone would give."""
     alt = altair()
     points = [
@@ -133,7 +160,7 @@ def curve(wrong: Floats, right: Floats, title: str) -> Any:  # noqa: ANN401 - a 
         for values in (points, chance)
     )
     drawn = alt.layer(even.mark_line(strokeDash=[4, 4], color="gray"), line.mark_line(point=True))
-    return drawn.properties(width=320, height=320, title=title)
+    return drawn.properties(width=320, height=320)
 
 
 def _far(columns: Sequence[Coordinate], means: Floats, held: Floats) -> Floats:

@@ -169,13 +169,10 @@ class DecisionTreeClassifier(PrivateClassifier):
     def plot(self, *, max_depth: int = 4) -> Any:  # noqa: ANN401 - altair may be missing
         """The questions as a picture, down to some depth; widths are noisy numbers of rows."""
         self._require_fitted()
-        return tree_plots.chart(self._drawn(), max_depth)
+        return self._framed(tree_plots.chart(self._drawn(), max_depth), tree_plots.TITLE)
 
     def _drawn(self) -> tree_plots.Drawn:
-        column, cuts = self.tree_.nodes[:, 0], self.tree_.nodes[:, 1] + 0.5
-        thresholds = self._middles[column] + cuts / REACH * self._halves[column]
-        classes = [str(key) for key in self.classes_]
-        return tree_plots.Drawn(self.tree_, self._names, thresholds, self.counts_, classes)
+        return tree_plots.Drawn.of(self.tree_, self.coordinates_, self.counts_, self.classes_)
 
 
 @final

@@ -1,15 +1,18 @@
 """Trees as text and as altair charts. They show what was learnt, never rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
 from noisegate.learners.asking import Floats
+from noisegate.learners.fitting import REACH
 from noisegate.learners.growing import Tree, Whole
+from noisegate.learners.matrix import Coordinate
 from noisegate.query.plot import altair
 
+TITLE: Final = "rows go left where the answer is yes"
 _WIDTH: Final = 560
 _LETTERS: Final = _WIDTH // 6  # that stand side by side
 
@@ -24,6 +27,19 @@ class Drawn:
     thresholds: Floats  # of each node
     counts: Floats  # (leaves, classes)
     classes: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, tree: Tree, columns: Sequence[Coordinate], counts: Floats, classes: Iterable[Any]
+    ) -> "Drawn":
+        """A tree on the grid, in the units of its columns."""
+        asked, cuts = tree.nodes[:, 0], (tree.nodes[:, 1] + 0.5) / REACH
+        middles, halves = (
+            np.array([float(getattr(each, name)) for each in columns])[asked]
+            for name in ("middle", "half")
+        )
+        names = [each.name for each in columns]
+        return cls(tree, names, middles + cuts * halves, counts, [str(key) for key in classes])
 
     def totals(self) -> Floats:
         """The counts of all nodes, of shape (nodes, classes)."""
@@ -108,10 +124,19 @@ def chart(drawn: Drawn, max_depth: int) -> Any:  # noqa: ANN401 - altair may be 
     bars = base.mark_rect(stroke="white").encode(
         x=alt.X("from:Q", title="rows (noisy)", scale=across),
         x2="to:Q",
-        color=alt.Color("class:N", title="largest class", sort=list(drawn.classes)),
+        color=alt.Color("class:N", title="largest class", scale=alt.Scale(domain=drawn.classes)),
         opacity=alt.Opacity("share:Q", title="its share", scale=alt.Scale(domain=[0, 1])),
         tooltip=["asks:N", "class:N", "share:Q"],
     )
     words = base.mark_text(fontSize=10).encode(x=alt.X("middle:Q"), text="written:N")
     height = 40 * (min(max_depth, drawn.tree.depth) + 1)
     return alt.layer(bars, words).properties(width=_WIDTH, height=height)
+
+
+def grove(trees: Sequence[Drawn], many: int, max_depth: int) -> Any:  # noqa: ANN401 - a chart
+    """Trees below each other, the first of so many."""
+    charts = [
+        chart(tree, max_depth).properties(title=f"tree {place + 1} of {many}")
+        for place, tree in enumerate(trees)
+    ]
+    return altair().vconcat(*charts)

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.display import ends, percent
 
@@ -85,11 +87,18 @@ def altair() -> Any:  # noqa: ANN401 - it may be missing
 
 def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
     """A chart with what it shows, its price and its promise above it."""
-    below = " ".join((f"{_price(answer)}.", *notes, answer.promise))
+    words = " ".join((*notes, answer.promise))
+    return priced(chart, title or " ".join(answer.sql.split()), answer.cost, words)
+
+
+def priced(chart: Any, title: str, cost: ApproxDP, words: str) -> Any:  # noqa: ANN401
+    """A chart below its title, its price and what else is to be said."""
+    free = cost.epsilon == 0 and cost.delta == 0
+    below = f"{'Free: answered from the ledger' if free else f'Price {cost}'}. {words}"
     return (
         chart.properties(
             title={
-                "text": _lines(title or " ".join(answer.sql.split()), most=2),
+                "text": _lines(title, most=2),
                 "subtitle": _lines(below, most=4),
                 "anchor": "start",
                 "offset": 14,
@@ -101,6 +110,11 @@ def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str
         .configure_axisX(grid=False)
         .configure_title(fontSize=14, subtitleFontSize=11, subtitleLineHeight=15)
     )
+
+
+def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
+    """A chart in the form of the file's ending, in small letters or capitals."""
+    chart.save(str(file), format=file.suffix[1:].lower())
 
 
 def _picture(
@@ -194,10 +208,6 @@ def _layers(alt: Any, base: Any, label: str, *, lines: bool, colored: bool) -> S
     over = base.encode(color=alt.value(_INK))
     ticks = {"size": 8, "thickness": 1.4}
     return [bar, over.mark_errorbar(ticks=ticks, rule={"strokeWidth": 1.4}).encode(**ends)]
-
-
-def _price(answer: Answer) -> str:
-    return "Free: answered from the ledger" if answer.free else f"Price {answer.cost}"
 
 
 def _lines(text: str, *, most: int) -> list[str]:

@@ -20,6 +20,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
+from noisegate.query.plot import write
 from noisegate.query.run import Rules
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Held(ABC):
             ".csv": lambda: self.to_csv(path, confidence),
             ".json": lambda: self.to_json(path, confidence),
             ".md": lambda: path.write_text(card(), encoding="utf-8"),
-            **dict.fromkeys(PICTURES, lambda: self.plot(confidence).save(str(path))),
+            **dict.fromkeys(PICTURES, lambda: write(self.plot(confidence), path)),
         }
 
     def parquet(self, confidence: Numeric) -> "pa.Table":

@@ -21,6 +21,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
+from noisegate.query.plot import write
 from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.table import Number
 from noisegate.synthetic.bars import reach
@@ -164,7 +165,7 @@ class SyntheticRelease(Charged):
 
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
         """The rows in many forms; a picture of the first column, the report, and the card."""
-        drawn: Callable[[], Any] = lambda: self.plot(confidence=confidence).save(str(path))  # noqa: E731
+        drawn: Callable[[], Any] = lambda: write(self.plot(confidence=confidence), path)  # noqa: E731
         return super(SyntheticRelease, self).writers(path, confidence) | {
             ".png": drawn,
             ".svg": drawn,
