@@ -11,6 +11,11 @@ usually errs less; a sketch is small: depth · width numbers, whatever the table
 How far a cell is off follows from the sums themselves: what other cells and noise add to the sums
 of one cell is a sum like all others, since hashes do not know what cells hold. So the error of a
 median is that of a median of sums drawn from all of them. It is a model, as the hashes are fixed.
+
+What a pursuit left in the sums beyond noise are cells that it missed. They are taken to be a level
+and, around it, whatever the sums show: all sums together tell the level far better than each cell.
+Cells that were missed disturb all questions of a release alike, by hashes that never change: they
+count half as much again, so that an unlucky salt is not beyond its ± everywhere.
 """
 
 from collections.abc import Callable
@@ -37,6 +42,7 @@ SENSING_CELLS_MAX: Final = 1 << 20
 _ROUNDS: Final = 20  # of pursuit
 _MEDIAN: Final = 1.2533  # standard deviations of a median, times √depth, over those of a mean
 _MAD: Final = 0.6745  # of a normal law
+_ALIKE: Final = 1.5  # how much more counts what is the same for all questions
 
 
 @final
@@ -158,9 +164,12 @@ class Sensing:
         out = np.zeros(cells)
         out[found] = values
         words = f"{found.size:,} cells explain {self.depth} × {width:,} hashed sums; others are 0."
-        left = sums - made.sums(found, values)
-        likely = (out + np.median(made.estimates(left), axis=0)).reshape(ask.shape)
-        guess = _guess(likely, made, left, signed=True)
+        level, left = _level(made, found, sums - made.sums(found, values))
+        likely = out + np.median(made.estimates(left), axis=0) + level
+        likely[found] -= level
+        missed = max(0.0, 1 - noisy[0].variance / float(np.mean(left**2)))
+        wider = 1 + (_ALIKE**2 - 1) * missed
+        guess = _guess(likely.reshape(ask.shape), made, left, signed=True, wider=wider)
         return Estimate(out.reshape(ask.shape), words=(words,), guess=guess)
 
 
@@ -193,8 +202,16 @@ def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[NDArray[n
     return found, values
 
 
+def _level(made: Hashes, found: NDArray[np.int64], left: Floats) -> tuple[float, Floats]:
+    """The level of all cells but those found that explains most of the sums, and what it leaves."""
+    others = np.delete(np.arange(made.places.shape[1]), found)
+    ones = made.sums(others, np.ones(others.size))
+    level = max(0.0, float((ones * left).sum()) / max(1.0, float((ones**2).sum())))
+    return level, left - level * ones
+
+
 def _guess(
-    cells: Floats, made: Hashes, sums: Floats, *, signed: bool
+    cells: Floats, made: Hashes, sums: Floats, *, signed: bool, wider: float = 1.0
 ) -> Callable[[Ints, Ints], Guess]:
     """How far boxes are off around these cells, if the sums have what the cells leave over.
 
@@ -209,7 +226,7 @@ def _guess(
         sizes = np.prod(highs - lows + 1, axis=1).astype(np.float64)
         answers = Workload(cells.shape, lows, highs, "boxes").answers(cells)
         shared = answers**2 / together if signed else sizes * (sizes - 1) / made.width
-        return Guess(answers, np.sqrt(variance * (sizes + shared)), sums.size)
+        return Guess(answers, np.sqrt(wider * variance * (sizes + shared)), sums.size)
 
     return guess
 
