@@ -11,9 +11,11 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.display import percent
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
@@ -24,7 +26,10 @@ from noisegate.releases.cube import CubeRelease
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
 from noisegate.releases.marginal_tables import FORMAT, Marginals, build_tables
+from noisegate.releases.order import Order, own
+from noisegate.releases.plan import price_words
 from noisegate.releases.residuals import Axes
+from noisegate.releases.tails import tail_factor
 from noisegate.releases.transcript import Told
 
 Progress = Callable[[float, str], None]
@@ -59,14 +64,39 @@ class MarginalPlan:
     price: ApproxDP
     fits: bool
     rms: Mapping[tuple[str, ...], float]
+    gaussian: bool
     words: tuple[str, ...]
 
+    def margins(self, confidence: Number = 0.95) -> dict[tuple[str, ...], float]:
+        """The ± to expect of a usual cell of each table."""
+        factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        return {names: rms * factor for names, rms in self.rms.items()}
+
+    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
+        """The plan in words, one fact a line."""
+        sure = f"at {percent(confidence)} confidence for each cell"
+        errors = self.margins(confidence).items()
+        lines = [("error", f"{' × '.join(names)}: about ± {at:.3g} {sure}") for names, at in errors]
+        lines += [("mind", words) for words in self.words]
+        return [*lines, ("price", price_words(self.price, fits=self.fits))]
+
+    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
+        """Plain values, for --json."""
+        widths = self.margins(confidence)
+        return {
+            "tables": [
+                {"columns": list(names), "rms": rms, "margin": widths[names]}
+                for names, rms in self.rms.items()
+            ],
+            "confidence": float(confidence),
+            "price": float(self.price.epsilon),
+            "price_delta": float(self.price.delta),
+            "fits": self.fits,
+            "words": list(self.words),
+        }
+
     def __str__(self) -> str:
-        lines = [
-            f"{' × '.join(names)}: ± {rms:.1f} (root mean square)"
-            for names, rms in self.rms.items()
-        ]
-        return "\n".join([f"price: {self.price}; fits: {self.fits}", *lines, *self.words])
+        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
 
 
 @final
@@ -97,6 +127,7 @@ class MarginalBench:
             price=price,
             fits=fits,
             rms={names: rms * grain for names, rms in named.items()},
+            gaussian=self._price.gaussian,
             words=(words,),
         )
 
@@ -125,12 +156,18 @@ class MarginalBench:
 
     def _asked(self) -> list[Axes]:
         asked, names = self._order.sets, self._names
-        if isinstance(asked, int):
+        if type(asked) is int:
             if not 1 <= asked <= len(names):
                 raise SpecError(
                     f"There are no tables of {asked} columns.", fix=f"Use 1 to {len(names)}."
                 )
             return list(combinations(range(len(names)), asked))
+        if not isinstance(asked, list | tuple) or not all(
+            isinstance(each, list | tuple) for each in asked
+        ):
+            raise SpecError(
+                "The tables are no lists of columns.", fix='Use sets=2, or sets=[("age", "ward")].'
+            )
         unknown = {name for each in asked for name in each} - set(names)
         if unknown:
             raise SpecError(f"{min(unknown)!r} is not among the columns.", fix="Add it to columns.")
@@ -209,7 +246,7 @@ class MarginalBench:
         )
 
 
-def cube_of(order: Any) -> MarginalOrder:  # noqa: ANN401 - an Order of the workbench
+def cube_of(order: Order) -> MarginalOrder:
     """The order for a release called "cube": columns, and which tables of them."""
     plain = (order.sql, order.workload, order.groups_per_unit) == (None, None, None)
     if not plain or order.method != "auto":
@@ -217,13 +254,4 @@ def cube_of(order: Any) -> MarginalOrder:  # noqa: ANN401 - an Order of the work
             "A cube is asked for by columns, and has one method.",
             fix="Leave out sql, method, workload and groups_per_unit.",
         )
-    if unknown := set(order.options) - {"sets", "shrink"}:
-        raise SpecError(f"'cube' has no option {min(unknown)!r}.", fix="Its options: sets, shrink.")
-    return MarginalOrder(
-        columns=order.columns,
-        table=order.table,
-        where=order.where,
-        epsilon=order.epsilon,
-        rows_per_unit=order.rows_per_unit,
-        **order.options,
-    )
+    return own(MarginalOrder, order)

@@ -1,12 +1,13 @@
 """What is asked of the workbench, as people say it, and as the names with own results read it."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.query.question import Terms
+from noisegate.releases.options import require_options
 from noisegate.releases.quantiles import Asked
 from noisegate.transforms.query import CAP_MAX
 
@@ -60,25 +61,23 @@ def own(kind: type[T], order: Order) -> T:
         raise SpecError(
             f"{order.name!r} has one method.", fix="Leave out method, workload, groups_per_unit."
         )
-    known = {each.name: each.default is MISSING for each in fields(kind)}  # type: ignore[arg-type]
-    shared = {f.name: getattr(order, f.name) for f in fields(Order) if f.name in known}
-    options = sorted(known.keys() - shared.keys())
-    unknown = [name for name in order.options if name not in options]
-    missing = [name for name in options if known[name] and name not in order.options]
-    if unknown or missing:
-        said = f"no option {unknown[0]!r}" if unknown else f"to be told {missing[0]!r}"
-        raise SpecError(f"{order.name!r} has {said}.", fix=f"Its options: {', '.join(options)}.")
+    shared = {
+        each.name: getattr(order, each.name)
+        for each in fields(kind)  # type: ignore[arg-type]
+        if each.name in Order.__slots__
+    }
+    require_options(order.name, kind, order.options, shared)
     return kind(**shared, **order.options)
 
 
 def boxes(order: Order) -> Asked:
     """The columns of a box plot."""
-    if order.columns is None or set(order.options) - {"whiskers"}:
+    if order.columns is None or order.sql is not None:
         raise SpecError(
             "A box plot has columns: a number, then groups.",
             fix='Use columns={"cost": None, "ward": None}, and whiskers=0.05 if you like.',
         )
-    return Asked(table=order.table, columns=order.columns, where=order.where, **order.options)
+    return own(Asked, replace(order, groups_per_unit=None))  # a cap that it has
 
 
 def steps(order: Order) -> Order:

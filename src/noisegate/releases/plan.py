@@ -12,6 +12,13 @@ from noisegate.releases.axes import Axis
 from noisegate.releases.tails import tail_factor
 
 
+def price_words(price: ApproxDP, *, fits: bool) -> str:
+    """What releasing now would charge, and whether it can be paid."""
+    if price.epsilon == 0 and price.delta == 0:
+        return "free: released before"
+    return f"{price}" if fits else f"{price} (more than is left)"
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasePlan:
@@ -67,10 +74,7 @@ class ReleasePlan:
         lines.append(("for", f"{self.workload} ({self.questions:,} questions)"))
         lines.append(("error", self._error(confidence)))
         lines += [("mind", words) for words in self.words]
-        paid = f"{self.price}" + ("" if self.fits else " (more than is left)")
-        free = self.price.epsilon == 0 and self.price.delta == 0
-        lines.append(("price", "free: released before" if free else paid))
-        return lines
+        return [*lines, ("price", price_words(self.price, fits=self.fits))]
 
     def _error(self, confidence: Number) -> str:
         sure = f"at {percent(confidence)} confidence for each question"

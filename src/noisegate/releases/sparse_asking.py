@@ -24,6 +24,7 @@ from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.held import standing
+from noisegate.releases.plan import price_words
 from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
 from noisegate.releases.sparse_axes import SparseAxis, axes_of, axis_names
 from noisegate.transforms.query import CAP_MAX, Query
@@ -73,9 +74,32 @@ class SparsePlan:
     fits: bool
     words: tuple[str, ...]
 
+    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:  # noqa: ARG002 - as plans do
+        """The plan in words, one fact a line."""
+        lines = [("cells", f"{self.cells:,}, of which a few are shown")]
+        lines.append(("error", f"± {self.margin:,} at 95% confidence for each cell that is shown"))
+        lines += [("mind", words) for words in self.words]
+        return [*lines, ("price", price_words(self.price, fits=self.fits))]
+
+    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:  # noqa: ARG002 - as plans do
+        """Plain values, for --json."""
+        return {
+            "sql": self.sql,
+            "cells": self.cells,
+            "threshold": self.threshold,
+            "false_cells": self.false_cells,
+            "sure": self.sure,
+            "margin": self.margin,
+            "confidence": 0.95,
+            "epsilon": float(self.epsilon),
+            "price": float(self.price.epsilon),
+            "price_delta": float(self.price.delta),
+            "fits": self.fits,
+            "words": list(self.words),
+        }
+
     def __str__(self) -> str:
-        fits = "fits" if self.fits else "does not fit"
-        return "\n".join((f"{self.price}, which {fits}.", *self.words))
+        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
 
 
 @final
@@ -90,10 +114,12 @@ class _Job:
     sampling: Sampling | None
 
 
-def plan_sparse(curator: Curator, rules: Rules, order: SparseOrder) -> SparsePlan:
+def plan_sparse(
+    curator: Curator, rules: Rules, order: SparseOrder, *, fresh: bool = False
+) -> SparsePlan:
     """What `release_sparse` would cost, and how surely cells would be shown."""
     job = _job(curator, rules, order)
-    stored = curator.find(job.measurement)
+    stored = None if fresh else curator.find(job.measurement)
     price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
     return SparsePlan(
         sql=job.sql,

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from noisegate.accounting.pure import promised
 from noisegate.curator.curator import Curator
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.privacy.event import Event, decode, encode
@@ -142,7 +143,7 @@ class Workbench:
         """The table: from the ledger if it was released before, else for its price."""
         other = self._other(order)
         if other is not None:
-            return other.release(fresh, progress)
+            return _shown(progress, lambda: other.release(fresh, progress))
         job = self._job(order)
         found = None if fresh else self._attempts(job).found()
         if found:
@@ -169,7 +170,7 @@ class Workbench:
         if order.name == "sparse":
             cells = own(SparseOrder, order)
             return _Other(
-                lambda _: plan_sparse(*door, cells),
+                lambda fresh: plan_sparse(*door, cells, fresh=fresh),
                 lambda fresh, _: release_sparse(*door, cells, fresh=fresh),
             )
         if order.name == "above":
@@ -180,7 +181,7 @@ class Workbench:
             )
         if is_running(order):
             running = self._running(order)
-            return _Other(lambda _: running.plan(), lambda *_: running.release())
+            return _Other(_once(running.plan), _once(running.release))
         return self._distribution(order)
 
     def _distribution(self, order: Order) -> "_Other | None":
@@ -322,7 +323,8 @@ class Workbench:
         request_id, stored = found
         record, (values,), rounds = unpack(stored)
         grid, curator = job.grid, self._curator
-        loss = curator.loss_of(decode(record["event"]))
+        used = decode(record["event"])
+        promise = curator.loss_of(promised(used, job.event))
         making = Making.from_record(job.making.to_record(), rounds)
         return TableRelease(
             sql=grid.sql,
@@ -331,14 +333,38 @@ class Workbench:
             value=grid.value,
             making=making,
             words=(*record["words"], *grid.caveats),
-            cost=ApproxDP(0) if free else loss,
+            cost=ApproxDP(0) if free else curator.loss_of(used),
             remaining=curator.remaining(),
-            guarantee=guarantee_of(loss, grid.query.tables),
+            guarantee=guarantee_of(promise, grid.query.tables),
             question=job.question,
             request_id=request_id,
             practice=self._rules.practice,
             log=curator.ledger.history,
         )
+
+
+def _shown(progress: Progress | None, release: Callable[[], Any]) -> Any:  # noqa: ANN401 - see `release`
+    """The release, begun and ended on the progress bar, also by one that says nothing between."""
+    if progress is not None:
+        progress(0.0, "measuring")
+    made = release()
+    if progress is not None:
+        progress(1.0, "done")
+    return made
+
+
+def _once(drawn: Callable[[], Any]) -> Callable[..., Any]:
+    """What is never drawn again, however fresh it is wanted."""
+
+    def found(fresh: bool, *_: Any) -> Any:  # noqa: ANN401, FBT001 - see `_Other`
+        if fresh:
+            raise SpecError(
+                "A series that grows keeps the totals that are out.",
+                fix="Leave out fresh, or release it without until.",
+            )
+        return drawn()
+
+    return found
 
 
 def _require_kind(name: str, grid: Grid) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Predicted
+from noisegate.releases.options import require_options
 from noisegate.releases.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({
@@ -57,13 +58,10 @@ class Recipe(Protocol):
 
 def recipe(name: str, **options: Any) -> Recipe:  # noqa: ANN401 - options of the recipe
     """A recipe by its name."""
-    if name not in RECIPES:
+    if type(name) is not str or name not in RECIPES:
         raise SpecError(f"There is no method {name!r}.", fix=f"Use {', '.join(RECIPES)}.")
     module, made = RECIPES[name].split(":")
     kind = getattr(import_module(f"noisegate.releases.recipes.{module}"), made)
-    try:
-        found: Recipe = kind(**options)
-    except TypeError:
-        known = ", ".join(getattr(kind, "__annotations__", {})) or "none"
-        raise SpecError(f"{name!r} has no such option.", fix=f"Its options: {known}.") from None
+    require_options(name, kind, options)
+    found: Recipe = kind(**options)
     return found
