@@ -19,7 +19,7 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.curves import gaussian_moment, geometric_moment, sampled_renyi_up
-from noisegate.accounting.pure import PureAccountant, pure_loss
+from noisegate.accounting.pure import PureAccountant, promised, pure_loss
 from noisegate.accounting.renyi import renyi_loss
 from noisegate.accounting.reports import report
 from noisegate.accounting.zcdp import ZCDPAccountant, zcdp_loss
@@ -34,6 +34,7 @@ from noisegate.privacy.event import (
     ExponentialEvent,
     GeometricEvent,
     Group,
+    NothingEvent,
     Parallel,
     PoissonSampled,
     Repeated,
@@ -474,6 +475,37 @@ def test_what_is_spent_at_an_adaptive_stop_is_a_reading_and_the_budget_is_the_pr
     )
     assert float(claimed) < found <= float(budget.delta)
     assert "not a promise" in (ZCDPAccountant.__mro__[1].implied.__doc__ or "")
+
+
+@pytest.mark.parametrize(("promise", "holds"), [(promised, True), (lambda used, _: used, False)])
+def test_a_recipe_that_stops_by_its_answers_keeps_what_it_reserved_and_not_what_it_used(
+    promise, holds
+):
+    """The broken copy states what was used, as if the answers had not chosen when to stop."""
+    accountant, budget = ZCDPAccountant(), ApproxDP(1, Fraction(2, 1000))
+    step = Fraction(1, 50)
+    rho = step**2 / 2
+    units = min(1500, accountant.limit(budget).amount // accountant.price(DeclaredZCDPEvent(rho=rho)).amount)  # fmt: skip
+    whole = DeclaredZCDPEvent(rho=units * rho)
+    used = [NothingEvent(), *(DeclaredZCDPEvent(rho=n * rho) for n in range(1, units + 1))]
+    stated = [accountant.implied(accountant.price(promise(each, whole)), budget) for each in used]
+    sizes = [float(loss.epsilon) for loss in stated]
+    found = best_attack(
+        float(step), units, lambda x, spent: stick_at(sizes[spent])(x, 0), cost={1: 1, 2: 4, 3: 9}
+    )
+    assert (found <= float(max(loss.delta for loss in stated))) == holds
+
+
+def test_a_recipe_of_epsilons_keeps_what_it_used_wherever_it_stops():
+    step, units = Fraction(1, 50), 60
+    used = [DeclaredEvent(epsilon=n * step) for n in range(units + 1)]
+    whole = DeclaredEvent(epsilon=units * step)
+    sizes = [float(pure_loss(promised(each, whole)).epsilon) for each in used]
+    assert sizes[-1] > 2 * sizes[units // 3] > 0
+    found = best_attack(
+        float(step), units, lambda x, spent: stick_at(sizes[spent])(x, 0), cost={1: 1, 2: 2, 3: 3}
+    )
+    assert found < 1e-12
 
 
 def test_a_record_with_a_broken_count_is_refused():

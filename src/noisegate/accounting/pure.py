@@ -15,6 +15,7 @@ from noisegate.accounting.crowd import histogram_delta
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
 from noisegate.accounting.search import digits_up
 from noisegate.accounting.smooth import laplace_delta_up, student_epsilon_up
+from noisegate.errors import Unsupported
 from noisegate.privacy.conversion import group_of_approx
 from noisegate.privacy.event import (
     AboveThresholdEvent,
@@ -68,6 +69,21 @@ def pure_loss(event: Event) -> ApproxDP:
     """The (ε, δ) of an event by basic composition, exact up to roots and logarithms, rounded up."""
     epsilon, delta = _RULES.loss(event)
     return ApproxDP(epsilon, min(delta, Fraction(1)))
+
+
+def promised(used: Event, reserved: Event) -> Event:
+    """What may be promised of a recipe that used some of what it reserved.
+
+    Claim: what it used, where that is an ε alone; else what it reserved. Adjacency: add/remove.
+    Why: how much a recipe uses may follow from its answers. An ε bounds every outcome by its own
+        sum, so also those that stopped early [RRUV16]. A δ or a ρ bounds all outcomes together:
+        read off where the answers said stop, it is a reading (`Accountant.implied`), and some
+        recipes lose more. All of them stay within what was reserved [FZ21]. Rounding: none.
+    """
+    try:
+        return reserved if pure_loss(used).delta else used
+    except Unsupported:
+        return reserved
 
 
 def _nothing(_: NothingEvent) -> Pair:

@@ -15,6 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
 from noisegate.errors import LedgerError
@@ -154,11 +155,11 @@ def once(  # noqa: PLR0913 - what is released, of which rows, for what, and how
         result, event = read(stored)
     except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile):
         raise LedgerError("What was stored cannot be read.", fix="Use fresh=True.") from None
-    loss = curator.loss_of(event)
+    promise = curator.loss_of(promised(event, price.event()))
     return result, Receipt(
-        cost=loss if found is None else ApproxDP(0),
+        cost=curator.loss_of(event) if found is None else ApproxDP(0),
         remaining=curator.remaining(),
-        guarantee=guarantee_of(loss, matrix.domains, words),
+        guarantee=guarantee_of(promise, matrix.domains, words),
         request_id=request_id,
         free=found is not None,
     )

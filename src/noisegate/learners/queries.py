@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from noisegate.accounting.pure import promised
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
@@ -140,7 +141,9 @@ class StatisticalQueries:
         """The promise about all that was asked so far."""
         if self._allowance is None:
             raise SpecError("Nothing was asked yet.", fix="Ask first.")
-        return guarantee_of(self.spent, self._matrix.domains, "these means of")
+        event = promised(self._allowance.used(), self._price.event())
+        promise = self._matrix.curator.loss_of(event)
+        return guarantee_of(promise, self._matrix.domains, "these means of")
 
     @property
     def spent(self) -> ApproxDP:

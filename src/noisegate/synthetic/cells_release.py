@@ -5,6 +5,7 @@ from typing import final
 
 from noisegate.curator.curator import Curator
 from noisegate.exact import Number
+from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Rules
@@ -18,11 +19,15 @@ from noisegate.releases.table import TableRelease
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellsRelease:
-    """What there is to say about a model besides its numbers."""
+    """What there is to say about a model besides its numbers.
+
+    ``used`` is what it took, ``promised`` what is promised of it.
+    """
 
     method: str
     price: Price
-    loss: ApproxDP
+    used: Event
+    promised: Event
     free: bool
     words: tuple[str, ...]
     question: str
@@ -48,9 +53,9 @@ class CellsRelease:
             value=grid.value,
             making=making,
             words=(*self.words, *grid.caveats),
-            cost=ApproxDP(0) if self.free else self.loss,
+            cost=ApproxDP(0) if self.free else curator.loss_of(self.used),
             remaining=curator.remaining(),
-            guarantee=guarantee_of(self.loss, grid.query.tables),
+            guarantee=guarantee_of(curator.loss_of(self.promised), grid.query.tables),
             question=self.question,
             request_id=self.request_id,
             practice=rules.practice,

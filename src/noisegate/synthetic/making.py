@@ -16,6 +16,7 @@ from itertools import combinations
 from math import prod, sqrt
 from typing import Any, ClassVar, Final, final
 
+from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator
 from noisegate.errors import NoisegateError, SpecError, Unsupported
@@ -307,7 +308,8 @@ class SyntheticBench:
         used = decode(record["event"])
         bought = [*paid, *([] if free else [used])]
         tables = job.basis.query((0,)).tables
-        loss = curator.loss_of(Sequential(events=(*job.looked.events, used)))
+        kept_to = promised(used, job.event)
+        loss = curator.loss_of(Sequential(events=(*job.looked.events, kept_to)))
         return SyntheticRelease(
             fitted=fitted,
             count=min(fitted.rows, _USUAL_MAX) if order.rows is None else order.rows,

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
+from noisegate.accounting.pure import promised
 from noisegate.curator.curator import Curator
 from noisegate.curator.surprises import CELLS_MAX
 from noisegate.errors import SpecError, Unsupported
@@ -99,10 +100,12 @@ class QuestionsBench:
 
     def _table(self, request_id: str, stored: bytes, *, free: bool) -> TableRelease:
         record, (cells,), _ = unpack(stored)
+        used = decode(record["event"])
         facts = CellsRelease(
             method="questions",
             price=self._price,
-            loss=self._curator.loss_of(decode(record["event"])),
+            used=used,
+            promised=promised(used, self._price.event()),
             free=free,
             words=tuple(record["words"]),
             question=self._attempts.question,

@@ -24,6 +24,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from noisegate.accounting.amplification import poisson
+from noisegate.accounting.pure import promised
 from noisegate.accounting.search import largest
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
@@ -163,20 +164,23 @@ class ManySession:
         )
 
     @property
+    def _used(self) -> Event:
+        return Sequential(events=(self._start, self._door.used()))
+
+    @property
     def balance(self) -> ManyBalance:
         """Questions, surprises, and what is spent so far if it ended now."""
-        used = Sequential(events=(self._start, self._door.used()))
         return ManyBalance(
             asked=self._asked,
             surprises=self._door.answered,
             left=self._door.left,
-            spent=self._desk.curator.loss_of(used),
+            spent=self._desk.curator.loss_of(self._used),
         )
 
     @property
     def model(self) -> TableRelease:
         """The present model as a released table: to be asked, drawn and saved for ever, free."""
-        return self._desk.table(self._model, self.balance, self._door)
+        return self._desk.table(self._model, self._used, f"{self.balance}", self._door)
 
     def finish(self) -> None:
         """Keep the model in the ledger; the session closes after it."""
@@ -350,14 +354,15 @@ class Many:
         model.settle(*_SWEEPS)
         return model
 
-    def table(self, model: CellsModel, balance: ManyBalance, door: Surprises) -> TableRelease:
+    def table(self, model: CellsModel, used: Event, words: str, door: Surprises) -> TableRelease:
         """A model as a released table."""
         facts = CellsRelease(
             method="many",
             price=self.price,
-            loss=balance.spent,
+            used=used,
+            promised=promised(used, self.event),
             free=False,
-            words=(f"the model of a session: {balance}",),
+            words=(f"the model of a session: {words}",),
             question=door.question,
             request_id=door.request_id,
         )

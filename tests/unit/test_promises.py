@@ -1,0 +1,111 @@
+"""What a recipe promises that stops before all it reserved is used: in each room that has one.
+
+Why it is not what was used: `test_accounting_attacks.py`.
+"""
+
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.accounting.pure import promised
+from noisegate.learners.fitting import Task, learn
+from noisegate.learners.queries import StatisticalQueries
+from noisegate.privacy.event import (
+    DeclaredEvent,
+    DeclaredZCDPEvent,
+    KeySelectionEvent,
+    NothingEvent,
+    Sequential,
+)
+from noisegate.releases import workbench
+from noisegate.transforms.statistics.features import One
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Plain
+
+ROWS = pa.table({"age": list(range(8)) * 20, "ward": ["north", "south"] * 80})
+FACTS = {"age": {"between": [0, 7]}, "ward": {"in": ["north", "south"]}}
+SQL = "SELECT COUNT(*) FROM people GROUP BY age"
+HALF = DeclaredZCDPEvent(rho=Fraction(1, 2))  # what ε = 1 reserves
+FEW = {"rounds": 2, "replays": 2}
+
+
+def opened(accountant="zcdp"):
+    delta = 0 if accountant == "pure" else "1e-6"
+    return noisegate.open(
+        ROWS, epsilon=10, delta=delta, accountant=accountant, table="people", columns=FACTS
+    )
+
+
+def loss_of_all(gate):
+    return gate._curator.loss_of(HALF)
+
+
+def two_of_five(ask):
+    """Rounds of a fifth of the price, interrupted after the second."""
+    for turn in range(5):
+        if turn == 2:
+            raise KeyboardInterrupt
+        (counts,) = ask.totals(Statistic(Plain(), (One(),)), [Fraction(1, 5)])
+        ask.keep({"count": counts.values})
+
+
+def test_an_epsilon_alone_is_promised_as_it_was_used_and_all_else_as_reserved():
+    pure, leaky = DeclaredEvent(epsilon=1), KeySelectionEvent(epsilon=1, delta="1e-9")
+    assert promised(pure, HALF) == pure
+    assert promised(NothingEvent(), HALF) == NothingEvent()
+    for used in (leaky, DeclaredZCDPEvent(rho=1), Sequential(events=(pure, leaky))):
+        assert promised(used, HALF) == HALF
+
+
+def test_a_model_that_was_interrupted_promises_what_it_reserved_or_its_epsilon():
+    task = Task("rounds", {}, two_of_five)
+    gate = opened()
+    paid = learn(gate.matrix(columns=["age"]), task, epsilon=1).receipt
+    assert paid.guarantee.loss == loss_of_all(gate)
+    assert paid.cost.epsilon < Fraction(2, 3) * paid.guarantee.loss.epsilon  # about √(2/5)
+    pure = learn(opened("pure").matrix(columns=["age"]), task, epsilon=1).receipt
+    assert pure.guarantee.loss == pure.cost
+    assert pure.cost.epsilon == Fraction(2, 5)
+
+
+def test_a_table_promises_what_it_reserved_however_early_it_stopped():
+    gate = opened()
+    made = gate.release("mwem", SQL, epsilon=1, **FEW)
+    assert made.guarantee.loss == loss_of_all(gate)
+    assert made.cost.epsilon <= made.guarantee.loss.epsilon
+    again = gate.release("mwem", SQL, epsilon=1, **FEW)
+    assert (again.free, again.guarantee) == (True, made.guarantee)
+
+
+def test_a_promise_of_what_was_used_is_caught(monkeypatch):
+    monkeypatch.setattr(workbench, "promised", lambda used, _reserved: used)
+    gate = opened()
+    made = gate.release("privtree", SQL, epsilon=1)  # its tree costs less than its share
+    assert made.guarantee.loss != loss_of_all(gate)
+
+
+def test_rows_of_a_model_of_tables_promise_what_they_reserved():
+    gate = opened()
+    made = gate.release("synthetic", columns=["age", "ward"], epsilon=1)
+    assert made.guarantee.loss == loss_of_all(gate)
+
+
+def test_questions_promise_what_they_reserved_from_the_first_on():
+    gate = opened()
+    with StatisticalQueries(gate, epsilon=1, queries=20) as session:
+        session.mean("age >= 4")
+        assert session.guarantee.loss == loss_of_all(gate)
+        assert session.spent.epsilon < session.guarantee.loss.epsilon / 2
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_the_model_of_a_session_promises_all_of_it_unless_it_is_an_epsilon(accountant):
+    gate = opened(accountant)
+    with gate.many({"age": None, "ward": None}, epsilon=1, surprises=4, start=1) as session:
+        session.sql("SELECT COUNT(*) FROM people WHERE age < 4")
+        model, spent = session.model, session.balance.spent
+    assert model.guarantee.loss == (spent if accountant == "pure" else session.plan.price)
+    assert model.cost == spent
+    assert spent.epsilon < session.plan.price.epsilon
