@@ -182,7 +182,10 @@ def test_bars_have_error_bars_and_words():
     )
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["bar", "errorbar"]
     points = next(iter(spec["datasets"].values())) if "datasets" in spec else spec["data"]["values"]
-    assert points[0] == {"x": "north", "color": None, "y": 1234, "low": 1228, "high": 1240}
+    assert points[0] == {"x": "north", "color": None, "y": 1234,
+                         "off": 6, "low": 1228, "high": 1240}  # fmt: skip
+    tips = [each["title"] for each in spec["layer"][0]["encoding"]["tooltip"]]
+    assert tips == ["ward", "n", "±"]
     assert spec["title"]["text"] == ["SELECT ward, COUNT(*)"]
     assert "Price ε = 0.1" in spec["title"]["subtitle"][0]
     assert spec["layer"][0]["encoding"]["y"]["title"] == "n (± at 95% confidence)"
@@ -213,6 +216,13 @@ def test_dates_and_numbers_give_lines():
             for layer in answer(table, [None, (1,) * 3]).plot().to_dict()["layer"]
         ]
         assert marks == ["errorbar", "line"]
+
+
+def test_many_error_bars_along_a_line_are_a_band():
+    pytest.importorskip("altair")
+    table = pa.table({"k": list(range(61)), "n": [1] * 61})
+    spec = answer(table, [None, (1,) * 61]).plot().to_dict()
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line"]
 
 
 def test_a_second_key_is_a_colour_and_files_can_be_saved(tmp_path):

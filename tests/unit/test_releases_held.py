@@ -39,7 +39,7 @@ KINDS = [
     (
         "table",
         {"columns": {"ward": None, "age": 50, "lon": 5}},
-        {*ENDINGS, *MAPS} - PICTURES,
+        {*ENDINGS, *MAPS},
         TableRelease,
     ),
     ("cube", {"columns": {"ward": None, "age": 50}}, set(ENDINGS), CubeRelease),
@@ -119,7 +119,7 @@ def test_a_loaded_box_plot_and_distribution_function_say_what_they_said(tmp_path
     [
         ("sparse", "age,lon", "x.json"),
         ("histogram", "age=50", "x.geojson"),
-        ("table", "age=50,lon=5,ward", "x.png"),
+        ("table", "age=50,lon=5,ward", "x.geojson"),
         ("cube", "age=50,ward", "x.geojson"),
         ("histogram", "age=50", "x.doc"),
     ],

@@ -17,6 +17,7 @@ from noisegate.errors import Bug, LedgerError, SpecError
 from noisegate.releases import picture
 from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Estimate
+from noisegate.releases.geo import map_picture
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import Told, pack, unpack
 from noisegate.transforms.strategy import Groups
@@ -189,7 +190,10 @@ def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
     series = (
         gate.release("series", columns={"day": "month"}, epsilon=1, method="cells").plot().to_dict()
     )
-    assert len(points(series)) == 3
+    running, each = (series["datasets"][part["data"]["name"]] for part in series["concat"])
+    assert [point["y"] for point in running] == np.cumsum([point["y"] for point in each]).tolist()
+    assert "running total" in series["concat"][0]["layer"][0]["encoding"]["y"]["title"]
+    assert each[0]["x"] == "2024-01-01T00:00:00"
     square = (
         gate.release("map", columns={"age": 1, "cost": 0.5}, epsilon=1, method="cells")
         .plot()
@@ -201,10 +205,39 @@ def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
     assert len(points(release.plot(x="ward").to_dict())) == 3
     two = points(release.plot(x="ward", y="age").to_dict())
     assert sum(each["n"] for each in two) == release.query(age=(0, 39)).value
-    with pytest.raises(SpecError, match="3 axes"):
-        release.plot()
+    every = release.plot().to_dict()
+    parts = [every["datasets"][each["data"]["name"]] for each in every["concat"]]
+    assert [len(each) for each in parts] == [axis.size for axis in release.axes]
+    assert {sum(point["y"] for point in each) for each in parts} == {release.total.value}
     with pytest.raises(SpecError, match="no axis"):
         release.plot(x="sex")
+
+
+def test_few_squares_have_numbers_and_all_have_their_margin(gate, release):
+    spec = release.plot(x="ward", y="age").to_dict()
+    assert [each["mark"]["type"] for each in spec["layer"]] == ["rect", "text"]
+    held = {(each["x"], each["y"]): each for each in points(spec)}
+    for ward, age, low in [("north", (10, 19), 10), ("south", (30, 39), 30)]:
+        number = release.query(ward=ward, age=age)
+        assert (held[ward, low]["n"], held[ward, low]["off"]) == (number.value, number.margin)
+    offs = sorted(each["off"] for each in held.values())
+    said = f"{offs[0]:g} to {offs[-1]:g}" if offs[0] < offs[-1] else f"{offs[0]:g}"
+    assert f"Each number is ± {said} at 95% confidence." in " ".join(spec["title"]["subtitle"])
+    many = gate.release("map", columns={"age": 1, "cost": 0.5}, epsilon=1, method="cells").plot()
+    assert many.to_dict()["mark"]["type"] == "rect"
+
+
+def test_degrees_are_drawn_as_a_map_whatever_comes_first():
+    rows = pa.table({"lat": [60.5] * 9, "lon": [5.5] * 9})
+    columns = {"lat": {"between": [60, 62]}, "lon": {"between": [4, 8]}}
+    gate = noisegate.open(rows, table="rows", epsilon=9, columns=columns, ledger=":memory:")
+    made = gate.release("map", columns={"lat": 0.25, "lon": 0.5}, epsilon=1, method="cells")
+    spec = made.plot().to_dict()
+    sides = spec["layer"][0]["encoding"]
+    assert (sides["x"]["title"], sides["y"]["title"]) == ("lon", "lat")
+    # at 61.1° a degree to the east is 0.48 of one to the north: 4.5 are as wide as 2.17
+    assert spec["height"] / spec["width"] == pytest.approx(2.25 / 2.17, rel=0.05)
+    assert map_picture(made).to_dict()["height"] == pytest.approx(480 * 2.25 / 2.17, rel=0.01)
 
 
 def test_large_maps_are_drawn_in_larger_squares(gate, monkeypatch):

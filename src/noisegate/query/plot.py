@@ -1,9 +1,9 @@
 """An answer as a chart: bars, or lines over dates and numbers, always with error bars."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, final
@@ -15,6 +15,8 @@ from noisegate.query.answer import Answer
 from noisegate.query.display import ends, percent
 
 _POINTS_MAX: Final = 5_000
+_BARS_MAX: Final = 60  # error bars along a line
+_LETTER: Final = 7  # pixels
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
     _BLUE,
@@ -52,6 +54,18 @@ def plot(
     By default the first column without error bars is ``x``, the next one the ``color``, and the
     first with error bars ``y``. Dates and numbers on ``x`` give lines, anything else bars.
     """
+    return framed(drawn(answer, confidence, x=x, y=y, color=color), answer, title=title)
+
+
+def drawn(
+    answer: Answer,
+    confidence: Number,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    color: str | None = None,
+) -> Any:  # noqa: ANN401 - a chart
+    """The same without a frame."""
     alt = altair()
     widths = answer.margins(confidence)
     picture = _picture(answer, {name for name, each in widths.items() if each}, x, y, color)
@@ -59,7 +73,8 @@ def plot(
     if len(points) > _POINTS_MAX:
         raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
     values = {each["x"] for each in points if each["x"] is not None}
-    place, lines = _axis(alt, picture.x, values)
+    width = max(180, min(900, 44 * len({(each["x"], each["color"]) for each in points})))
+    place, lines = _axis(alt, picture.x, values, width)
     sure = f"± at {percent(confidence)} confidence"
     name = picture.y[0] if len(picture.y) == 1 else "value"
     base = alt.Chart(alt.InlineData(values=points)).encode(x=place)
@@ -67,12 +82,10 @@ def plot(
         scale = alt.Scale(range=_PALETTE)
         base = base.encode(color=alt.Color("color:N", title=picture.color, sort=None, scale=scale))
     label = f"{name} ({sure})"
-    layers = _layers(alt, base, label, lines=lines, colored=picture.color is not None)
-    columns = len({(each["x"], each["color"]) for each in points})
-    chart = alt.layer(*layers).properties(
-        width=560 if lines else max(320, min(900, 44 * columns)), height=300
-    )
-    return framed(chart, answer, title=title)
+    base = base.encode(tooltip=_tooltip(alt, place, picture, name))
+    colored, many = picture.color is not None, len(values) > _BARS_MAX
+    layers = _layers(alt, base, label, lines=lines, colored=colored, many=many)
+    return alt.layer(*layers).properties(width=560 if lines else width, height=300)
 
 
 def altair() -> Any:  # noqa: ANN401 - it may be missing
@@ -152,9 +165,10 @@ def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[d
             )
             found.append(
                 {
-                    "x": name if picture.x is None else _key(cells[picture.x]),
-                    "color": None if picture.color is None else str(_key(cells[picture.color])),
+                    "x": name if picture.x is None else moment(cells[picture.x]),
+                    "color": None if picture.color is None else str(cells[picture.color]),
                     "y": value,
+                    "off": width,
                     "low": low,
                     "high": high,
                 }
@@ -162,11 +176,14 @@ def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[d
     return found
 
 
-def _key(value: Any) -> Any:  # noqa: ANN401 - a cell
-    return value.isoformat() if isinstance(value, date) else value
+def moment(value: Any) -> Any:  # noqa: ANN401 - a cell
+    """A key for a chart; a day has its first hour, or it is the day before in half of the world."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _axis(alt: Any, name: str | None, values: set[Any]) -> tuple[Any, bool]:  # noqa: ANN401
+def _axis(alt: Any, name: str | None, values: set[Any], width: int) -> tuple[Any, bool]:  # noqa: ANN401
     """The place of a key, and whether keys are dates or numbers, which lines may join."""
     title = name or ""
     if values and all(_is_time(value) for value in values):
@@ -179,10 +196,21 @@ def _axis(alt: Any, name: str | None, values: set[Any]) -> tuple[Any, bool]:  # 
         return alt.X(
             "x:Q", title=title, axis=axis, scale=alt.Scale(zero=False, nice=False, padding=14)
         ), True
-    angle = 0 if len(values) <= 8 and all(len(str(each)) <= 12 for each in values) else -40
-    axis = alt.Axis(labelAngle=angle, labelLimit=160)
+    axis = alt.Axis(labelAngle=label_angle(values, width / max(1, len(values))), labelLimit=160)
     scale = alt.Scale(paddingInner=0.3, paddingOuter=0.2)
     return alt.X("x:N", title=title, sort=None, axis=axis, scale=scale), False
+
+
+def label_angle(labels: Iterable[object], room: float) -> int:
+    """How labels are turned: not at all where each finds room, so many pixels, beside the next."""
+    return 0 if all(_LETTER * len(str(each)) <= room for each in labels) else -40
+
+
+def _tooltip(alt: Any, place: Any, picture: _Picture, name: str) -> list[Any]:  # noqa: ANN401
+    """What a page says of the number below the mouse."""
+    keys = [(place.shorthand, picture.x), ("color:N", picture.color)]
+    found = [alt.Tooltip(field, title=title) for field, title in keys if title is not None]
+    return [*found, alt.Tooltip("y:Q", title=name), alt.Tooltip("off:Q", title="±")]
 
 
 def _is_time(value: object) -> bool:
@@ -192,12 +220,23 @@ def _is_time(value: object) -> bool:
         return False
 
 
-def _layers(alt: Any, base: Any, label: str, *, lines: bool, colored: bool) -> Sequence[Any]:  # noqa: ANN401
-    """The numbers, and above them their error bars."""
+def _layers(
+    alt: Any,  # noqa: ANN401
+    base: Any,  # noqa: ANN401
+    label: str,
+    *,
+    lines: bool,
+    colored: bool,
+    many: bool,
+) -> Sequence[Any]:
+    """The numbers, and above them their error bars; of many along a line, a band."""
     height = alt.Y("y:Q", title=label, axis=alt.Axis(tickCount=6))
     ends = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
     if lines:
         mark = {} if colored else {"color": _BLUE}
+        if many:
+            band = base.mark_area(opacity=0.25, **mark).encode(**ends)
+            return [band, base.mark_line(strokeWidth=1.5, **mark).encode(y=height)]
         line = base.mark_line(point={"size": 36}, strokeWidth=2, **mark).encode(y=height)
         bars = base.mark_errorbar(ticks={"size": 6}, rule={"opacity": 0.7}, **mark).encode(**ends)
         return [bars, line]

@@ -7,11 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.releases.held import Charged, read_held
@@ -20,8 +19,6 @@ from noisegate.releases.table import Number
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_DRAWN: Final = 2  # columns in a picture
 
 
 @final
@@ -63,14 +60,15 @@ class CubeRelease(Charged):
     def plot(
         self, confidence: Numeric = 0.95, *, x: str | None = None, y: str | None = None
     ) -> Any:  # noqa: ANN401 - altair may be missing
-        """Bars of one column, a heat map of two; by default of the first table that is so small."""
+        """Bars of one column, a heat map of two; by default of the first table that is so small.
+
+        Where all are larger, bars of each column of the first.
+        """
         from noisegate.releases.picture import Drawable, picture  # noqa: PLC0415 - when asked for
 
         names = [name for name in (x, y) if name is not None]
-        small = [each for each in self.names if len(each) <= _DRAWN]
-        if not names and not small:
-            raise SpecError("No table has so few columns.", fix="Choose: plot(x=…, y=…).")
-        table = self.table(*(names or small[0]))
+        first = min(self.names, key=lambda each: len(each) not in (1, 2))
+        table = self.table(*(names or first))
         title = f"{table.value} by {' × '.join(axis.name for axis in table.axes)}"
         drawn = Drawable(
             axes=table.axes,

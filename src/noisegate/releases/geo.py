@@ -17,6 +17,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.query.plot import altair, framed
 from noisegate.releases.estimate import Floats
+from noisegate.releases.picture import height_of, in_degrees
 from noisegate.releases.spatial import Ints, even_sums
 from noisegate.releases.workload import Workload, marginals
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from noisegate.releases.table import TableRelease
 
 _LONGITUDES: Final = ("lon", "lng", "x")
-_DEGREES: Final = (("lon", "lng"), ("lat",))
 _PIXELS: Final = 480
 _BOXES_MAX: Final = 20_000  # in a picture
 
@@ -67,7 +67,7 @@ class Map:
         ]
         found: dict[str, Any] = {"type": "FeatureCollection", "features": features}
         if features:
-            found["bbox"] = self._bounds()
+            found["bbox"] = self.bounds()
         text = json.dumps(found, ensure_ascii=False, allow_nan=False)
         if file is not None:
             Path(file).write_text(text, encoding="utf-8")
@@ -109,7 +109,7 @@ class Map:
             },
         }
         if self.numbers.size:
-            column["bbox"] = self._bounds()
+            column["bbox"] = self.bounds()
         if not self.degrees:  # without the field, x and y are longitude and latitude
             column["crs"] = None
         return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
@@ -121,7 +121,8 @@ class Map:
         found: Floats = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
         return found
 
-    def _bounds(self) -> list[float]:
+    def bounds(self) -> list[float]:
+        """x, y of the lower and the upper corner of all boxes."""
         lows, highs = self.rectangles[:, :2].min(axis=0), self.rectangles[:, 2:].max(axis=0)
         return [*lows.tolist(), *highs.tolist()]
 
@@ -151,10 +152,6 @@ def map_of(
     lows, highs, whole = lows[held], highs[held], whole[held]
     asked = Workload(release.shape, lows, highs, "a map")
     numbers = asked.answers(release.values)
-    degrees = [
-        str(release.axes[place].name).lower().startswith(names)
-        for place, names in zip((across, down), _DEGREES, strict=True)
-    ]
     corners = [edges[p][ends[:, p] + step] for ends, step in ((lows, 0), (highs, 1))
                for p in (across, down)]  # fmt: skip
     return Map(
@@ -165,7 +162,7 @@ def map_of(
         numbers=np.rint(numbers).astype(np.int64) if release.making.whole else numbers,
         margins=_margins(release, asked, whole, confidence),
         confidence=str(confidence),
-        degrees=all(degrees),
+        degrees=in_degrees(release.axes[across].name, release.axes[down].name),
     )
 
 
@@ -217,9 +214,12 @@ def map_picture(
         color=alt.Color("density:Q", title=f"{found.value} per smallest box", scale=flat),
         tooltip=[alt.Tooltip("n:Q", title=found.value), alt.Tooltip("margin:Q", title="±")],
     )  # fmt: skip
-    return framed(
-        chart.properties(width=_PIXELS, height=_PIXELS), release.answer(0), title=title, notes=[]
-    )
+    height = _PIXELS
+    if found.degrees:
+        left, low, right, high = found.bounds()
+        height = round(_PIXELS * height_of((left, right), (low, high)))
+    chart = chart.properties(width=_PIXELS, height=height)
+    return framed(chart, release.answer(0), title=title)
 
 
 def _chosen(release: "TableRelease", x: str | None, y: str | None) -> tuple[int, int]:

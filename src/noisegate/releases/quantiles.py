@@ -24,7 +24,7 @@ from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.display import percent
-from noisegate.query.plot import altair, framed
+from noisegate.query.plot import altair, framed, label_angle, moment
 from noisegate.query.question import Terms
 from noisegate.query.run import Run
 from noisegate.releases.estimate import Floats
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WHISKERS: Final = Fraction(1, 20)
+_BOX: Final = 64  # pixels for each
 _NAMES: Final = ("low", "lower", "middle", "upper", "high")
 FORMAT: Final = "noisegate-boxplot/1"
 
@@ -136,20 +137,18 @@ class BoxplotRelease(Held):
             | {"group": ", ".join(map(str, box.group)) or self.column}
             for box in self.boxes
         ]
-        base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X(
-                "group:N",
-                title=", ".join(self.by) or None,
-                sort=None,
-                axis=alt.Axis(labelAngle=0),
-            )
-        )
+        angle = label_angle((row["group"] for row in rows), _BOX)
+        axis = alt.Axis(labelAngle=angle, labelLimit=160)
+        x = alt.X("group:N", title=", ".join(self.by) or None, sort=None, axis=axis)
+        tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{name}:Q") for name in _NAMES)]
+        base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)
         whisker = base.mark_rule().encode(y=alt.Y("low:Q", title=self.column), y2="high:Q")
         body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
         words = f"{ends}; {self._ranks(confidence)}"
-        boxes = (whisker + body + middle).properties(width=alt.Step(64))
+        boxes = (whisker + body + middle).properties(width=alt.Step(_BOX))
+        title = title or " by ".join(filter(None, (self.column, ", ".join(self.by))))
         return framed(boxes, self.held, title=title, notes=[f"{words}."])
 
     def record(self) -> dict[str, Any]:
@@ -401,7 +400,7 @@ class CdfRelease(Held):
         alt = altair()
         axis, (low, high) = self.histogram.axes[0], self.band(confidence)
         dated = not isinstance(self.points[0], int | float | Fraction)
-        xs = [str(each) if dated else float(each) for each in self.points]
+        xs = [moment(each) if dated else float(each) for each in self.points]
         rows = [
             {"x": x, "share": share, "low": a, "high": b}
             for x, share, a, b in zip(
@@ -409,14 +408,17 @@ class CdfRelease(Held):
             )
         ]
         x = alt.X("x:T" if dated else "x:Q", title=axis.name)
-        base = alt.Chart(alt.Data(values=rows)).encode(x=x)
+        tips = [alt.Tooltip(x.shorthand, title=axis.name)]
+        tips += [alt.Tooltip(f"{name}:Q", format=".4f") for name in ("share", "low", "high")]
+        base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)
         scale = alt.Scale(domain=[0, 1])
         area = base.mark_area(opacity=0.3, interpolate="step-after").encode(
             y=alt.Y("low:Q", title="share of rows", scale=scale), y2="high:Q"
         )
         line = base.mark_line(interpolate="step-after").encode(y=alt.Y("share:Q", scale=scale))
-        words = f"The exact function lies in the band at {float(fraction(confidence)):.0%}"
-        return framed(area + line, self.histogram.answer(0), title=title, notes=[f"{words}."])
+        words = f"All of the exact function lies in the band at {percent(confidence)} confidence."
+        steps = (area + line).properties(width=480)
+        return framed(steps, self.histogram.answer(0), title=title, notes=[words])
 
     def answer(self, rows: int | None = None) -> Answer:
         """The shares as an answer has them; their margins hold everywhere at once."""

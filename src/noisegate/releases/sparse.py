@@ -22,8 +22,9 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
 from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.display import bare
 from noisegate.query.estimates.sampling import Sampling
-from noisegate.query.plot import plot
+from noisegate.query.plot import drawn, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
@@ -299,12 +300,16 @@ class SparseRelease(Charged):
             raise SpecError("No cell is shown, so there is nothing to draw.", fix="Pay more.")
         import pyarrow as pa  # noqa: PLC0415
 
-        rows = answer.rows
-        labels = [" · ".join(str(key) for key in row[:-1]) for row in rows]
-        table = pa.table({"cell": labels, self.value: [row[-1] for row in rows]})
+        rows, cell = answer.rows, " · ".join(self._names)
+        labels = [" · ".join(bare(key) for key in row[:-1]) for row in rows]
+        table = pa.table({cell: labels, self.value: [row[-1] for row in rows]})
         widths = answer.half_widths
         bars = replace(answer, table=table, half_widths=lambda c: (None, widths(c)[-1]))
-        return plot(bars, confidence, x="cell", y=self.value)
+        left = self.cells.size - len(rows)
+        notes = [f"The largest cells; {left:,} more are shown in the table."] if left else []
+        return framed(
+            drawn(bars, confidence, x=cell, y=self.value), answer, title=None, notes=notes
+        )
 
     def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
         """All shown cells with margins, also written to a file if one is named."""

@@ -20,7 +20,7 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats, Side
-from noisegate.releases.held import ENDINGS, PICTURES, Charged, read_held
+from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.making import Making
 from noisegate.releases.tails import reach, tail_factor
 from noisegate.releases.transcript import pack, unpack
@@ -236,7 +236,8 @@ class TableRelease(Charged):
     def plot(self, confidence: Numeric = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
         """A picture, an altair chart: bars or a line of one axis, a heat map of two.
 
-        ``x`` and ``y`` choose axes; all others are summed over. ``.save("x.png")`` writes it.
+        ``x`` and ``y`` choose axes; all others are summed over. Of more than two axes, each has its
+        bars. ``.save("x.png")`` writes it.
         """
         from noisegate.releases.picture import Drawable, picture  # noqa: PLC0415 - when asked for
 
@@ -247,6 +248,7 @@ class TableRelease(Charged):
             whole=self.making.whole,
             widths=self.widths,
             frame=self.answer(0),
+            running=self.making.workload == "prefixes" and len(self.axes) == 1,
         )
         return picture(drawn, confidence, **choices)
 
@@ -336,7 +338,7 @@ def endings_of(axes: Sequence[Axis]) -> tuple[str, ...]:
     """The forms that a table over such axes can be saved in: known before it is paid for."""
     bins = [axis.edges is not None for axis in axes]
     maps = _MAPS if len(bins) > 1 and all(bins[-2:]) else ()
-    return tuple(each for each in (*ENDINGS, *maps) if len(axes) < 3 or each not in PICTURES)
+    return (*ENDINGS, *maps)
 
 
 def _first(shape: tuple[int, ...], count: int) -> NDArray[np.int64]:
