@@ -3,10 +3,11 @@
 import sys
 import time
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
-from noisegate.accounting.reports import METHODS, flattened, report
+from noisegate.accounting.reports import METHODS, _pld_of_pair, flattened, report
 from noisegate.errors import SpecError
 from noisegate.privacy.composition import optimal_epsilon_up
 from noisegate.privacy.distance import L1, L2
@@ -22,6 +23,7 @@ from noisegate.privacy.event import (
     Repeated,
     Sequential,
 )
+from noisegate.privacy.loss import ApproxDP
 
 DELTA = Fraction(1, 10**6)
 COUNT = GeometricEvent(scale=Fraction(10), sensitivity=L1(1))
@@ -158,3 +160,19 @@ def test_a_thousand_events_have_a_loss_distribution_in_seconds():
     start = time.process_time()
     report([DISCRETE] * 1000, delta=DELTA, methods=["pld"])
     assert time.process_time() - start < 2.5
+
+
+@pytest.mark.parametrize("delta", ["1/3", "1e-6", "0.1", "1", "0"])
+def test_the_pair_of_a_step_is_at_least_the_step_in_both_parts(delta):
+    """The nearest float to a third is below it: a δ that is rounded to it would be understated."""
+    seen = []
+    library = SimpleNamespace(
+        common=SimpleNamespace(DifferentialPrivacyParameters=lambda *pair: pair),
+        from_privacy_parameters=lambda pair, **_: seen.append(pair),
+    )
+    loss = ApproxDP("1/3", delta)
+    _pld_of_pair(loss, library, 1e-4)
+    ((epsilon, found),) = seen
+    assert loss.epsilon < Fraction(epsilon) < loss.epsilon + Fraction(1, 10**15)
+    assert loss.delta <= Fraction(found) <= min(loss.delta + Fraction(1, 10**15), Fraction(1))
+    assert Fraction(float(Fraction(1, 3))) < Fraction(1, 3)

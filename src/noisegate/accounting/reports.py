@@ -248,9 +248,13 @@ def _pld_of_discrete_gaussian(
 
 def _pld_of_pair(loss: ApproxDP, library: ModuleType, grid: float) -> Any:  # noqa: ANN401
     pair = library.common.DifferentialPrivacyParameters(
-        nextafter(float(loss.epsilon), inf) if loss.epsilon else 0.0, float(loss.delta)
+        _float_up(loss.epsilon), min(_float_up(loss.delta), 1.0)
     )
     return library.from_privacy_parameters(pair, value_discretization_interval=grid)
+
+
+def _float_up(value: Fraction) -> float:
+    return nextafter(float(value), inf) if value else 0.0
 
 
 def _grid(leaves: Leaves) -> float:
