@@ -113,14 +113,13 @@ def require_exact_sums(random):
             known += cut.parts
             continue
         name = random.choice("ab")
-        before = part.cells[name].event() if name in part.cells else NothingEvent()
-        less = nothing if kind == "ask" else losses(chain, before)
-        for place, found in part.after(losses(chain, event), less):
+        more, less = losses(chain, event), part.cells.get(name, (None, nothing))[1]
+        for place, found in part.after(more, nothing if kind == "ask" else less):
             place.loss = found
         if kind == "ask":
             part.events.append(event)
         else:  # a loss that may fall, which no account of cells should
-            part.cells[name] = SimpleNamespace(event=lambda event=event: event)
+            part.cells[name] = SimpleNamespace(event=lambda event=event: event), more
     for part in known:
         assert part.loss == losses(chain, part.used())
 

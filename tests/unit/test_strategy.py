@@ -132,9 +132,17 @@ def test_what_was_checked_cannot_be_changed_afterwards():
         block.matrix.data[0] = 99
     block.matrix.data = np.array([1 << 32, 1 << 32])  # a copy of its own, which nobody asks
     assert [part.tolist() for part in block.columns] == [[1, 2], [1, 4]]
-    for array in (groups.labels, block.matrix.data):
+    for array in (groups.labels, block.matrix.data, *block.columns):
         with pytest.raises(ValueError, match="WRITEABLE"):
             array.flags.writeable = True
+
+
+def test_norms_are_remembered_by_the_entries_alone():
+    block = matrix([[1, 2]])
+    assert Strategy(2, (block,)).l1s == (2,)
+    assert matrix([[1, 2]]).columns[0] is block.columns[0]
+    object.__setattr__(block, "held", matrix([[-7, 2]]).held)
+    assert (Strategy(2, (block,)).l1s, Strategy(2, (block,)).l2s_squared) == ((7,), (49,))
 
 
 def test_a_matrix_that_points_outside_of_the_cells_is_refused():

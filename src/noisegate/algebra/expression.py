@@ -4,11 +4,11 @@ Every expression is total: it has a value, or NULL, for every row whatever the r
 function means is said once, in `functions.py`, and written per engine in `sources`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.functions import function_named
 from noisegate.algebra.intervals import LARGE
@@ -16,6 +16,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind, ordinal, require_plain
 
 Value: TypeAlias = bool | int | Fraction | str | date | datetime | None
+_PLAIN: Final = frozenset({type(None), bool, int, str})  # as they are in JSON
 Schema: TypeAlias = Mapping[str, Domain]
 
 _KIND_OF_LITERAL: dict[type, Kind] = {
@@ -128,4 +129,9 @@ def to_plain(expression: Expression) -> Any:  # noqa: ANN401 - JSON
 
 def plain_value(value: Value) -> Any:  # noqa: ANN401 - JSON
     """A value as JSON: dates and fractions as text."""
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    return value if type(value) in _PLAIN else str(value)
+
+
+def plain_values(values: Collection[Value]) -> list[Any]:
+    """The same for many: mostly all are plain."""
+    return list(values) if _PLAIN.issuperset(map(type, values)) else [*map(plain_value, values)]

@@ -24,7 +24,6 @@ from noisegate.ledger.store import Reservation
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import DeclaredEvent, Event, NothingEvent, PoissonSampled
 from noisegate.privacy.release import Release
-from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
 from noisegate.transforms.strategy import Strategy
 
@@ -180,11 +179,13 @@ class Allowance:
             self._raise(part, self._losses(event), self._nothing)
             part.events.append(event)
             return
-        name = json.dumps(Query(query.tally).to_record(), sort_keys=True)
-        before = part.cells.get(name) or CellAccount.empty(query.strategy.cells)
+        name = json.dumps(query.whole_record(), sort_keys=True)
+        empty = CellAccount.empty(query.strategy.cells), self._nothing
+        before, less = part.cells.get(name, empty)
         after = before.after(measurement)
-        self._raise(part, self._losses(after.event()), self._losses(before.event()))
-        part.cells[name] = after
+        more = self._losses(after.event())
+        self._raise(part, more, less)
+        part.cells[name] = after, more
 
     def _raise(self, part: Part, more: Losses, less: Losses) -> None:
         """Let the part lose ``more`` for ``less``; what does not fit is refused, and not noted."""

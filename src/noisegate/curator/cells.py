@@ -68,11 +68,12 @@ class CellAccount:
     def plus(self, norms: NDArray[np.int64], price: Cost) -> "CellAccount":
         """Each cell pays the price times its norm."""
         kinds, kind = _numbered(norms)
+        steps = [(norm * price[0], norm * price[1]) for norm in kinds.tolist()]
         pairs, entries = _numbered(self.entries * kinds.size + kind)
         costs = []
         for pair in pairs.tolist():
-            (pure, rho), norm = self.costs[pair // kinds.size], int(kinds[pair % kinds.size])
-            costs.append((pure + norm * price[0], rho + norm * price[1]))
+            (pure, rho), (more, more_rho) = self.costs[pair // kinds.size], steps[pair % kinds.size]
+            costs.append((pure + more, rho + more_rho))
         return CellAccount(entries, tuple(costs))
 
     def event(self) -> Event:

@@ -34,13 +34,13 @@ class Part:
     loss: Losses
     cut: "Cut | None" = None  # that it is a part of
     events: list[Event] = field(default_factory=list)
-    cells: dict[str, CellAccount] = field(default_factory=dict)  # by the tally
+    cells: dict[str, tuple[CellAccount, Losses]] = field(default_factory=dict)  # by the tally
     cuts: "list[Cut]" = field(default_factory=list)
     closed: bool = False  # of the whole: kept here, so that copies of an allowance close with it
 
     def used(self) -> Event:
         """All of it, as one event."""
-        asked = [account.event() for account in self.cells.values()]
+        asked = [account.event() for account, _ in self.cells.values()]
         cuts = [Parallel(events=tuple(part.used() for part in cut.parts)) for cut in self.cuts]
         events = (*self.events, *asked, *cuts)
         return Sequential(events=events) if events else NothingEvent()

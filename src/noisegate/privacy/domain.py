@@ -260,13 +260,14 @@ def require_key(key: object) -> None:
 
 def require_keys(keys: Sequence[object]) -> None:
     """Refuse keys that an engine cannot hold; long lists of one type are looked at as a whole."""
-    types = set(map(type, keys))
+    held = [key for key in keys if key is not None]
+    types = set(map(type, held))
     if types == {int}:
-        require_key(max(keys, key=abs))  # type: ignore[arg-type]
+        require_key(max(held, key=abs))  # type: ignore[arg-type]
     elif types == {str}:
-        require_key("".join(keys))  # type: ignore[arg-type]
+        require_key("".join(held))  # type: ignore[arg-type]
     else:
-        for key in keys:
+        for key in held:
             require_key(key)
 
 

@@ -179,7 +179,7 @@ class DuckDBSource(Source):
         by = tuple(tally.by[place] for place in used)
         sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
         asked = replace(tally, by=by, sets=sets)
-        text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb")
+        text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb", copy=False)
         sizes, constant = [grouping.size for grouping in by], constant_of(asked)
         batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
@@ -206,7 +206,7 @@ class DuckDBSource(Source):
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         names = [f"k{place}" for place in range(len(tally.by))]
-        query = keys_query(tally, self._writer(tally)).sql(dialect="duckdb")
+        query = keys_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
         found = self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
         counts = numbers(found.column("n")).astype(np.int64)
 
@@ -218,7 +218,7 @@ class DuckDBSource(Source):
 
     def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
         listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
-        text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb")
+        text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
         cells, counts = self._run(lambda c: count_cells(unsigned(c.sql(text))), listed)
         return HeldCells(cells=cells, counts=counts)
 
@@ -233,12 +233,12 @@ class DuckDBSource(Source):
             found._drawn.forget()  # noqa: SLF001
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
-        text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb")
+        text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
         found: Used = self._run(lambda c: use(batches(c.sql(text), tally)), tally.by)
         return found
 
     def blocks(self, tally: Blocks, key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
-        text = blocks_query(tally, key, self._writer(tally)).sql(dialect="duckdb")
+        text = blocks_query(tally, key, self._writer(tally)).sql(dialect="duckdb", copy=False)
         found = self._run(lambda connection: connection.execute(text).fetchnumpy(), ())
         return dealt_rows(found, tally)
 
@@ -301,7 +301,9 @@ class DuckDBSource(Source):
                 clock.start()
                 try:
                     for place, grouping in enumerate(by):
-                        self._connection.register(keys_table(place), _key_list(grouping))
+                        if self._listed.get(place) is not grouping.keys:
+                            self._connection.register(keys_table(place), _key_list(grouping))
+                            self._listed[place] = grouping.keys
                     return work(self._connection)
                 finally:
                     clock.cancel()
@@ -380,6 +382,7 @@ class DuckDBSource(Source):
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
+        self._listed: dict[int, tuple[Key | None, ...]] = {}  # keys that the engine knows, by place
         origins, self._types = stored_types(connection, self._data)
         self._used = {name: self._used_columns(name) for name in self._tables}
         self._require_owners()

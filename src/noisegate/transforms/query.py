@@ -346,14 +346,18 @@ class Query:
 
     def to_record(self) -> dict[str, Any]:
         """The question as plain values; equal for equal questions, so the ledger can compare."""
+        record = self.whole_record()
+        return record if self.strategy is None else record | {"strategy": self.strategy.to_record()}
+
+    def whole_record(self) -> dict[str, Any]:
+        """The same without the strategy: the tally itself."""
         names = fields_used(self.tally)
         tables = {table.name: table_record(table, names) for table in self.tables}
-        record = {
+        return {
             "dataset": self.tables[0].dataset,
             "tables": tables,
             "tally": tally_record(self.tally),
         }
-        return record if self.strategy is None else record | {"strategy": self.strategy.to_record()}
 
 
 def require_exact(node: object) -> None:
@@ -383,7 +387,7 @@ def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> 
         if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
             raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
         require_keys(grouping.keys)
-        wrong = {type(key) for key in grouping.keys if key is not None} - {KEY_TYPES[kind]}
+        wrong = set(map(type, grouping.keys)) - {KEY_TYPES[kind], type(None)}
         if wrong or len(set(grouping.keys)) < len(grouping.keys):
             raise Unsupported(
                 "The groups are not distinct keys of the column's type.", fix="List each key once."

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import Any
 
-from noisegate.algebra.expression import plain_value, to_plain
+from noisegate.algebra.expression import plain_values, to_plain
 from noisegate.algebra.relation import (
     Filter,
     Join,
@@ -37,9 +37,7 @@ def tally_record(tally: Tally) -> dict[str, Any]:
         return record | {"keys": keys, "cap": tally.keys_per_unit}
     if isinstance(tally, Cells):
         return record | {"cells": list(map(_axis_record, tally.by)), "cap": tally.rows_per_unit}
-    record["by"] = [
-        [to_plain(g.expression), [plain_value(k) for k in g.keys], g.rest] for g in tally.by
-    ]
+    record["by"] = [[to_plain(g.expression), plain_values(g.keys), g.rest] for g in tally.by]
     if isinstance(tally, Distinct):
         return record | {"distinct": to_plain(tally.expression), "cap": tally.keys_per_unit}
     if isinstance(tally, Values):
@@ -85,7 +83,7 @@ def _term_record(term: Term) -> list[Any]:
 def _axis_record(axis: Axis | Grouping) -> list[Any]:
     if type(axis) is Axis:
         return [to_plain(axis.expression), axis.low, str(axis.size)]
-    return [to_plain(axis.expression), [plain_value(k) for k in axis.keys]]
+    return [to_plain(axis.expression), plain_values(axis.keys)]
 
 
 def table_record(table: TableDomain, names: frozenset[str]) -> dict[str, Any]:

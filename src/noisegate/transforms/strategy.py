@@ -9,8 +9,9 @@ block itself, never stated by a caller.
 """
 
 from dataclasses import InitVar, dataclass, field
+from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Whole: TypeAlias = NDArray[np.int64]
 SUM_MAX: Final = 1 << 62  # no answer is larger, so that 64 bits never wrap
 ENTRY_MAX: Final = 1 << 31
+_Integer = TypeVar("_Integer", np.int32, np.int64)
 
 
 @final
@@ -104,10 +106,7 @@ class Matrix:
     @property
     def matrix(self) -> "csr_array":
         """The matrix, to calculate with."""
-        from scipy.sparse import csr_array  # noqa: PLC0415
-
-        data, indices, indptr = (np.frombuffer(part, np.int64) for part in self.held)
-        return csr_array((data, indices, indptr), shape=self.shape)
+        return _matrix(self.held, self.shape)
 
     @property
     def cells(self) -> int:
@@ -122,12 +121,7 @@ class Matrix:
     @property
     def columns(self) -> tuple[Whole, Whole]:
         """For each cell, the sums of its absolute and of its squared entries over all rows."""
-        sizes = np.abs(self.matrix)
-        squares = sizes.multiply(sizes)
-        if squares.astype(np.float64).sum(axis=0).max(initial=0) > SUM_MAX >> 1:
-            raise Unsupported("The coefficients are too large.", fix="Use a coarser grain.")
-        one, two = (np.asarray(part.sum(axis=0), np.int64).ravel() for part in (sizes, squares))
-        return one, two
+        return _columns(self.held, self.shape)
 
     def apply(self, cells: Whole) -> Whole:
         """The combinations, in 64 bits that cannot wrap: cells are clamped before."""
@@ -140,6 +134,26 @@ class Matrix:
         """A name for exactly this matrix."""
         data, indices, indptr = (np.frombuffer(part, np.int64).astype("<i8") for part in self.held)
         return _digest(b"matrix", self.size, indptr, indices, data)
+
+
+def _matrix(held: tuple[bytes, bytes, bytes], shape: tuple[int, int]) -> "csr_array":
+    from scipy.sparse import csr_array  # noqa: PLC0415
+
+    data, indices, indptr = (np.frombuffer(part, np.int64) for part in held)
+    return csr_array((data, indices, indptr), shape=shape)
+
+
+@lru_cache(maxsize=8)
+def _columns(held: tuple[bytes, bytes, bytes], shape: tuple[int, int]) -> tuple[Whole, Whole]:
+    """See `Matrix.columns`. Remembered by all entries, not by a name that could come to lie."""
+    sizes = np.abs(_matrix(held, shape))
+    squares = sizes.multiply(sizes)
+    if squares.astype(np.float64).sum(axis=0).max(initial=0) > SUM_MAX >> 1:
+        raise Unsupported("The coefficients are too large.", fix="Use a coarser grain.")
+    one, two = (
+        _frozen(np.asarray(part.sum(axis=0), np.int64).ravel()) for part in (sizes, squares)
+    )
+    return one, two
 
 
 Block: TypeAlias = Groups | Matrix
@@ -204,9 +218,9 @@ class Strategy:
         return [[type(b).__name__.lower(), b.size, b.digest()] for b in self.blocks]
 
 
-def _frozen(array: NDArray[np.int32]) -> NDArray[np.int32]:
+def _frozen(array: NDArray[_Integer]) -> NDArray[_Integer]:
     own = np.array(array)  # a plain one, whatever it was
-    fixed: NDArray[np.int32] = np.frombuffer(own.tobytes(), own.dtype).reshape(own.shape)
+    fixed: NDArray[_Integer] = np.frombuffer(own.tobytes(), own.dtype).reshape(own.shape)
     return fixed  # over bytes, which nothing can change
 
 
