@@ -380,7 +380,9 @@ def test_a_cube_has_price_promise_card_pictures_and_files(tmp_path):
     made = gate.release("cube", columns=COLUMNS, epsilon=1, sets=sets)
     assert (made.cost.epsilon, made.guarantee.loss.epsilon, made.free) == (1, 1, False)
     rows = made.to_arrow(0.95)
-    assert rows.column_names == ["age", "ward", "sick", "count", "count_margin"]
+    assert rows.column_names == ["table", "age", "ward", "sick", "count", "count_margin"]
+    assert rows["table"].unique().to_pylist() == ["sick", "age × ward"]
+    assert made.shown().table["age"].to_pylist()[1:4] == [None, "0–9", "0–9"]
     assert rows.num_rows == 2 + 10 * 3
     assert rows["age"].null_count == 2
     assert sum(rows["count"].to_pylist()) == 2 * int(made.total)

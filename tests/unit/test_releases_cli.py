@@ -65,6 +65,56 @@ def test_refusals_end_as_those_of_questions_do(folder):
     assert "spent" in run("ledger", "show", "people.csv", cwd=folder).stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--confidence", "2"), "confidence is 2"),
+        (("--confidence", "sure"), "confidence is 'sure'"),
+        (("--columns", "age=5,ward,age=10"), "names age twice"),
+        (("--columns", "age=5", "--workload", "age="), "not understood"),
+        (("--columns", "age=5", "--workload", "ward=north"), "no axis 'ward'"),
+        (("--columns", "age=5", "--option", "depth=3"), "no such option"),
+    ],
+)
+def test_what_is_said_wrong_is_refused_before_any_charge(folder, words, said):
+    sql = None if "--columns" in words else SQL
+    assert said in release(folder, *words, sql=sql, code=2).stderr
+    assert "left ε = 0" in release(folder, epsilon="1").stdout  # all of it was still there
+
+
+def test_ranges_are_listed_on_one_line():
+    assert releases.ranges_of("age=20:39,age=40:+ward=north") == [
+        {"age": (20, 39)},
+        {"age": (40, None), "ward": "north"},
+    ]
+    assert releases.ranges_of("day=2024-01-01:2024-02-29") == [
+        {"day": ("2024-01-01", "2024-02-29")}
+    ]
+    assert releases.ranges_of("cells") == "cells"
+
+
+def test_ranges_are_asked_of_a_release_and_of_those_above(folder):
+    words = ("--columns", "age=25", "--workload", "age=25:50,age=50:", "--plan", "--json")
+    assert json.loads(release(folder, *words, sql=None).stdout)["questions"] == 2
+    terms = ("--epsilon", "1", "--budget", "1", *AGE, "--columns", "age=25", "--json")
+    asked = ("--option", "questions=age=25:50,age=25:75", "--option", "threshold=150")
+    found = json.loads(run("release", "above", "people.csv", *terms, *asked, cwd=folder).stdout)
+    assert [row[0] for row in found["rows"]] == ["age: 25 to 50", "age: 25 to 50 to 50 to 75"]
+
+
+@pytest.mark.parametrize("name", ["cube", "sparse"])
+def test_names_with_own_results_are_planned_as_facts_and_as_json(folder, name):
+    terms = ("--epsilon", "1", "--budget", "1", *AGE, "--columns", "age=25", "--plan")
+    more = ("--option", "sets=1") if name == "cube" else ()
+    shown = run("release", name, "people.csv", *terms, *more, cwd=folder).stdout
+    assert "│ error" in shown
+    assert "│ price │ ε = 1" in shown
+    plan = json.loads(
+        run("release", name, "people.csv", *terms, *more, "--json", cwd=folder).stdout
+    )
+    assert (plan["price"], plan["fits"], plan["confidence"]) == (1, True, 0.95)
+
+
 def test_progress_is_drawn_on_a_terminal_and_nowhere_else(folder, monkeypatch):
     assert release(folder).stderr == ""
     terminal = StringIO()

@@ -3,6 +3,7 @@
 from datetime import date
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -43,8 +44,8 @@ def grid(gate):
 
 @pytest.fixture
 def by_columns(gate, grid):
-    def made(columns, **more):
-        sql, edges = sql_of(gate.tables, None, columns)
+    def made(columns, where=None, **more):
+        sql, edges = sql_of(gate.tables, None, columns, where)
         return grid(sql, edges=edges, **more)
 
     return made
@@ -86,9 +87,24 @@ def test_bins_of_fractions_hold_the_rows_that_bin_itself_holds(gate, by_columns)
 def test_listed_edges_and_units_of_time_make_bins(by_columns):
     ages, days = by_columns({"age": [0, 18, 65.5, 110], "day": "month"}, missing=False).axes
     assert ages.keys == (0, 18, Fraction(131, 2))
-    assert ages.edges.tolist() == [0, 18, 65.5, 110]
+    assert ages.edges.tolist() == [0, 18, 65.5, 111]  # an age of 110 is in the last one too
     assert days.keys == (date(2024, 1, 1), date(2024, 2, 1), date(2024, 3, 1))
     assert by_columns({"day": None}, missing=False).shape == (61,)
+
+
+def test_outer_bins_reach_to_the_bounds_as_they_hold_all_beyond(by_columns):
+    (ages,) = by_columns({"age": [50, 60, 70]}, missing=False).axes
+    assert ages.labels == ("0–59", "60–110")
+    assert ages.runs((0, 59)) == [(0, 0)]
+    with pytest.raises(SpecError, match="50 is inside a bin"):
+        ages.runs((50, 59))
+    (costs,) = by_columns({"cost": [-5, 50, 200]}, missing=False).axes
+    assert costs.edges.tolist() == [-5, 50, 200]
+
+
+def test_a_condition_stays_one(by_columns):
+    with pytest.raises(Unsupported, match="cannot be read"):
+        by_columns({"ward": None}, where="age > 3 GROUP BY age --")
 
 
 def test_axes_are_named_as_the_select_shows_them_or_after_their_column(grid):
@@ -161,6 +177,14 @@ def test_what_is_no_grid_is_refused_with_a_way_out(grid, sql, words):
         ({"age": [0, 20, 10]}, "empty or overlap"),
         ({"age": [5]}, "empty or overlap"),
         ({"age": [0, 50, 150, 200]}, "outside its declared bounds"),
+        ({"age": [200, 300]}, "outside its declared bounds"),
+        ({"age": [-20, -10]}, "outside its declared bounds"),
+        ({"age": [-20, 0, 50]}, "outside its declared bounds"),
+        ({"cost": None}, "no list of groups"),
+        ({"cost": 1e-9}, "100,000,000,000 bins, more than"),
+        ({"day": 5}, "date or a time"),
+        ({"day": "minute"}, "date or a time"),
+        ({"day": ["2024-01-01", "2024-02-01"]}, "date or a time"),
         ({"town": [0, 1]}, "no declared bounds"),
         ({"town": None}, "not declared"),
     ],
@@ -194,6 +218,10 @@ DAYS = Axis(name="day", keys=tuple(date(2024, 1, d) for d in (1, 8, 15)))
         (WARDS, ["west", "south"], [(1, 2)]),
         (DAYS, (date(2024, 1, 2), date(2024, 1, 15)), [(1, 2)]),
         (DAYS, date(2024, 1, 8), [(1, 1)]),
+        (DAYS, "2024-01-08", [(1, 1)]),
+        (DAYS, ("2024-01-02", None), [(1, 2)]),
+        (BINS, np.array([0, 5]), [(0, 1)]),
+        (BINS, range(0, 15, 5), [(0, 2)]),
     ],
 )
 def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
@@ -206,6 +234,10 @@ def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
         (BINS, (5, 8), "inside a bin"),
         (BINS, (3, 9), "inside a bin"),
         (BINS, (10, 4), "empty"),
+        (BINS, (100, 200), "100 is beyond the bins"),
+        (BINS, (-9, -3), "-3 is beyond the bins"),
+        (DAYS, ("2025-01-01", None), "among its keys: '2024-01-01'"),
+        (DAYS, "8 January", "no key '8 January'"),
         (BINS, (1, 2, 3), "no pair"),
         (BINS, 7, "no key 7"),
         (BINS, [], "No key"),

@@ -23,6 +23,15 @@ app.add_typer(lab_app, name="lab")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
 
+
+def _confidence(said: str) -> str:
+    """Refuse what is no confidence before anything is paid for."""
+    from noisegate.mechanisms.base import failure_of  # noqa: PLC0415 - quick help
+
+    failure_of(said)
+    return said
+
+
 DataFile = Annotated[
     Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
 ]
@@ -30,7 +39,7 @@ Sql = Annotated[str, typer.Argument(help="Such as 'SELECT COUNT(*) AS n FROM peo
 Epsilon = Annotated[str | None, typer.Option(help="What to pay for this question.")]
 Within = Annotated[str | None, typer.Option(help="Or: how far each number may be off.")]
 Relative = Annotated[str | None, typer.Option(help="Or: the same as a share, such as 0.01.")]
-Confidence = Annotated[str, typer.Option(help="How surely the ± holds.")]
+Confidence = Annotated[str, typer.Option(help="How surely the ± holds.", callback=_confidence)]
 KeysDelta = Annotated[str | None, typer.Option(help="δ for finding groups that are not declared.")]
 Budget = Annotated[str | None, typer.Option(help="ε of the whole data set, at the first question.")]
 Delta = Annotated[str, typer.Option(help="δ of the whole data set.")]

@@ -27,7 +27,10 @@ from noisegate.errors import SpecError
 def release(
     name: Annotated[
         str,
-        typer.Argument(help="histogram, table, map, series, marginals, synthetic, or a method."),
+        typer.Argument(
+            help="histogram, table, map, series, marginals, cube, sparse, above, boxplot, cdf, "
+            "synthetic, or a method."
+        ),
     ],
     opening: Opening,
     sql: Annotated[
@@ -35,15 +38,19 @@ def release(
         typer.Argument(help="Such as 'SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)'."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Instead of SQL: age=5,ward,day=month (bins, keys, units).")
+        str | None,
+        typer.Option(help="Instead of SQL: age=5,ward,day=month (bins, keys, units); age=0:18:65."),
     ] = None,
     table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
     where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
-    method: Annotated[str, typer.Option(help="How to measure.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="How to measure: auto, cells, tree, haar, … (docs/releases.md).")
+    ] = "auto",
     workload: Annotated[
         str | None,
         typer.Option(
-            help="What will be asked: cells, ranges, prefixes, marginals. Of synthetic rows: 3 "
+            help="What will be asked: cells, ranges, prefixes, marginals, or a list such as "
+            "age=20:39,age=40:+ward=north. Of synthetic rows: 3 "
             "(columns of a table), age+ward,sick (tables; by weights: age+ward=3,sick), or a "
             "file of questions (.sql)."
         ),
@@ -64,7 +71,9 @@ def release(
     plan: Planned = False,
     save: Annotated[
         list[Path] | None,
-        typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .geojson, .md (card)."),
+        typer.Option(
+            help="Write it: .parquet .csv .json, .png .svg .html, .geojson .geoparquet, .md (card)."
+        ),
     ] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
@@ -72,10 +81,12 @@ def release(
     """Publish a table once. The same release again is free, and the same."""
     terms: dict[str, Any] = {
         "table": table, "columns": bins_of(columns), "where": where, "method": method,
-        "workload": workload, "epsilon": epsilon,
+        "workload": workload if name == "synthetic" else ranges_of(workload), "epsilon": epsilon,
         **options_of("--option", option, such_as="branching=4"), **opening.caps,
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
+    if isinstance(questions := terms.get("questions"), str):  # of "above"
+        terms["questions"] = ranges_of(questions)
     gate = opening.gate(to_plan=plan)
     if save:
         require_writable(save, gate.release_endings(name, sql, **terms))
@@ -180,6 +191,8 @@ def bins_of(text: str | None) -> dict[str, Any] | None:
             raise SpecError(
                 f"--columns {item} is not understood.", fix="Use --columns age=5,ward,day=month."
             )
+        if name in found:
+            raise SpecError(f"--columns names {name} twice.", fix="Name each column once.")
         edges = how.split(":")
         found[name] = edges if len(edges) > 1 else how or None
     return found
@@ -192,8 +205,30 @@ def options_of(option: str, items: list[str] | None, *, such_as: str) -> dict[st
         name, sign, text = item.partition("=")
         if not name or not sign:
             raise SpecError(f"{option} {item} is not understood.", fix=f"Use {option} {such_as}.")
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
+        found[name] = _value(text)
     return found
+
+
+def ranges_of(text: str | None) -> Any:  # noqa: ANN401 - a name, or ranges by axes
+    """Ranges by axes, such as age=20:39,age=40:+ward=north; a plain name stays one."""
+    if text is None or "=" not in text:
+        return text
+    return [dict(_range(each) for each in item.split("+")) for item in text.split(",")]
+
+
+def _range(text: str) -> tuple[str, Any]:
+    name, _, keys = text.strip().partition("=")
+    if not name or not keys:
+        raise SpecError(
+            f"The range {text!r} is not understood.", fix="Use age=20:39,age=40:+ward=north."
+        )
+    low, sign, high = keys.partition(":")
+    pair = tuple(_value(end) if end else None for end in (low, high))
+    return name, pair if sign else _value(keys)
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - as JSON writes it, else a text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -82,7 +82,7 @@ class Axis:
         """The places that are meant: a key, a list of keys, or a pair (low, high) of an order.
 
         Both ends of a pair count, as BETWEEN in SQL; None is an open end. Bins of numbers that are
-        not whole end before their upper edge, and so does a pair of them.
+        not whole end before their upper edge, and so does a pair of them. Dates may be ISO texts.
         """
         if isinstance(asked, tuple):
             if len(asked) != 2:
@@ -90,7 +90,7 @@ class Axis:
                     f"A range of {self.name!r} is no pair.", fix="Use (low, high), or a list."
                 )
             return [self._range(*asked)]
-        listed = asked if isinstance(asked, list) else [asked]
+        listed = list(asked) if isinstance(asked, list | set | range | np.ndarray) else [asked]
         places = sorted({self._place(key) for key in listed})
         if not places:
             raise SpecError(f"No key of {self.name!r} is named.", fix="Leave the axis out.")
@@ -99,11 +99,22 @@ class Axis:
         return [(places[a], places[b - 1]) for a, b in zip(starts, ends, strict=True)]
 
     def _place(self, key: Any) -> int:  # noqa: ANN401 - as people write it
-        wanted = fraction(key) if isinstance(key, float) else key
+        wanted = self._meant(key)
         for place, known in enumerate(self.keys):
             if known == wanted and isinstance(known, bool) == isinstance(wanted, bool):
                 return place
         raise SpecError(f"{self.name!r} has no key {key!r}.", fix=f"Its keys: {self._some()}.")
+
+    def _meant(self, said: Any) -> Any:  # noqa: ANN401 - as people write it
+        """A number or a date as the keys have it."""
+        if isinstance(said, float):
+            return fraction(said, name=self.name)
+        if isinstance(said, str) and self.present and isinstance(self.present[0], date):
+            try:
+                return type(self.present[0]).fromisoformat(said)
+            except ValueError:
+                return said
+        return said
 
     def _range(self, low: Any, high: Any) -> tuple[int, int]:  # noqa: ANN401
         if not self.is_ordered:
@@ -113,6 +124,7 @@ class Axis:
             if self.ends is not None:
                 first, last = self._first_bin(low), self._last_bin(high)
             else:
+                low, high = self._meant(low), self._meant(high)
                 first = sum(low is not None and key < low for key in keys)
                 last = sum(high is None or key <= high for key in keys) - 1
         except TypeError:
@@ -120,7 +132,10 @@ class Axis:
                 f"A range of {self.name!r} is of another type.", fix=f"Its keys: {self._some()}."
             ) from None
         if first > last:
-            raise SpecError(f"The range of {self.name!r} is empty.", fix="Use low ≤ high.")
+            raise SpecError(
+                f"The range of {self.name!r} is empty.",
+                fix=f"Use low ≤ high, among its keys: {self._some()}.",
+            )
         return first, last
 
     def _first_bin(self, low: Any) -> int:  # noqa: ANN401
@@ -132,7 +147,7 @@ class Axis:
             return 0
         if wanted in keys:
             return keys.index(wanted)
-        raise self._between_edges(low)
+        raise self._between_edges(wanted)
 
     def _last_bin(self, high: Any) -> int:  # noqa: ANN401
         ends = [end - self.whole for end in self.ends or ()]
@@ -143,19 +158,21 @@ class Axis:
             return len(ends) - 1
         if wanted in ends:
             return ends.index(wanted)
-        raise self._between_edges(high)
+        raise self._between_edges(wanted)
 
-    def _between_edges(self, asked: Any) -> SpecError:  # noqa: ANN401
+    def _between_edges(self, asked: Fraction) -> SpecError:
         bins = self.labels[: len(self.present)]
         shown = ", ".join(bins if len(bins) <= 4 else (*bins[:2], "…", bins[-1]))
+        held = self.present[0] < asked < (self.ends or (0,))[-1]
         return SpecError(
-            f"{asked!r} is inside a bin of {self.name!r}.",
+            f"{float(asked):g} is {'inside a bin' if held else 'beyond the bins'} of "
+            f"{self.name!r}.",
             fix=f"Begin and end with a bin: {shown}.",
         )
 
     def _some(self) -> str:
         more = ", …" if self.size > 8 else ""
-        return ", ".join(map(repr, map(_shown, self.keys[:8]))) + more
+        return ", ".join(map(_written, self.keys[:8])) + more
 
     # other forms
 
@@ -198,6 +215,10 @@ def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
 
 def _shown(key: AxisKey) -> Any:  # noqa: ANN401 - a cell
     return float(key) if isinstance(key, Fraction) else key
+
+
+def _written(key: AxisKey) -> str:
+    return repr(str(key) if isinstance(key, date) else _shown(key))
 
 
 def key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON

@@ -90,14 +90,14 @@ class CubeRelease(Charged):
         return {"tables": plain, "words": list(self.tables.words), "sql": self.sql} | said
 
     def answer(self, rows: int | None = None) -> Answer:
-        """All tables below each other; a column that a table does not have is empty."""
+        """All tables below each other, by name; a column that a table does not have is empty."""
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
         shapes = [each.shape for each in self.tables.values]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         count = int(ends[-1]) if rows is None else min(rows, int(ends[-1]))
         used = int(np.searchsorted(ends, count, side="right")) + 1
-        parts = [self._rows(axes) for axes in self.tables.sets[:used]]
+        parts = [self._rows(axes, labels=rows is not None) for axes in self.tables.sets[:used]]
         table = pa.concat_tables(parts).slice(0, count)
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
@@ -105,17 +105,23 @@ class CubeRelease(Charged):
             found = tuple(np.concatenate(widths)[:count].tolist())
             return (*[None] * (table.num_columns - 1), found)
 
-        return self.stating(table, half_widths, self.tables.words, unsigned=(self.tables.value,))
+        left = int(ends[-1]) - count
+        words = (*([f"{left:,} more cells."] if left else []), *self.tables.words)
+        return self.stating(table, half_widths, words, unsigned=(self.tables.value,))
 
-    def _rows(self, places: Sequence[int]) -> "pa.Table":
+    def _rows(self, places: Sequence[int], *, labels: bool) -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
         held = self.table(*(self.tables.axes[a].name for a in places))
         at = np.indices(held.values.shape).reshape(len(places), -1)
         cells = held.values.size
-        columns: dict[str, Any] = {}
+        names = [axis.name for axis in self.tables.axes]
+        first = "table"
+        while first in (*names, held.value):
+            first += "_"
+        columns: dict[str, Any] = {first: pa.repeat(_named([names[a] for a in places]), cells)}
         for number, axis in enumerate(self.tables.axes):
-            keys = axis.column()
+            keys = pa.array(axis.labels) if labels else axis.column()
             columns[axis.name] = (
                 keys.take(pa.array(at[places.index(number)]))
                 if number in places
@@ -143,6 +149,11 @@ class CubeRelease(Charged):
     @property
     def headline(self) -> str:
         """Which tables there are."""
-        tables = ", ".join(" × ".join(each) or "total" for each in self.names[:3])
+        tables = ", ".join(map(_named, self.names[:3]))
         more = f" and {len(self.names) - 3} more" if len(self.names) > 3 else ""
         return f"tables {tables}{more}"
+
+
+def _named(columns: Sequence[str]) -> str:
+    """A table by its columns."""
+    return " × ".join(columns) or "total"

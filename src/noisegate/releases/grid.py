@@ -20,7 +20,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
-from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.sampling import sample_words
 from noisegate.query.looks import caps_of
@@ -147,7 +147,10 @@ def axes_of(
 
 def _block(question: Question) -> Block:
     if len(question.blocks) != 1 or question.picked is None or question.explain:
-        raise Unsupported("A release is one plain SELECT of private rows.", fix=_FORM)
+        raise Unsupported(
+            "A release is one plain SELECT of private rows.",
+            fix="Do HAVING, ORDER BY, LIMIT and the like on the released table.",
+        )
     (block,) = question.blocks
     if len(block.aggregates) != 1 or block.aggregates[0].function not in _FUNCTIONS:
         raise Unsupported(
@@ -204,12 +207,19 @@ def _axis(key: GroupKey, name: str, schema: Schema, edges: Edges | None) -> tupl
     present = tuple(each for each in keys if each is not None)
     key = replace(key, domain=replace(key.domain, keys=present))
     if edges is not None:
-        return key, Axis(name=name, keys=edges[:-1], ends=edges[1:], **_bounds(call, schema))
+        return key, _given(name, edges, _bounds(call, schema))
     if not width:
         return key, Axis(name=name, keys=present)
     lows = present if key.expression is call else [each * width + origin for each in present]  # type: ignore[operator]
     starts, ends = (tuple(map(_plain, each)) for each in (lows, [a + width for a in lows]))  # type: ignore[operator]
     return key, Axis(name=name, keys=starts, ends=ends, **_bounds(call, schema))
+
+
+def _given(name: str, edges: Edges, bounds: dict[str, Any]) -> Axis:
+    """The axis of listed edges. The outer bins hold all beyond, so they reach to the bounds."""
+    first = _plain(min(edges[0], bounds["low"]))
+    last = _plain(max(edges[-1], bounds["high"] + bounds["whole"]))
+    return Axis(name=name, keys=(first, *edges[1:-1]), ends=(*edges[1:-1], last), **bounds)
 
 
 def _bounds(call: Expression, schema: Schema) -> dict[str, Any]:
@@ -310,22 +320,34 @@ def sql_of(
             )
         column, quoted = known[name], _quoted(name)
         if isinstance(how, list | tuple):
-            edges[place] = _edges(name, how, column.between)
+            edges[place] = _edges(name, how, column)
             groups.append(_cased(quoted, edges[place]))
         elif isinstance(how, str) and how in _UNITS:
             groups.append(f"DATE_TRUNC('{how}', {quoted})")
         elif how is None and column.keys is None and column.kind is Kind.DATE:
             groups.append(f"DATE_TRUNC('day', {quoted})")
         elif how is None:
+            _require_keys(name, column)
             groups.append(quoted)
         else:
-            groups.append(f"BIN({quoted}, {_width(name, how)})")
-    condition = f" WHERE {where}" if where else ""
+            groups.append(f"BIN({quoted}, {_width(name, how, column)})")
+    condition = f" WHERE ({where})" if where else ""
     rows = f"FROM {_quoted(table)}{condition}"
     return f"SELECT COUNT(*) {rows} GROUP BY {', '.join(groups)}", edges
 
 
-def _width(name: str, how: Any) -> str:  # noqa: ANN401 - as people write it
+def _require_keys(name: str, column: Column) -> None:
+    """Refuse a number or a time without bins, in the words of columns."""
+    if column.keys is None and column.kind in (Kind.NUMBER, Kind.TIMESTAMP):
+        such = "10" if column.kind is Kind.NUMBER else '"day"'
+        raise SpecError(
+            f"{name!r} has no list of groups.", fix=f'Give bins: columns={{"{name}": {such}}}.'
+        )
+
+
+def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as people write it
+    if column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(_UNITS)}.")
     if isinstance(how, bool) or not isinstance(how, int | float | str | Fraction):
         raise SpecError(
             f"{how!r} is no bin width for {name!r}.",
@@ -336,10 +358,20 @@ def _width(name: str, how: Any) -> str:  # noqa: ANN401 - as people write it
         raise SpecError(
             f"The bins of {name!r} would be empty or overlap.", fix="Use a width above 0."
         )
+    if column.between is not None:
+        bins = (column.between[1] - column.between[0]) / width
+        if bins > CELLS_MAX:
+            raise Unsupported(
+                f"{name!r} would have {int(bins):,} bins, more than {CELLS_MAX:,}.",
+                fix='Use a larger width, or release "sparse".',
+            )
     return _text(width)
 
 
-def _edges(name: str, how: Sequence[Any], between: tuple[Fraction, Fraction] | None) -> Edges:
+def _edges(name: str, how: Sequence[Any], column: Column) -> Edges:
+    between = column.between
+    if column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(_UNITS)}.")
     edges = tuple(_plain(fraction(each, name=f"an edge of {name}")) for each in how)
     if len(edges) < 2 or any(b <= a for a, b in pairwise(edges)):
         raise SpecError(
@@ -349,7 +381,7 @@ def _edges(name: str, how: Sequence[Any], between: tuple[Fraction, Fraction] | N
         raise SpecError(
             f"{name!r} has no declared bounds.", fix="Declare between = [low, high] for it."
         )
-    if len(edges) > 2 and not between[0] < edges[1] <= edges[-2] <= between[1]:
+    if edges[1] <= between[0] or between[1] < edges[-2]:
         raise SpecError(
             f"A bin of {name!r} is outside its declared bounds, so it would be empty.",
             fix=f"Use edges from {float(between[0]):g} to {float(between[1]):g}.",

@@ -76,7 +76,7 @@ class SparsePlan:
 
     def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:  # noqa: ARG002 - as plans do
         """The plan in words, one fact a line."""
-        lines = [("cells", f"{self.cells:,}, of which a few are shown")]
+        lines = [("cells", f"{self.cells:,}, of which those that hold many rows are shown")]
         lines.append(("error", f"± {self.margin:,} at 95% confidence for each cell that is shown"))
         lines += [("mind", words) for words in self.words]
         return [*lines, ("price", price_words(self.price, fits=self.fits))]
