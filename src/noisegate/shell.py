@@ -258,16 +258,11 @@ def _bound(bound: "Fraction", kind: "Kind") -> str:
 
 def _drawn(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     from rich.console import Console  # noqa: PLC0415 - slow to load
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
-    table = Table(show_header=any(names))
-    for name in names:
-        table.add_column(Text(name), overflow="fold")  # nothing is cut off
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    from noisegate.query.display import rich_table  # noqa: PLC0415
+
     page = StringIO()
-    Console(file=page, width=shutil.get_terminal_size().columns).print(table)
+    Console(file=page, width=shutil.get_terminal_size().columns).print(rich_table(names, rows))
     return page.getvalue().rstrip("\n")
 
 

@@ -14,6 +14,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer
+from noisegate.query.display import rich_table
 from noisegate.query.plot import write
 
 GUARANTEE = Guarantee(
@@ -154,6 +155,12 @@ def test_a_long_answer_is_cut_in_a_notebook_and_says_so():
     assert "300 more rows" in html
 
 
+def test_numbers_end_below_each_other_on_a_terminal():
+    table = rich_table(["ward", "n", "mean"], [["a ±", "1,234 ± 6", "–"], ["b", "5 ± 6", "–"]])
+    assert [column.justify for column in table.columns] == ["left", "right", "right"]
+    assert [column.justify for column in rich_table(["n"], []).columns] == ["left"]
+
+
 def test_an_answer_without_rows_is_fine():
     empty = answer(TABLE.slice(0, 0), [None, (), (), None])
     assert empty.rows == ()
@@ -241,5 +248,46 @@ def test_a_chart_of_nothing_or_of_unknown_columns_is_refused():
     pytest.importorskip("altair")
     with pytest.raises(SpecError, match="no column 'x'"):
         answer().plot(x="x")
-    with pytest.raises(Unsupported, match="No column has error bars"):
-        answer(widths=[None] * 4).plot()
+    with pytest.raises(Unsupported, match="no numbers to draw"):
+        answer(TABLE.select(["ward", "day"]), [None] * 2).plot()
+
+
+def titles(spec):
+    return [part["layer"][0]["encoding"]["y"]["title"] for part in spec["concat"]]
+
+
+def test_each_column_with_error_bars_has_a_part_of_the_picture():
+    pytest.importorskip("altair")
+    table = TABLE.select(["ward", "n", "mean"])
+    spec = answer(table, [None, (6, 6, 6), (0.5, None, 2)]).plot().to_dict()
+    sure = "(± at 95% confidence)"
+    assert titles(spec) == [f"n {sure}", f"mean {sure}"]
+    for values, parts in [((1_000, 7), 2), ((100, 7), 1)]:
+        one = pa.table({"n": [values[0]], "m": [values[1]]})
+        spec = answer(one, [(6,), (1,)]).plot().to_dict()
+        assert len(spec.get("concat", [spec])) == parts
+
+
+def test_without_error_bars_the_last_number_is_drawn_and_says_nothing_of_them():
+    pytest.importorskip("altair")
+    table = pa.table({"ward": ["n", "s"], "median": [41.5, 40.0]})
+    spec = answer(table, [None, None]).plot().to_dict()
+    assert spec["layer"][0]["encoding"]["y"]["title"] == "median"
+    spec = answer(table, [None, None], unfollowed=lambda: ("median",)).plot().to_dict()
+    assert spec["layer"][0]["encoding"]["x"]["title"] == "ward"
+
+
+def test_groups_of_rows_without_a_value_are_named_or_said_to_be_missing():
+    pytest.importorskip("altair")
+    named = pa.table({"ward": ["n", None], "sex": [None, "f"], "old": ["y", "y"], "n": [5, 4]})
+    spec = answer(named, [None, None, None, (1, 1)]).plot().to_dict()
+    points = next(iter(spec["datasets"].values()))
+    assert [(each["x"], each["color"]) for each in points] == [
+        ("n", "(none) · y"),
+        ("(none)", "f · y"),
+    ]
+    dated = pa.table({"day": [date(2024, 1, 2), date(2024, 1, 3), None], "n": [5, 4, 1]})
+    spec = answer(dated, [None, (1, 1, 1)]).plot().to_dict()
+    points = next(iter(spec["datasets"].values()))
+    assert [each["x"] for each in points] == ["2024-01-02T00:00:00", "2024-01-03T00:00:00"]
+    assert spec["layer"][0]["encoding"]["x"]["title"] == "day; (none) is not drawn"

@@ -27,12 +27,7 @@ def print_plan(plan: Any, confidence: str, *, as_json: bool) -> None:  # noqa: A
 def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN401 - rich's types
     """A table that cuts nothing off."""
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=title, title_justify="left", show_header=any(names))
-    for name in names:
-        table.add_column(Text(name), overflow="fold")  # nothing is cut off
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+    from noisegate.query.display import rich_table  # noqa: PLC0415 - quick help
+
+    Console().print(rich_table(names, rows, title))

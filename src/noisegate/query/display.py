@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from noisegate.exact import Number, fraction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from noisegate.query.answer import Answer
 
@@ -64,6 +64,23 @@ def percent(confidence: Number) -> str:
     ('95%', '99.9%')
     """
     return f"{float(fraction(confidence) * 100):.6g}%"
+
+
+def rich_table(
+    names: "Sequence[str]", rows: "Iterable[Sequence[object]]", title: str | None = None
+) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
+    """A table for a terminal that cuts nothing off; numbers with a ± end below each other."""
+    from rich.table import Table  # noqa: PLC0415 - slow to load
+    from rich.text import Text  # noqa: PLC0415
+
+    lines = [[str(cell) for cell in row] for row in rows]
+    table = Table(title=title, title_justify="left", show_header=any(names))
+    for place, name in enumerate(names):
+        noisy = bool(lines) and all("±" in line[place] or line[place] == "–" for line in lines)
+        table.add_column(Text(name), overflow="fold", justify="right" if noisy else "left")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    return table
 
 
 def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:

@@ -1,7 +1,7 @@
 """An answer as a chart: bars, or lines over dates and numbers, always with error bars."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from importlib import import_module
@@ -11,12 +11,15 @@ from typing import Any, Final, final
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer
-from noisegate.query.display import ends, percent
+from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.display import bare, ends, percent
 
 _POINTS_MAX: Final = 5_000
 _BARS_MAX: Final = 60  # error bars along a line
 _LETTER: Final = 7  # pixels
+_PARTS_MAX: Final = 6  # of a picture
+_ALIKE: Final = 20  # times as large: such numbers stand side by side
+_NONE: Final = "(none)"  # as axes of releases have it
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
     _BLUE,
@@ -33,11 +36,11 @@ _PALETTE: Final = [
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Picture:
-    """Which columns stand where. ``x`` None: the noisy columns side by side."""
+    """Which columns stand where. ``x`` None: the numbers of ``y`` side by side."""
 
     x: str | None
     y: tuple[str, ...]
-    color: str | None
+    color: tuple[str, ...]
 
 
 def plot(
@@ -51,8 +54,9 @@ def plot(
 ) -> Any:  # noqa: ANN401 - altair may be missing
     """An altair chart; ``.save("x.png")``, ``.svg`` and ``.html`` write it to a file.
 
-    By default the first column without error bars is ``x``, the next one the ``color``, and the
-    first with error bars ``y``. Dates and numbers on ``x`` give lines, anything else bars.
+    By default the first column without error bars is ``x``, the others are the ``color``, and each
+    with error bars is ``y`` of a part of the picture; without any, the last that holds numbers.
+    Dates and numbers on ``x`` give lines, anything else bars.
     """
     return framed(drawn(answer, confidence, x=x, y=y, color=color), answer, title=title)
 
@@ -66,24 +70,35 @@ def drawn(
     color: str | None = None,
 ) -> Any:  # noqa: ANN401 - a chart
     """The same without a frame."""
+    pictures = _pictures(answer, answer.margins(confidence), x, y, color)
+    parts = [_part(answer, confidence, each) for each in pictures]
+    return parts[0] if len(parts) == 1 else altair().concat(*parts, columns=2)
+
+
+def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa: ANN401 - a chart
     alt = altair()
     widths = answer.margins(confidence)
-    picture = _picture(answer, {name for name, each in widths.items() if each}, x, y, color)
     points = _points(answer, widths, picture)
     if len(points) > _POINTS_MAX:
         raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
     values = {each["x"] for each in points if each["x"] is not None}
     width = max(180, min(900, 44 * len({(each["x"], each["color"]) for each in points})))
     place, lines = _axis(alt, picture.x, values, width)
-    sure = f"± at {percent(confidence)} confidence"
-    name = picture.y[0] if len(picture.y) == 1 else "value"
+    nowhere = [each for each in points if each["x"] is None]
+    if nowhere and lines:
+        points = [each for each in points if each["x"] is not None]
+        place = place.title(f"{picture.x}; {_NONE} is not drawn")
+    for each in nowhere:
+        each["x"] = _NONE
     base = alt.Chart(alt.InlineData(values=points)).encode(x=place)
-    if picture.color is not None:
-        scale = alt.Scale(range=_PALETTE)
-        base = base.encode(color=alt.Color("color:N", title=picture.color, sort=None, scale=scale))
-    label = f"{name} ({sure})"
+    if picture.color:
+        name, scale = " · ".join(picture.color), alt.Scale(range=_PALETTE)
+        base = base.encode(color=alt.Color("color:N", title=name, sort=None, scale=scale))
+    name = picture.y[0] if len(picture.y) == 1 else "value"
+    sure = f" (± at {percent(confidence)} confidence)"
+    label = name + (sure if any(widths[each] for each in picture.y) else "")
     base = base.encode(tooltip=_tooltip(alt, place, picture, name))
-    colored, many = picture.color is not None, len(values) > _BARS_MAX
+    colored, many = bool(picture.color), len(values) > _BARS_MAX
     layers = _layers(alt, base, label, lines=lines, colored=colored, many=many)
     return alt.layer(*layers).properties(width=560 if lines else width, height=300)
 
@@ -130,34 +145,54 @@ def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
     chart.save(str(file), format=file.suffix[1:].lower())
 
 
-def _picture(
-    answer: Answer, noisy: set[str], x: str | None, y: str | None, color: str | None
-) -> _Picture:
+def _pictures(
+    answer: Answer,
+    widths: Mapping[str, HalfWidths],
+    x: str | None,
+    y: str | None,
+    color: str | None,
+) -> list[_Picture]:
     for name in (x, y, color):
         if name is not None and name not in answer.columns:
             raise SpecError(
                 f"There is no column {name!r}.", fix=f"Use {', '.join(answer.columns)}."
             )
-    keys = [name for name in answer.columns if name not in noisy and name not in (x, y, color)]
-    shown = [name for name in answer.columns if name in noisy]
-    heights = [y] if y is not None else shown
+    noisy = [name for name in answer.columns if widths[name]]
+    heights = [y] if y is not None else noisy or _numbers(answer)[-1:]
     if not heights:
-        raise Unsupported("No column has error bars.", fix="Name the column to show: plot(y=...).")
-    if x is None and not keys and color is None:
-        return _Picture(x=None, y=tuple(heights), color=None)
-    x = x or (keys.pop(0) if keys else None)
-    color = color or (keys.pop(0) if keys else None)
-    return _Picture(x=x, y=(heights[0],), color=color)
+        raise Unsupported("There are no numbers to draw.", fix="Ask for a COUNT, SUM or AVG.")
+    known = {*noisy, *heights, *answer.unfollowed(), x, color}
+    keys = [name for name in answer.columns if name not in known]
+    if x is None and keys:
+        x = keys.pop(0)
+    colors = tuple(keys) if color is None else (color,)
+    if x is None and _are_alike(answer, heights):
+        return [_Picture(x=None, y=tuple(heights), color=colors)]
+    return [_Picture(x=x, y=(height,), color=colors) for height in heights[:_PARTS_MAX]]
 
 
-def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[dict[str, Any]]:
+def _numbers(answer: Answer) -> list[str]:
+    """The columns that hold numbers alone."""
+    columns = zip(answer.columns, zip(*answer.rows, strict=True), strict=False)
+    return [name for name, held in columns if all(type(each) in (int, float) for each in held)]
+
+
+def _are_alike(answer: Answer, names: Sequence[str]) -> bool:
+    """Whether numbers are so near to each other that all are seen beside the largest."""
+    held = [abs(each) for name in names for each in answer.table[name].to_pylist() if each]
+    return not held or max(held) <= _ALIKE * min(held)
+
+
+def _points(
+    answer: Answer, widths: Mapping[str, HalfWidths], picture: _Picture
+) -> list[dict[str, Any]]:
     """One point for each number, under names that no chart grammar stumbles over."""
     found, unsigned = [], answer.unsigned()
     for place, row in enumerate(answer.rows):
         cells = dict(zip(answer.columns, row, strict=True))
         for name in picture.y:
             value, bars = cells[name], widths[name]
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if type(value) not in (int, float):
                 continue
             width = None if bars is None else bars[place]
             low, high = (
@@ -166,7 +201,7 @@ def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[d
             found.append(
                 {
                     "x": name if picture.x is None else moment(cells[picture.x]),
-                    "color": None if picture.color is None else str(cells[picture.color]),
+                    "color": " · ".join(_said(cells[key]) for key in picture.color) or None,
                     "y": value,
                     "off": width,
                     "low": low,
@@ -174,6 +209,10 @@ def _points(answer: Answer, widths: dict[str, Any], picture: _Picture) -> list[d
                 }
             )
     return found
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 - a cell
+    return _NONE if value is None else bare(value)
 
 
 def moment(value: Any) -> Any:  # noqa: ANN401 - a cell
@@ -208,8 +247,8 @@ def label_angle(labels: Iterable[object], room: float) -> int:
 
 def _tooltip(alt: Any, place: Any, picture: _Picture, name: str) -> list[Any]:  # noqa: ANN401
     """What a page says of the number below the mouse."""
-    keys = [(place.shorthand, picture.x), ("color:N", picture.color)]
-    found = [alt.Tooltip(field, title=title) for field, title in keys if title is not None]
+    keys = [(place.shorthand, picture.x), ("color:N", " · ".join(picture.color))]
+    found = [alt.Tooltip(field, title=title) for field, title in keys if title]
     return [*found, alt.Tooltip("y:Q", title=name), alt.Tooltip("off:Q", title="±")]
 
 

@@ -20,6 +20,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
+from noisegate.query.display import rich_table
 from noisegate.query.plot import write
 from noisegate.query.run import Rules
 
@@ -181,15 +182,10 @@ class Held(ABC):
 
     def __rich__(self) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
         from rich.console import Group  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
         answer = self.shown()
-        table = Table()
-        for name in answer.columns:
-            table.add_column(Text(name))
-        for row in answer.cells():
-            table.add_row(*map(Text, row))
+        table = rich_table(answer.columns, answer.cells())
         return Group(table, Text(self.footer()), Text(self.promise))
 
 
