@@ -216,9 +216,10 @@ def _axis(key: GroupKey, name: str, schema: Schema, edges: Edges | None) -> tupl
 
 
 def _given(name: str, edges: Edges, bounds: dict[str, Any]) -> Axis:
-    """The axis of listed edges. The outer bins hold all beyond, so they reach to the bounds."""
-    first = _plain(min(edges[0], bounds["low"]))
-    last = _plain(max(edges[-1], bounds["high"] + bounds["whole"]))
+    """The axis of listed edges. The outer bins hold all beyond, so they reach to bounds."""
+    low, high, whole = bounds["low"], bounds["high"], bounds["whole"]
+    first = edges[0] if low is None else _plain(min(edges[0], low))
+    last = edges[-1] if high is None else _plain(max(edges[-1], high + whole))
     return Axis(name=name, keys=(first, *edges[1:-1]), ends=(*edges[1:-1], last), **bounds)
 
 
