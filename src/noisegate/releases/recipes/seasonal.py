@@ -5,15 +5,17 @@ each axis, exactly as many as it has keys, and for each pair of axes the low fre
 Everything is then fitted at once by least squares; what finer waves would add is left out.
 
 How far a sum is off has two parts. The noise of what was measured is known. Waves that were left
-out are taken to be as large as those of pairs that were measured (of one axis: the faster half of
-them), in any phase: a season with sharper features can be further off.
+out are, to begin with, those of a table with the same margins whose axes do not know of each other.
+Around that they are taken to be as large as what it lacks of the waves of pairs that were measured
+(of one axis: the faster half of them), in any phase, and larger where there are more rows: a season
+with sharper features can be further off.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from math import prod
+from math import prod, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -27,6 +29,8 @@ from noisegate.transforms.strategy import Block, Groups, Matrix
 CELLS_MAX: Final = 1 << 13
 QUESTIONS_MAX: Final = 1 << 11
 _UNIT: Final = 1 << 8  # what 1 is in a wave
+_LEAST: Final = 1e-9  # of a margin
+_FINER: Final = 1.5
 
 
 @final
@@ -70,21 +74,26 @@ class Seasonal:
         noisy = ask.sums(blocks, _shares(blocks))
         back, rows, spreads = _fitted(blocks, [each.variance for each in noisy])
         numbers = np.concatenate([each.values for each in noisy]) / spreads
-        cells: Floats = (back @ numbers).reshape(ask.shape)
+        cells: Floats = back @ numbers
+        margins = [sqrt(each.variance) for each in noisy[: len(ask.shape)]]
+        even = _independent(cells.reshape(ask.shape), margins).reshape(-1)
+        likely = (cells + even - back @ (rows @ even)).reshape(ask.shape)
         waves = self._last(ask.shape)
-        sizes = (rows[waves] ** 2).sum(axis=1)
-        seen = max(1, sizes.size)
-        left = float((numbers[waves] ** 2 / sizes).sum()) / seen
+        left, seen = _left((numbers - rows @ even)[waves], (rows[waves] ** 2).sum(axis=1))
+        where = _rough(even) * left
+        weighed = where[:, None] * back
+        sizes, turned = np.linalg.eigh(back.T @ weighed)
+        twice = rows.T @ (turned * np.sqrt(np.maximum(sizes, 0)))
 
         def guess(lows: Ints, highs: Ints) -> Guess:
             asked = Workload(ask.shape, lows, highs, "boxes")
-            inside = _products(back, rows.T, asked)
-            outside = np.maximum(np.prod(highs - lows + 1, axis=1) - inside, 0)
-            spread = np.sqrt(_products(back, back, asked) + left * outside)
-            return Guess(asked.answers(cells), spread, seen)
+            outside = asked.answers(where.reshape(ask.shape)) + _products(twice, twice, asked)
+            outside = np.maximum(outside - 2 * _products(weighed, rows.T, asked), 0)
+            spread = np.sqrt(_products(back, back, asked) + outside)
+            return Guess(asked.answers(likely), spread, seen)
 
         words = f"waves beyond {self.harmonics} harmonics are left out"
-        return Estimate(cells, words=(words,), guess=guess)
+        return Estimate(cells.reshape(ask.shape), words=(words,), guess=guess)
 
     def blocks(self, shape: tuple[int, ...]) -> list[Block]:
         """The margins, then the waves."""
@@ -143,6 +152,40 @@ def _fitted(blocks: list[Block], variances: list[float]) -> tuple[Floats, Floats
         spreads.append(np.full(block.size, spread))
     joined = np.vstack(rows)
     return np.asarray(np.linalg.pinv(joined), np.float64), joined, np.concatenate(spreads)
+
+
+def _independent(cells: Floats, noises: list[float]) -> Floats:
+    """The table of these margins, none below its noise, whose axes do not know of each other.
+
+    >>> _independent(np.array([[3.0, 1.0], [0.0, 0.0]]), [1.0, 1.0]).round(9).tolist()
+    [[2.4, 0.8], [0.6, 0.2]]
+    """
+    if cells.ndim == 1:
+        return np.zeros_like(cells)
+    found = np.full(cells.shape, max(float(cells.sum()), *noises))
+    for axis, noise in enumerate(noises):
+        others = tuple(other for other in range(cells.ndim) if other != axis)
+        margin = np.maximum(cells.sum(axis=others, keepdims=True), max(noise, _LEAST))
+        found *= margin / margin.sum()
+    return found
+
+
+def _rough(even: Floats) -> Floats:
+    """How much of what is left out each cell has: it grows with the root of its number.
+
+    Half as much again as on average, since finer waves are no draws from those that were measured.
+    """
+    if not even.any():
+        return np.ones_like(even)
+    roots = np.sqrt(even)
+    return roots / float(roots.mean()) * _FINER
+
+
+def _left(numbers: Floats, sizes: Floats) -> tuple[float, int]:
+    """The mean square of waves as one of length 1, without noise as far as that can be told."""
+    seen = max(1, sizes.size)
+    found, noise = float((numbers**2 / sizes).sum()) / seen, float((1 / sizes).sum()) / seen
+    return max(found - noise, found * min(1.0, sqrt(2 / seen))), seen
 
 
 def _products(one: Floats, other: Floats, workload: Workload) -> Floats:
