@@ -33,13 +33,24 @@ from noisegate.algebra.relation import (
     Union,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Marginals, Rows, Sums, Term, Values
+from noisegate.algebra.tally import (
+    Axis,
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Marginals,
+    Rows,
+    Sums,
+    Term,
+    Values,
+)
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.distances import Distances
-from noisegate.transforms.query import Query, shape_of
+from noisegate.transforms.query import Query, shape_of, terms_of
 from noisegate.transforms.statistics.features import Linear, One, Products, Sides, Squares
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
@@ -255,12 +266,26 @@ def some_terms(random, schema):
     return tuple(random.sample(terms, random.randint(1, min(3, len(terms)))))
 
 
+def some_axes(random, schema):
+    """Whole numbers as they are, from -10 or 0 on, and perhaps a list of keys between them."""
+    whole = [name for name, domain in schema.items() if domain.kind is Kind.INTEGER]
+    found = [
+        Axis(name=name, expression=Field(name), low=random.choice([-10, 0]), size=1 << 30)
+        for name in random.sample(whole, min(2, len(whole)))
+    ]
+    found += some_groupings(random, schema)[:1]
+    random.shuffle(found)
+    return tuple(found)
+
+
 def some_tally(random, relation, cap):  # noqa: PLR0911 - one for each kind
     schema = schema_of(relation)
     by, terms = some_groupings(random, schema), some_terms(random, schema)
     kind = random.choice(
-        ["sums", "sums", "sums", "marginals", "values", "keys", "distinct", "rows"]
+        ["sums", "sums", "sums", "marginals", "values", "keys", "distinct", "rows", "cells"]
     )
+    if kind == "cells":
+        return Cells(relation=relation, by=some_axes(random, schema), rows_per_unit=cap)
     if kind == "marginals":
         by = tuple(replace(grouping, rest=random.random() < 0.3) for grouping in by)
         sets = [each for n in range(len(by) + 1) for each in combinations(range(len(by)), n)]
@@ -368,6 +393,7 @@ def write_and_plan_each_question_once():
             "keys_query",
             "distinct_query",
             "rows_query",
+            "cells_query",
         ):
             patch.setattr(engine, name, once(getattr(engine, name)))
         yield
@@ -386,7 +412,7 @@ def some_statistic(random, tally):
     return Statistic(random.choice(weighings), every, norm, 1 if norm else 0)
 
 
-def collected(source, query):
+def collected(source, query):  # noqa: PLR0911 - one for each kind
     tally = query.tally
     if isinstance(tally, Rows):
         return source.rows(tally, lambda rows: query.strategy.total(rows, shape_of(tally)))
@@ -398,6 +424,9 @@ def collected(source, query):
         return source.distinct(tally)
     if isinstance(tally, Values):
         return [np.sort(values) for values in source.values(tally)]
+    if isinstance(tally, Cells):
+        cells = source.cells(tally)
+        return dict(zip(cells.cells.tolist(), cells.counts.tolist(), strict=True))
     held = source.keys(tally)
     return dict(zip(held.take(np.arange(held.counts.size)), held.counts.tolist(), strict=True))
 
@@ -425,13 +454,22 @@ def require_near_guesses(query, one, other):
     assert moved.max() <= query.moved * query.strategy.reach
 
 
+def require_choices(query, rises):
+    """What choices by score rely on: how far any one sum moves, and that none falls."""
+    assert np.abs(rises).max(initial=0) <= query.single
+    if all(term.low >= 0 for term in terms_of(query.tally)):
+        assert rises.min(initial=0) >= 0
+
+
 def require_claim(query, one, other):
+    """``one`` are the numbers with a person, ``other`` those without."""
     tally = query.tally
     if isinstance(tally, Marginals):
         for before, after, l1, l2 in zip(one, other, query.l1s, query.l2s, strict=True):
             moved = np.abs(before - after).astype(object)
             assert moved.sum() <= l1.value
             assert (moved**2).sum() <= l2.squared
+            require_choices(query, before - after)
         require_near_guesses(guessed(query, one), one, other)
     elif isinstance(tally, Rows):
         claims = zip(one, other, query.l1s, query.l2s, query.boxes, strict=True)
@@ -445,12 +483,14 @@ def require_claim(query, one, other):
         for row, l1, l2 in zip(moved, query.l1s, query.l2s, strict=True):
             assert row.sum() <= l1.value
             assert (row**2).sum() <= l2.squared
+        if isinstance(tally, Sums):
+            require_choices(query, one - other)
     elif isinstance(tally, Values):
         assert sum(map(moved_values, one, other)) <= query.per_unit
     else:
         moved = {key: abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys()}
         assert sum(moved.values()) <= query.per_unit
-        assert max(moved.values(), default=0) <= 1
+        assert isinstance(tally, Cells) or max(moved.values(), default=0) <= 1
 
 
 def some_query(random, relation_of):
@@ -558,3 +598,21 @@ def test_a_bound_that_forgets_weights_is_caught(monkeypatch):
     with pytest.raises(AssertionError):
         for seed in range(300):
             require_neighbours(Random(seed), lambda _: (Table(VISITS), 1))
+
+
+def test_a_choice_that_forgets_rows_that_share_a_cell_is_caught(monkeypatch):
+    monkeypatch.setattr(Query, "_one_row_per_cell", lambda *_: True)
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), lambda _: (Table(VISITS), 3))
+
+
+def test_cells_that_keep_one_row_too_many_are_caught(monkeypatch):
+    evenly = tallies._evenly
+    monkeypatch.setattr(tallies, "_evenly", lambda rows, by, cap: evenly(rows, by, cap + 1))
+    places = Axis(name="vid", expression=Field("vid"), low=0, size=1 << 30)
+    query = Query(Cells(relation=Table(VISITS), by=(places,), rows_per_unit=1))
+    monkeypatch.setitem(globals(), "some_query", lambda *_: query)
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), shallow)
