@@ -55,6 +55,11 @@ def test_workloads_are_numbers_sets_or_a_file_of_questions(folder):
     assert plans["age+ward=3,ward"]["workload"] == "given sets of columns, by weights"
     assert plans["asked.sql"]["columns"]["age"] > plans["1"]["columns"]["age"]
     assert plans["asked.sql"]["workload"] == "given questions"
+    words = ("people.csv", "--workload", "asked.sql", "--epsilon", "0.5", "--budget", "1")
+    table = run("release", "questions", *words, *FACTS, "--save", "asked.svg", cwd=folder)
+    assert "cells by 'questions'" in table.stdout
+    assert "no model tells of the rest" in table.stdout
+    assert "No ± is known." in (folder / "asked.svg").read_text()
 
 
 def test_refusals_come_before_any_charge(folder):

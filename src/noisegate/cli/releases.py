@@ -81,7 +81,7 @@ def release(
     """Publish a table once. The same release again is free, and the same."""
     terms: dict[str, Any] = {
         "table": table, "columns": bins_of(columns), "where": where, "method": method,
-        "workload": workload if name == "synthetic" else ranges_of(workload), "epsilon": epsilon,
+        "workload": _asked(name, workload), "epsilon": epsilon,
         **options_of("--option", option, such_as="branching=4"), **opening.caps,
         **_synthetic(name, workload, rows=rows, choose=choose, report=report),
     }  # fmt: skip
@@ -133,10 +133,17 @@ def _synthetic(
     if workload.isdecimal():
         return said | {"workload": int(workload)}
     if workload.endswith(".sql"):
-        questions = Path(workload).read_text(encoding="utf-8").split(";")
-        return said | {"workload": [each.strip() for each in questions if each.strip()]}
+        return said
     sets = [each.partition("=") for each in workload.split(",")]
     return said | {"workload": {tuple(names.split("+")): by or 1 for names, _, by in sets}}
+
+
+def _asked(name: str, workload: str | None) -> Any:  # noqa: ANN401 - a workload
+    """A name, ranges, or the questions in a file."""
+    if workload is None or not workload.endswith(".sql"):
+        return workload if name == "synthetic" else ranges_of(workload)
+    questions = Path(workload).read_text(encoding="utf-8").split(";")
+    return [each.strip() for each in questions if each.strip()]
 
 
 def require_writable(files: list[Path], endings: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ from noisegate.releases.covers import Cover, covers
 from noisegate.releases.estimate import Estimate
 from noisegate.releases.hierarchy import hierarchy
 from noisegate.releases.plausible import Plausible
-from noisegate.releases.recipes import recipe
+from noisegate.releases.recipes import RECIPES, recipe
 from noisegate.releases.transcript import Rounds, Told, pack
 from noisegate.releases.workload import Workload
 
@@ -96,6 +96,8 @@ class Making:
         """Why a ± is not known, where it is not."""
         if self.signed:
             return "the sums may be negative, and no model tells how far they are off"
+        if self.method not in RECIPES:
+            return "the method answers its questions alone, and no model tells of the rest"
         return "the method has changed since the release"
 
     def _again(self, shape: tuple[int, ...]) -> tuple[Estimate, Told]:

@@ -125,7 +125,9 @@ def _heat(release: Drawable, x: int, y: int, confidence: Number) -> tuple[Any, l
     asked = _squares(release.values.shape, {y: down, x: across})
     numbers = asked.answers(release.values)
     numbers = np.rint(numbers).astype(np.int64) if release.whole else numbers
-    widths = release.widths(asked, confidence) if asked.size <= _KNOWN else None
+    widths = None
+    if asked.size <= _KNOWN:
+        widths = release.widths(asked, confidence) or [None] * asked.size
     points = [
         {**top, **left, "n": number, "off": off}
         for (top, left), number, off in zip(
@@ -176,9 +178,11 @@ def _pixels(across: "_Side", down: "_Side") -> tuple[int, int]:
 
 def _reach(widths: Sequence[float | None] | None, confidence: Number) -> list[str]:
     """How far numbers may be off, in words."""
-    known = [each for each in widths or () if each is not None]
-    if not known:
+    if widths is None:
         return []
+    known = [each for each in widths if each is not None]
+    if not known:
+        return ["No ± is known."]
     ends = (digits_up(Fraction(each), 3) for each in (min(known), max(known)))
     said = " to ".join(dict.fromkeys(f"{float(each):,g}" for each in ends))
     return [f"Each number is ± {said} at {percent(confidence)} confidence."]
