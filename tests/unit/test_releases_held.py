@@ -100,6 +100,42 @@ def test_every_release_is_saved_as_it_said_before_it_was_paid_and_read_again(
         kind.load(tmp_path / "x.csv")
 
 
+def test_a_file_with_a_wrong_byte_is_refused_or_says_the_same(tmp_path):
+    made = gate_of().release("histogram", columns={"ward": None}, epsilon=8)
+    file = tmp_path / "x.parquet"
+    made.save(file)
+    whole = file.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), 97):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            found = TableRelease.load(file)
+        except SpecError:
+            refused += 1
+        else:
+            assert found.to_arrow(0.9).equals(made.to_arrow(0.9))
+            assert found.card() == made.card()
+    assert refused > 0.4 * len(whole) / 97  # the schema is there twice, and read once
+
+
+@pytest.mark.parametrize(
+    ("name", "terms", "kind"), [(k[0], k[1], k[3]) for k in KINDS if k[3] is not None]
+)
+def test_a_file_with_fewer_rows_or_other_words_is_refused(tmp_path, name, terms, kind):
+    made = gate_of().release(name, epsilon=8, **terms)
+    made.save(tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    pq.write_table(table.slice(1), tmp_path / "fewer.parquet")
+    facts = dict(table.schema.metadata)
+    facts[b"noisegate.card"] = facts[b"noisegate.card"].replace(
+        b'"sql": "SELECT', b'"sql": "select'
+    )
+    pq.write_table(table.replace_schema_metadata(facts), tmp_path / "said.parquet")
+    for file in ("fewer.parquet", "said.parquet"):
+        with pytest.raises(SpecError, match=f"'{file}' was damaged or changed"):
+            kind.load(tmp_path / file)
+
+
 def test_a_loaded_box_plot_and_distribution_function_say_what_they_said(tmp_path):
     gate = gate_of()
     boxes = gate.release("boxplot", columns={"age": None, "ward": None}, epsilon=8)

@@ -468,6 +468,29 @@ def test_a_gate_opens_a_series_once_and_adds_to_it_for_nothing(tmp_path):
     assert "20 periods" in repr(second)
 
 
+def test_sums_over_periods_are_differences_of_totals(tmp_path):
+    gate = gate_of(tmp_path, 30, "1")
+    made = gate.release("series", columns={"day": "day"}, until=DAYS[29], horizon=60, epsilon=1)
+    assert made.query() == made.total(DAYS[29]) == made.total(DAYS[29].isoformat())
+    assert made.query(day=(None, "2024-01-10")) == made.total(DAYS[9])
+    part = made.query(0.9, day=("2024-01-08", "2024-01-14"))
+    assert part.value == max(0, made.values[13] - made.values[6])
+    assert part.margin == made.margins(0.95)[13] + made.margins(0.95)[6]
+    apart = made.query(0.9, day=[DAYS[0], DAYS[2]])
+    assert apart.value == max(0, made.values[0] + made.values[2] - made.values[1])
+    assert apart.margin == made.margins(1 - Fraction(1, 30))[:3].sum()
+    for wrong, words in (("2024-01-31", "no key"), (("2024-02-01", None), "empty")):
+        with pytest.raises(SpecError, match=words):
+            made.query(day=wrong)
+    with pytest.raises(SpecError, match="no axis 'week'"):
+        made.query(week=1)
+    with pytest.raises(SpecError, match="2024-02-01 is not measured"):
+        made.total("2024-02-01")
+    for ask in (gate.release, gate.release_plan):
+        with pytest.raises(SpecError, match="keeps the totals"):
+            ask("series", columns={"day": "day"}, until=DAYS[29], horizon=60, epsilon=1, fresh=True)
+
+
 def test_gaussian_noise_goes_into_the_root_factor_and_a_step_costs_nothing(tmp_path):
     """Within margins that hold with 1 - 1e-9 each."""
     more = {"accountant": "zcdp", "delta": "1e-6", "epsilon": 8}

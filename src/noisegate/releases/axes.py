@@ -99,13 +99,13 @@ class Axis:
         return [(places[a], places[b - 1]) for a, b in zip(starts, ends, strict=True)]
 
     def _place(self, key: Any) -> int:  # noqa: ANN401 - as people write it
-        wanted = self._meant(key)
+        wanted = self.meant(key)
         for place, known in enumerate(self.keys):
             if known == wanted and isinstance(known, bool) == isinstance(wanted, bool):
                 return place
         raise SpecError(f"{self.name!r} has no key {key!r}.", fix=f"Its keys: {self._some()}.")
 
-    def _meant(self, said: Any) -> Any:  # noqa: ANN401 - as people write it
+    def meant(self, said: Any) -> Any:  # noqa: ANN401 - as people write it
         """A number or a date as the keys have it."""
         if isinstance(said, float):
             return fraction(said, name=self.name)
@@ -124,7 +124,7 @@ class Axis:
             if self.ends is not None:
                 first, last = self._first_bin(low), self._last_bin(high)
             else:
-                low, high = self._meant(low), self._meant(high)
+                low, high = self.meant(low), self.meant(high)
                 first = sum(low is not None and key < low for key in keys)
                 last = sum(high is None or key <= high for key in keys) - 1
         except TypeError:

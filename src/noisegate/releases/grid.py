@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from math import lcm, prod
+from math import floor, lcm, prod
 from typing import Any, Final, final
 
 from noisegate.algebra.expression import (
@@ -15,6 +15,7 @@ from noisegate.algebra.expression import (
     domain_of,
     fields_of,
 )
+from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums
@@ -360,10 +361,10 @@ def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as peo
             f"The bins of {name!r} would be empty or overlap.", fix="Use a width above 0."
         )
     if column.between is not None:
-        bins = (column.between[1] - column.between[0]) / width
-        if bins > CELLS_MAX:
+        first, last = (floor(bound / width) for bound in column.between)
+        if last - first >= KEYS_MAX:
             raise Unsupported(
-                f"{name!r} would have {int(bins):,} bins, more than {CELLS_MAX:,}.",
+                f"{name!r} would have {last - first + 1:,} bins, more than {KEYS_MAX:,}.",
                 fix='Use a larger width, or release "sparse".',
             )
     return _text(width)

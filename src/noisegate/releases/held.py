@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,6 +34,7 @@ PICTURES: Final = (".png", ".svg", ".html")
 ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of metadata in a file
+_SEAL: Final = "noisegate.seal"
 
 
 class Held(ABC):
@@ -157,7 +159,9 @@ class Held(ABC):
         facts = {f"noisegate.{self.kind}": text, **self.facts()}
         if not kept.practice:
             facts["noisegate.card"] = self.card(confidence).to_json()
-        pq.write_table(self.parquet(confidence).replace_schema_metadata(facts), path)
+        table = self.parquet(confidence)
+        facts[_SEAL] = _sealed(table, {name: text.encode() for name, text in facts.items()})
+        pq.write_table(table.replace_schema_metadata(facts), path, write_page_checksum=True)
 
     # on a screen
 
@@ -268,16 +272,20 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
 
     limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
     try:
-        table = pq.read_table(str(file), **limits)
+        table = pq.read_table(str(file), **limits, page_checksum_verification=True)
         facts = {name.decode(): text for name, text in (table.schema.metadata or {}).items()}
         record = json.loads(facts[f"noisegate.{kind.kind}"])
         known = record["format"] == kind.form
-    except (OSError, KeyError, ValueError, pa.ArrowInvalid):
+    except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
         known = False
     if not known:
         raise SpecError(
             f"{Path(file).name!r} is no release of this kind.",
             fix="Give a Parquet file that save() wrote.",
+        )
+    if _SEAL in facts and facts[_SEAL].decode(errors="replace") != _sealed(table, facts):
+        raise SpecError(
+            f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
         )
     column, noun = record["unit"]
     card = facts.get("noisegate.card")
@@ -296,3 +304,12 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         "stated": None if card is None else Card.from_json(card.decode()),
     }
     return table, record | {"standing": standing, "facts": facts}
+
+
+def _sealed(table: "pa.Table", facts: Mapping[str, bytes]) -> str:
+    """A hash of what the checksums of Parquet's pages leave out: facts, columns, how many rows."""
+    found = sha256(json.dumps([table.column_names, table.num_rows]).encode())
+    for name in sorted(facts):
+        if name.startswith("noisegate.") and name != _SEAL:
+            found.update(f"\n{name} {len(facts[name])} ".encode() + facts[name])
+    return found.hexdigest()

@@ -37,7 +37,7 @@ from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_
 from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
 from noisegate.releases.asking import variance_of
-from noisegate.releases.axes import Axis
+from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
 from noisegate.releases.held import Charged, read_held
@@ -370,14 +370,34 @@ class SeriesRelease(Charged):
 
     def total(self, period: Key, confidence: Numeric = 0.95) -> Number:
         """The running total after a period, free."""
+        period = self.axis.meant(period)
         if period not in self.periods:
             raise SpecError(
-                f"{period!r} is not measured.", fix=f"The last period is {self.periods[-1]!r}."
+                f"{period} is not measured.", fix=f"The last period is {self.periods[-1]}."
             )
         place = self.periods.index(period)
         return Number(
             value=self.values[place].item(),
             margin=self.margins(confidence)[place].item(),
+            confidence=1 - failure_of(confidence),
+        )
+
+    def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
+        """The sum over some measured periods, free: ``series.query(day=("2026-01-05", None))``.
+
+        It is a difference of totals. Each may fail for its part, and their ± add up.
+        """
+        require_names((self.axis,), where)
+        size = len(self.periods)
+        ends = None if self.axis.ends is None else self.axis.ends[:size]
+        measured = replace(self.axis, keys=self.periods, ends=ends)
+        runs = measured.runs(where.get(self.axis.name, (None, None)))
+        signs = {last: 1 for _, last in runs} | {first - 1: -1 for first, _ in runs if first}
+        widths = self.margins(1 - failure_of(confidence) / len(signs))
+        value = sum(sign * self.values[place].item() for place, sign in signs.items())
+        return Number(
+            value=value if self.signed else max(0, value),
+            margin=sum(widths[place].item() for place in signs),
             confidence=1 - failure_of(confidence),
         )
 
