@@ -1,17 +1,20 @@
-"""What is most likely inside a tree of noisy counts: up by least squares, down by a prior.
+"""What is most likely inside a tree of noisy counts: up and down by a prior.
 
-Up, each node pools its own count with the sum of its halves. Down, a node's count n is given, and
-its left half holds nothing, or all of n, or any number in between: with the odds of 1 : 1 : 1
-beforehand, and afterwards those that the two halves' noisy counts make of them. So no number is
+A node of n has a left half that holds nothing, or all of n, or any number in between. Up, each node
+pools its own count with what its halves say: where one of them looks empty, with the other alone,
+so that the noise of empty places does not add up. Down, n is given, and the odds of the three are
+1 : 1 : 2 beforehand, and afterwards what the two halves' counts make of them. So no number is
 negative, halves add up, and empty places are found to be empty, however large they are.
 
-For ranges the pooled counts must stay unbiased, since errors of many nodes add up. For single cells
-shrinking on the way up is better too: there, a node's message says how likely it is to be empty.
+For ranges the counts must not lean to any side, since errors of many nodes add up: on the way up a
+half is taken to be empty for strong reasons only, and a number in between is the most likely one.
+For single cells the mean of all such numbers is better, and what was measured below a node says how
+likely it is to be empty.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log, pi
+from math import pi
 from typing import Final, final
 
 import numpy as np
@@ -20,7 +23,8 @@ from noisegate.releases.dyadic import Ints
 from noisegate.releases.estimate import Floats
 from noisegate.releases.refine import Tree
 
-_EMPTY: Final = log(1 / 3)  # for either half; and as much for any other split
+_EMPTY_UP: Final = 1 / 10  # the odds of either half on the way up, for ranges
+_EMPTY_UP_SINGLE: Final = 1 / 3
 _AT_ONCE: Final = 1 << 17
 
 
@@ -48,7 +52,8 @@ def posterior(tree: Tree, *, shrink: bool, gaussian: bool) -> tuple[Message, Flo
         whole = counts[nodes]
         part = whole / 2
         some = whole > 1e-9
-        part[some] = _split(whole[some], found[lefts[some]], found[lefts[some] + 1])
+        one, two = found[lefts[some]], found[lefts[some] + 1]
+        part[some] = _split(whole[some], one, two, shrink=shrink)
         counts[lefts], counts[lefts + 1] = part, whole - part
     return found, counts
 
@@ -67,12 +72,12 @@ def _read_up(tree: Tree, *, shrink: bool, gaussian: bool) -> Message:
     values, weights = tree.values[: tree.size], tree.weights[: tree.size]
     seen = weights > 0
     noise = 1 / np.where(seen, weights, 1)
-    nothing = _log_laplace if shrink and not gaussian else _log_normal
-    empty = np.where(seen, nothing(values, noise), 0.0)
-    found = Message(values.copy(), noise.copy(), np.zeros(tree.size), empty)
+    nothing = _log_normal if gaussian else _log_laplace
+    none = np.where(seen, nothing(values, noise), 0.0)
+    found = Message(values.copy(), noise.copy(), np.zeros(tree.size), none)
     for nodes in _by_level(tree, up=True):
         one, two = found[tree.left[nodes]], found[tree.left[nodes] + 1]
-        odds, mean, spread = _mixture(one, two) if shrink else _sum(one, two)
+        odds, mean, spread = _mixture(one, two, empty=_EMPTY_UP_SINGLE if shrink else _EMPTY_UP)
         own, value, error = seen[nodes], values[nodes], noise[nodes]
         odds = odds + np.where(own, _log_normal(value - mean, spread + error), 0.0)
         mean = np.where(own, (mean * error + value * spread) / (spread + error), mean)
@@ -80,12 +85,12 @@ def _read_up(tree: Tree, *, shrink: bool, gaussian: bool) -> Message:
         odds, some = _likely(odds)
         found.mean[nodes] = average = (odds * mean).sum(axis=0)
         found.variance[nodes] = (odds * (spread + (mean - average) ** 2)).sum(axis=0)
-        if shrink:
-            found.some[nodes] = some
-            found.none[nodes] += one.none + two.none
-        else:  # whether a node is empty is judged by its pooled count
-            found.none[nodes] = _log_normal(average, found.variance[nodes])
-    return found
+        found.some[nodes] = some
+        found.none[nodes] += one.none + two.none
+    if shrink:
+        return found
+    pooled = _log_normal(found.mean, found.variance)
+    return Message(found.mean, found.variance, np.zeros(tree.size), pooled)
 
 
 def _likely(logs: Floats) -> tuple[Floats, Floats]:
@@ -107,20 +112,14 @@ def _log_laplace(x: Floats, variance: Floats) -> Floats:
     return found
 
 
-def _sum(one: Message, two: Message) -> tuple[Floats, Floats, Floats]:
-    """Odds, mean and variance of the sum: one case."""
-    mean, variance = one.mean + two.mean, one.variance + two.variance
-    return np.zeros_like(mean)[None], mean[None], variance[None]
-
-
-def _mixture(one: Message, two: Message) -> tuple[Floats, Floats, Floats]:
+def _mixture(one: Message, two: Message, *, empty: float) -> tuple[Floats, Floats, Floats]:
     """Odds, mean and variance of the sum if one is empty, if two is, and if neither is."""
     from scipy.special import log_ndtr  # noqa: PLC0415
 
     mean = np.stack([two.mean, one.mean, one.mean + two.mean])
     variance = np.stack([two.variance, one.variance, one.variance + two.variance])
     wide = np.maximum(np.maximum(mean[2], np.sqrt(variance[2])), 1)
-    odds = _EMPTY + np.stack(
+    odds = np.log([[empty], [empty], [1 - 2 * empty]]) + np.stack(
         [
             one.none + two.some,
             two.none + one.some,
@@ -130,8 +129,8 @@ def _mixture(one: Message, two: Message) -> tuple[Floats, Floats, Floats]:
     return odds + log_ndtr(mean / np.sqrt(variance)), mean, variance
 
 
-def _split(whole: Floats, one: Message, two: Message) -> Floats:
-    """The mean of the first half's count, given both halves' sum."""
+def _split(whole: Floats, one: Message, two: Message, *, shrink: bool) -> Floats:
+    """The first half's count, given both halves' sum: the mean, or the mode of what is between."""
     spread = one.variance + two.variance
     middle = one.mean + one.variance / spread * (whole - one.mean - two.mean)
     mass, between = _truncated(middle, np.sqrt(one.variance * two.variance / spread), whole)
@@ -139,8 +138,10 @@ def _split(whole: Floats, one: Message, two: Message) -> Floats:
         one.none + two.some + _log_normal(whole - two.mean, two.variance),
         two.none + one.some + _log_normal(whole - one.mean, one.variance),
         one.some + two.some + _log_normal(whole - one.mean - two.mean, spread)
-        + mass - np.log(whole),
+        + mass - np.log(whole / 2),
     ]))  # fmt: skip
+    if not shrink:
+        between = np.clip(middle, 0, whole)
     found: Floats = odds[1] * whole + odds[2] * between
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import prod, sqrt
-from typing import ClassVar, Final, final
+from typing import ClassVar, Final, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,10 @@ from noisegate.releases.posterior import posterior
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.refine import QUANTA, Ground, Plan, Total, Tree, refine, signal
 from noisegate.releases.shares import Law
-from noisegate.releases.workload import Workload
+from noisegate.releases.workload import Workload, ranges
 from noisegate.transforms.strategy import Groups
 
+_Number = TypeVar("_Number", np.float64, np.int64)
 _EVEN: Final = 0.02  # of the mass is thought to lie evenly, whatever the margins say
 _UNITS: Final = 8  # noise units that a value of a margin should hold
 
@@ -82,11 +83,12 @@ class Adaptive:
         tree = refine(ask, ground, plan, quanta=left, total=total)
         ask.done(0.8, f"{tree.size} boxes")
         _, counts = posterior(tree, shrink=single, gaussian=ask.gaussian)
-        spread = _spread(tree, counts, density)
+        between = np.sqrt(density)  # margins and evenness, half and half
+        spread = _smoothed(tree, counts, between, order, ask.shape)
         boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
         words = [f"{boxes} boxes, smaller where more lies."]
         if boxes < spread.size:
-            words.append("Inside a box, counts are spread as the margins say.")
+            words.append("Inside a box, counts are spread as the margins and what is near say.")
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain
@@ -147,7 +149,7 @@ def _likely(margin: Floats) -> Floats:
     return found
 
 
-def _placed(order: Dyadic, cells: Floats) -> Floats:
+def _placed(order: Dyadic, cells: NDArray[_Number]) -> NDArray[_Number]:
     found = np.empty_like(cells)
     found[order.places] = cells
     return found
@@ -155,11 +157,36 @@ def _placed(order: Dyadic, cells: Floats) -> Floats:
 
 def _spread(tree: Tree, counts: Floats, density: Floats) -> Floats:
     """What each place holds: a node that is not cut further has its count spread by density."""
+    leaves, starts, sizes = _leaves(tree)
+    sums = np.add.reduceat(density, starts)
+    found: Floats = np.repeat(counts[leaves] / np.where(sums > 0, sums, 1), sizes) * density
+    return found
+
+
+def _smoothed(
+    tree: Tree, counts: Floats, density: Floats, order: Dyadic, shape: tuple[int, ...]
+) -> Floats:
+    """The same, but of a node more towards the sides beyond which more lies.
+
+    The density of a place is multiplied by what a window around it, of its node's size, holds for
+    each 1 that the density has there.
+    """
+    _, starts, sizes = _leaves(tree)
+    spread = _spread(tree, counts, density)
+    cells = np.stack(np.unravel_index(_placed(order, np.arange(spread.size)), shape), axis=1)
+    low, high = (each.reduceat(cells, starts, axis=0) for each in (np.minimum, np.maximum))
+    reach = np.repeat((high - low + 1) // 2, sizes, axis=0)
+    ends = np.maximum(cells - reach, 0), np.minimum(cells + reach, np.array(shape) - 1)
+    window = ranges(shape, *ends)
+    held, thought = (window.answers(each[order.places]) for each in (spread, density))
+    return _spread(tree, counts, density * np.maximum(held, spread) / thought)
+
+
+def _leaves(tree: Tree) -> tuple[Ints, Ints, Ints]:
+    """The nodes that are not cut further, in order: where each begins and how long it is."""
     leaves = np.flatnonzero(tree.levels[: tree.size] < 0)
     leaves = leaves[np.argsort(tree.lows[leaves])]
-    starts, sizes = tree.lows[leaves], tree.highs[leaves] - tree.lows[leaves]
-    found: Floats = np.repeat(counts[leaves] / np.add.reduceat(density, starts), sizes) * density
-    return found
+    return leaves, tree.lows[leaves], tree.highs[leaves] - tree.lows[leaves]
 
 
 def _rounded(values: Floats) -> Ints:
