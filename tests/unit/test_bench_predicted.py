@@ -52,9 +52,11 @@ def test_every_plan_has_a_number(predicted, name):
     asked = workload_of(case.workload, case.size)
     ask = Told(case.price, shape=case.size, moved=1)
     told = recipe(name, **case.options).predict(ask, asked)
-    known = [each for each in told.numbers.values() if each is not None]
-    assert len(known) == 1
-    assert 0 < known[0] < predicted.ROWS
+    if told.rms is not None:
+        assert (told.most, told.noise) == (None, None)
+    known = [each for each in (told.rms, told.noise, told.most) if each is not None]
+    assert known == sorted(known)
+    assert 0 < known[0] <= known[-1] < predicted.ROWS
 
 
 def test_a_wrong_prediction_is_not_inside(predicted):

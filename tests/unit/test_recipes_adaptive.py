@@ -188,6 +188,40 @@ def test_a_choice_of_waves_rarely_costs_more_than_it_says(gaussian):
         assert np.all((choice.tails(exact) / cut.grain <= dropped) | beyond)
 
 
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_no_series_costs_more_than_expected_and_some_cost_nearly_that(gaussian):
+    """The exact mean square over the choice, for all that cuts may drop in equal steps of cost."""
+    ask = CellsAsk(np.zeros(256, np.int64), Fraction(1, 10), gaussian=gaussian)
+    cut = _Waves(256, all_ranges((256,), most=400)).choice(Law.of(ask, Fraction(4, 5)))
+    law = Law.of(ask, Fraction(1, 5))
+    noises = np.array(cut.noises) / cut.grain
+    steep, found = cut._factor(law) * cut.grain, []
+    for over in np.linspace(0, 12, 200) / steep:
+        for first in range(noises.size):
+            dropped = np.maximum(noises[-1] + over - noises, 0)
+            dropped[:first] += 99 / steep  # these drop more, and are not chosen
+            dropped[-1] = 0
+            odds = np.exp(-steep * (noises + dropped))
+            found.append(odds @ (noises**2 + dropped**2) / odds.sum())
+    expected = cut.expected(law)
+    assert np.sqrt(max(found)) <= expected * 1.001
+    assert np.sqrt(max(found)) > expected * 0.95
+    assert expected < cut.worst(law)
+
+
+def test_dawa_errs_by_more_than_noise_on_uneven_rows_and_by_less_than_its_most():
+    """Mean squares of one build are 99, give or take 54 (300 runs): about a gamma law.
+
+    So those of six exceed 299, the square of the most, less often than once in 10^10.
+    """
+    workload = all_ranges((64,), most=400)
+    table = np.random.default_rng(3).integers(0, 60, 64)
+    told, exact = Dawa().predict(CellsAsk(table, Fraction(1)), workload), workload.answers(table)
+    built = [Dawa().build(CellsAsk(table, Fraction(1)), workload).cells for _ in range(6)]
+    rms = np.sqrt(np.mean([(workload.answers(each) - exact) ** 2 for each in built]))
+    assert 3 * told.noise < rms < told.most
+
+
 @pytest.mark.parametrize(
     ("made", "shape"),
     [

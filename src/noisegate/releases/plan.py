@@ -82,6 +82,8 @@ class ReleasePlan:
         noise = self.noise_margin(confidence)
         if width is not None:
             return f"about ± {width:.3g} {sure}"
+        if most is not None and noise is not None:
+            return f"± {noise:.3g} by noise alone to about ± {most:.3g} {sure}, by the rows"
         if most is not None:
             return f"at most about ± {most:.3g} {sure}, depending on the rows"
         if noise is not None:

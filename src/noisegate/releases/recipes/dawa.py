@@ -15,9 +15,9 @@ from noisegate.mechanisms.dawa_partition import DawaPartition, walk
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Floats, Predicted
 from noisegate.releases.finish import rounded
-from noisegate.releases.levels import noise_only, spread_rms
+from noisegate.releases.levels import spread_rms
 from noisegate.releases.nested import Sides, not_negative
-from noisegate.releases.recipes.tree import best_plan, measure, require_same
+from noisegate.releases.recipes.tree import Tree, best_plan, measure, require_same
 from noisegate.releases.shares import Law
 from noisegate.releases.workload import Workload
 
@@ -52,10 +52,25 @@ class Dawa:
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
-        """The noise if the table is one even stretch."""
-        share = 1 - fraction(self.partition, name="partition")
-        rms = spread_rms(ask, workload, share)
-        return noise_only(rms, "how even the rows are over neighbouring cells")
+        """The noise if the table is one even stretch; and about what it is if none is even.
+
+        Then every sum is that of a cell, and the ends of a question cut stretches whose cells are
+        as far from even as stretches may be: a pair is made of one if that adds no more than the
+        penalty of two, half for each. A box cuts a walk into a run for each 2 d of the cells around
+        it [MJFS01].
+        """
+        first = fraction(self.partition, name="partition")
+        law, looked = Law.of(ask, first), Law.of(ask, 1 - first)
+        penalty = self._penalty(2 * sqrt(law.amount) if law.gaussian else law.amount, looked)
+        sides = workload.highs - workload.lows + 1
+        cells = np.prod(sides, axis=1)
+        ends = np.minimum((2 * cells[:, None] / sides).sum(axis=1) / len(ask.shape), cells)
+        cost = Law.of(ask).weight(1.0) / looked.weight(1.0)
+        tree = float(Tree().predict(ask, workload).rms or 0.0)
+        most = sqrt(tree**2 * cost + float(ends.mean()) * (penalty / 2) ** 2)
+        words = "it is less the more even rows are over neighbouring cells"
+        least = spread_rms(ask, workload, 1 - first)
+        return Predicted(rms=None, words=words, most=most, noise=least)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Two rounds: the partition, and the sums of its stretches."""
@@ -88,10 +103,13 @@ class Dawa:
         return Estimate((levels[0] / sizes)[labels].reshape(ask.shape), None, words, mend=mend)
 
     def _mechanism(self, ask: Ask, epsilon: Fraction, law: Law) -> DawaPartition:
-        """The penalty of a stretch: the noise of its sum, and what its own noise may feign."""
-        noise = sqrt(1 / law.weight(1.0)) + 2 / float(epsilon)
-        penalty = ceil(float(fraction(self.thrift, name="thrift")) * noise)
+        penalty = self._penalty(float(epsilon), law)
         return DawaPartition.for_epsilon(epsilon, penalty=penalty, shape=ask.shape)
+
+    def _penalty(self, epsilon: float, law: Law) -> int:
+        """Of a stretch: the noise of its sum, and what its own noise may feign."""
+        noise = sqrt(1 / law.weight(1.0)) + 2 / epsilon
+        return ceil(float(fraction(self.thrift, name="thrift")) * noise)
 
 
 def coverage(workload: Workload, labels: NDArray[np.int32], sizes: NDArray[np.int64]) -> Floats:

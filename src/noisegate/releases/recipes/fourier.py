@@ -32,6 +32,8 @@ _STEEP: Final = 1 << 10  # how many whole numbers a step of one cell is in a sco
 _LOOKED_AT: Final = 256
 _REFINEMENTS: Final = 3
 _FAILURE: Final = 1e-3  # how often a choice may be worse than it is taken to be
+_DEAR: Final = 30.0  # what costs more, in units of 1 / factor, is not chosen
+_DEARER: Final = 1 << 10  # steps up to there
 _SURE: Final = 1 << 10  # what is proven counts as seen so often
 _ROUNDED: Final = 1.001  # rounded waves are so little orthogonal that variances differ by less
 
@@ -65,12 +67,14 @@ class Fourier:
             raise SpecError(f"frequencies is {self.frequencies}.", fix=f"Use 1 to {most}.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
-        """The noise of frequencies that are given; else the most that choosing them allows."""
+        """The noise of frequencies that are given; else what choosing them allows."""
         waves = _Waves(ask.shape[0], workload)
         if self.frequencies is None:
             share = fraction(self.choice, name="choice")
-            most = waves.choice(Law.of(ask, 1 - share)).worst(Law.of(ask, share))
-            return Predicted(rms=None, words="it is less the smoother the series is", most=most)
+            cut = waves.choice(Law.of(ask, 1 - share))
+            least, most = min(cut.noises) / cut.grain, cut.expected(Law.of(ask, share))
+            words = "it is less the smoother the series is"
+            return Predicted(rms=None, words=words, most=most, noise=least)
         blocks, costs, shares = waves.plan(ask, self.frequencies)
         each = zip(blocks, shares, costs, strict=True)
         rms = sqrt(sum(ask.variance(block, part) / 4**_BITS * cost for block, part, cost in each))
@@ -199,9 +203,34 @@ class _Cut:
         Claim: but for `_FAILURE`. Why: it costs at most ln(cuts / failure) / factor more than the
             best one [MT07, Thm 7], and so than the last one, which drops nothing.
         """
-        epsilon = 2 * sqrt(law.amount) if law.gaussian else law.amount
-        over = log(len(self.cuts) / _FAILURE) / float(self(fraction(epsilon)).factor)
+        over = log(len(self.cuts) / _FAILURE) / self._factor(law)
         return (self.noises[-1] + over) / self.grain
+
+    def expected(self, law: Law) -> float:
+        """What the chosen cut costs at most, as a root mean square over all answers and choices.
+
+        Claim: whatever the rows are. Why: the last cut drops nothing and costs its noise n. Another
+            one, of noise m, that costs d more drops n + d - m, has odds of e^(-factor d), and the
+            squares of what it drops and of m for a mean square. So V, the mean over the choice, is
+            the root of Σ odds · (square - V) over all cuts, which falls in V; and each d may be
+            whatever is worst by itself.
+        """
+        more = np.linspace(0, _DEAR, _DEARER) / self._factor(law)
+        noises = np.array(self.noises, np.float64)[:, None]
+        last = float(self.noises[-1])
+        dropped = last + more - noises[:-1]
+        squares = np.where(dropped >= 0, noises[:-1] ** 2 + dropped**2, 0)
+        odds = np.exp(-self._factor(law) * more)
+        low, high = last**2, float(squares.max(initial=last**2))
+        while high - low > _FAILURE * low:
+            middle = (low + high) / 2
+            excess = (odds * (squares - middle)).max(axis=1, initial=0).sum() + last**2 - middle
+            low, high = (middle, high) if excess > 0 else (low, middle)
+        return sqrt(high) / self.grain
+
+    def _factor(self, law: Law) -> float:
+        epsilon = 2 * sqrt(law.amount) if law.gaussian else law.amount
+        return float(self(fraction(epsilon)).factor)
 
     def dropped(self, kept: int, law: Law) -> float:
         """How far what was dropped moves answers at most, likewise."""
