@@ -96,7 +96,10 @@ def save_pictures(rows: dict[str, list[np.ndarray]]) -> None:
             where = f'x="{x}" y="{y}" width="{side}" height="{side}"'
             parts.append(f'<rect {where} fill="none" stroke="#999" stroke-width="2"/>')
             parts.append(f'<image {where} href="data:image/png;base64,{held}"/>')
-    width, height = left + len(MAP_EPSILONS) * (side + gap), head + len(rows) * (side + gap)
+    words = "Darker is more: logarithms, on one scale. Numbers below 0 are drawn as 0."
+    width, last = left + len(MAP_EPSILONS) * (side + gap), head + len(rows) * (side + gap)
+    height = last + head
+    parts.append(f'<text x="{left}" y="{last + 14}">{words}</text>')
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'font-family="sans-serif" font-size="15"><rect width="100%" height="100%" fill="white"/>'

@@ -196,7 +196,13 @@ def test_bounds_cover_whatever_the_count_is(people):
 
 def test_a_picture_shows_cells_and_is_refused_where_all_are_hidden(gate):
     made = gate.release("crowd-histogram", **ASKED)
-    assert made.plot().to_dict()["layer"]
+    hiding = replace(made, counts=np.where(np.arange(made.counts.size) == 0, 0, 10**6))
+    title = hiding.plot().to_dict()["title"]
+    assert "are hidden" in " ".join(title["subtitle"])
+    assert "hidden" not in str(replace(made, counts=np.full_like(made.counts, 10**6)).plot().title)
+    ages = gate.release("crowd-histogram", **ASKED | {"columns": {"age": 50}})
+    assert [row[0] for row in ages.shown().rows] == ["0–49", "50–99", "(none)"]
+    assert ages.to_arrow()["age"].to_pylist() == [0, 50, None]
     with pytest.raises(SpecError, match="nothing to draw"):
         replace(made, counts=np.zeros_like(made.counts)).plot()
 

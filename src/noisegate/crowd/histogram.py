@@ -28,6 +28,7 @@ from noisegate.privacy.release import Release
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
+from noisegate.query.plot import drawn, framed
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
@@ -217,7 +218,7 @@ class CrowdRelease(Charged):
         count = self.counts.size if rows is None else min(rows, self.counts.size)
         places = np.unravel_index(np.arange(count), self.counts.shape)
         columns = {
-            axis.name: axis.column().take(pa.array(at))
+            axis.name: (axis.column() if rows is None else pa.array(axis.labels)).take(pa.array(at))
             for axis, at in zip(self.axes, places, strict=True)
         }
         gone = self.hidden.ravel()[:count]
@@ -243,7 +244,9 @@ class CrowdRelease(Charged):
                 "All cells are hidden, so there is nothing to draw.",
                 fix="Use wider cells, or a smaller crowd.",
             )
-        return Charged.plot(self, confidence)
+        answer = self.answer(self.counts.size)
+        notes = self._words()[:1] if self.hidden.any() else ()
+        return framed(drawn(answer, confidence), answer, title=None, notes=notes)
 
     def _words(self) -> tuple[str, ...]:
         noise = self.noise
