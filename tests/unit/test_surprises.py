@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from door import Watched, count_query, curator, domain
 from noisegate.curator import surprises as room
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
-from noisegate.errors import OverBudget, RequestConflict, SpecError, Unsupported
+from noisegate.errors import OverBudget, RequestConflict, SourceError, SpecError, Unsupported
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.outside_band import OutsideBand
@@ -79,6 +79,35 @@ def test_what_was_never_asked_costs_nothing():
     with begin(door) as session:
         assert session.used() == NothingEvent()
     assert spent(door) == "ε = 0"
+
+
+def require_tries_paid(wanted):
+    """Whether rows can be read may tell of them: a session that asks in vain pays for its run."""
+    source = Watched()
+    source.broken = SourceError("The rows find no room.", fix="Ask again.")
+    door = curator(source=source, budget=100)
+    begun = wanted.used(runs=1, yeses=0)
+    with begin(door, wanted) as session:
+        for _ in range(3):  # under one charge, like any request that is run again
+            with pytest.raises(SourceError):
+                session.ask(WHOLE, whole(100))
+        assert session.used() == begun
+    charges = door.ledger.quote(begun, account="clinic").charges
+    assert door.ledger.balance("clinic").charge == charges["clinic"]
+    assert charges["clinic"].amount > 0
+    assert door.ledger.verify().ok
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_try_to_read_that_fails_is_not_free(restarts):
+    require_tries_paid(spec(restarts=restarts))
+
+
+def test_a_session_that_reads_before_it_has_begun_is_caught(monkeypatch):
+    begun = room.Surprises._begun
+    monkeypatch.setattr(room.Surprises, "_begun", lambda self: (self._read(), begun(self))[1])
+    with pytest.raises(AssertionError):
+        require_tries_paid(spec())
 
 
 @pytest.mark.parametrize("yeses", [0, 1, 2])

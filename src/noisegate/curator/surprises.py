@@ -24,7 +24,8 @@ Why, what is given back: with ``restarts`` a session is a row of runs with one y
     losses are pure, what counts is the log-ratio of the answers that were given, which for u yeses
     is at most ε₁ + u · Δ / query_scale (`OutsideBand.event`): later steps multiply onto it, so the
     sum is kept for every outcome. Other accountants have no such theorem, and so every account
-    above must be pure. A session that was never asked drew nothing.
+    above must be pure. A session that was never asked drew nothing; one that was asked has begun a
+    run, also if its rows could not be read, since that may tell of them.
 Claim, on a ``sample``: all of it is amplified once, as `Allowance` has it; for pure losses only.
     Why: the cells are read once, from a sample drawn for this session, so it is one mechanism of
     those who are in it; as above, each outcome is bounded by its own ε, and so by its own ε'.
@@ -226,9 +227,9 @@ class Surprises:
         if own.shape != (block.size,) or np.any(beyond):
             raise SpecError("There is not one guess for each question.", fix="Give one for each.")
         with self._lock:
-            cells = self._begun()
-            (exact,) = strategy.apply(cells)
-            found = self._current().ask(np.clip(exact, -GUESS_MAX, GUESS_MAX) - own)
+            run = self._begun()
+            (exact,) = strategy.apply(self._read())
+            found = run.ask(np.clip(exact, -GUESS_MAX, GUESS_MAX) - own)
             side = int(found[-1])
             if not side:
                 return Told(found.size, 0, None)
@@ -251,11 +252,20 @@ class Surprises:
         if entry is not None:
             entry.close(self.used(), self._answer)
 
-    def _begun(self) -> Int64Array:
-        """The cells, read with the first question."""
+    def _begun(self) -> BandRun:
+        """The run that goes on, or a new one: charged from here on, before a row is read."""
         self._require_open()
         if not self.left:
             raise RequestConflict("The last surprise was answered.", fix="Pay for a new session.")
+        if self._run is not None and self._run.is_over:
+            self._end_run()
+        if self._run is None:
+            self._runs += 1
+            self._run = self._spec.band.start(bits=self._curator._bits)  # noqa: SLF001 - same room
+        return self._run
+
+    def _read(self) -> Int64Array:
+        """The cells, read with the first question."""
         if self._cells is None:
             tally = self._spec.cells.tally
             with self._curator._rows_of(self._sample) as source:  # noqa: SLF001 - same room
@@ -263,14 +273,6 @@ class Surprises:
             limit = SUM_MAX // (tally.cells * self._spec.reach)  # type: ignore[union-attr]
             self._cells = np.clip(np.asarray(row, np.int64), 0, limit)
         return self._cells
-
-    def _current(self) -> BandRun:
-        if self._run is not None and self._run.is_over:
-            self._end_run()
-        if self._run is None:
-            self._runs += 1
-            self._run = self._spec.band.start(bits=self._curator._bits)  # noqa: SLF001
-        return self._run
 
     def _end_run(self) -> None:
         self._past, self._run = self.answered, None
