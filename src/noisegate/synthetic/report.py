@@ -17,7 +17,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.query.display import ends, percent
-from noisegate.query.plot import altair, framed
+from noisegate.query.plot import altair, framed, label_angle
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes
 from noisegate.releases.tails import tail_factor
@@ -226,14 +226,15 @@ def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # n
     alt = altair()
     points = _points(made.fitted, made.fitted.layout.place(name), made, confidence)
     base = alt.Chart(alt.InlineData(values=points))
-    axis = alt.Axis(labelAngle=-40 if len(points) > 8 else 0, labelOverlap=True, labelLimit=160)
+    width = max(180, min(900, 24 * len(points)))
+    angle = label_angle((each["x"] for each in points), width / len(points))
+    axis = alt.Axis(labelAngle=angle, labelLimit=160)
     x = alt.X("x:N", title=name, sort=None, axis=axis)
     label = f"rows (± at {percent(confidence)} confidence)"
     bars = base.mark_bar(color="#9dbbdc").encode(x=x, y=alt.Y("made:Q", title=label))
     dots = base.mark_point(color="#1a1a1a", filled=True, size=36).encode(x=x, y="seen:Q")
     reach = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
     rules = base.mark_errorbar(ticks={"size": 6}, color="#1a1a1a").encode(x=x, **reach)
-    width = max(320, min(900, 24 * len(points)))
     return alt.layer(bars, rules, dots).properties(width=width, height=240)
 
 
