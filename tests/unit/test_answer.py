@@ -13,7 +13,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.answer import Answer
+from noisegate.query.answer import CHOSEN, Answer
 from noisegate.query.display import rich_table
 from noisegate.query.plot import write
 
@@ -223,6 +223,13 @@ def test_dates_and_numbers_give_lines():
             for layer in answer(table, [None, (1,) * 3]).plot().to_dict()["layer"]
         ]
         assert marks == ["errorbar", "line"]
+
+
+def test_a_picture_of_rows_that_noise_chose_says_so():
+    pytest.importorskip("altair")
+    for caveats, said in [((CHOSEN,), True), (("Capped.",), False)]:
+        title = answer(caveats=caveats).plot().to_dict()["title"]
+        assert ("likely to be so by its noise" in " ".join(title["subtitle"])) is said
 
 
 def test_many_error_bars_along_a_line_are_a_band():

@@ -258,6 +258,7 @@ def test_it_shows_itself_on_screens(release):
     assert "5 × 3 × 3 cells by" in text
     assert release.guarantee.unit.noun in text
     assert "<table" in release._repr_html_()
+    assert "5 × 3 × 3 cells by" in release._repr_html_()
     assert "more cells" not in str(release)
     assert "visits" in release.promise
     assert repr(release).startswith("<TableRelease: 5 × 3 × 3 cells by 'cells'")

@@ -217,7 +217,7 @@ class Answer:
     def _repr_html_(self) -> str:
         from noisegate.query.display import answer_html  # noqa: PLC0415 - notebooks only
 
-        return answer_html(self)
+        return answer_html(self, self.footer())
 
 
 def _written(text: str, file: str | Path | None) -> str:

@@ -83,8 +83,8 @@ def rich_table(
     return table
 
 
-def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:
-    """The answer as a table with a small bar behind each noisy number."""
+def answer_html(answer: "Answer", footer: str, confidence: Number = 0.95) -> str:
+    """The answer as a table with a small bar behind each noisy number, and words below it."""
     widths = answer.half_widths(confidence)
     rows = range(min(answer.table.num_rows, _ROWS_MAX))
     text = answer.cells(confidence)
@@ -107,7 +107,7 @@ def answer_html(answer: "Answer", confidence: Number = 0.95) -> str:
     )
     left_out = answer.table.num_rows - len(rows)
     more = f"{left_out:,} more rows<br>" if left_out else ""
-    words = "<br>".join(map(escape, [*answer.footer(confidence).split("\n"), answer.promise]))
+    words = "<br>".join(map(escape, [*footer.split("\n"), answer.promise]))
     return (
         '<table style="font-variant-numeric:tabular-nums">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p><small>{more}{words}</small></p>"

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer, HalfWidths
+from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.display import bare, ends, percent
 
 _POINTS_MAX: Final = 5_000
@@ -58,7 +58,9 @@ def plot(
     with error bars is ``y`` of a part of the picture; without any, the last that holds numbers.
     Dates and numbers on ``x`` give lines, anything else bars.
     """
-    return framed(drawn(answer, confidence, x=x, y=y, color=color), answer, title=title)
+    notes = [CHOSEN] if CHOSEN in answer.caveats else []
+    chart = drawn(answer, confidence, x=x, y=y, color=color)
+    return framed(chart, answer, title=title, notes=notes)
 
 
 def drawn(

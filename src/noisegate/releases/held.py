@@ -21,7 +21,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
-from noisegate.query.display import rich_table
+from noisegate.query.display import answer_html, rich_table
 from noisegate.query.plot import write
 from noisegate.query.run import Rules
 
@@ -182,7 +182,7 @@ class Held(ABC):
         return f"<{type(self).__name__}: {self.footer().splitlines()[0]}>"
 
     def _repr_html_(self) -> str:
-        return self.shown()._repr_html_()
+        return answer_html(self.shown(), self.footer())
 
     def __rich__(self) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
         from rich.console import Group  # noqa: PLC0415
