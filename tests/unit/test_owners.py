@@ -480,7 +480,8 @@ def test_a_session_bears_the_agreed_drop_outs_at_any_step(step):
     expected = sum(series(agreed)[n] for n in found.stayed)
     assert found.numbers.tolist() == expected.tolist()
     assert (3 in found.stayed) == (step in ("agree", "reveal"))
-    assert "dropped out" in str(found)
+    said = f"{agreed.block.cells} periods ± {found.margins().max():.1f} at 95 %"
+    assert f"dropped out), {said}" in str(found)
 
 
 def test_a_session_with_more_drop_outs_says_nothing():

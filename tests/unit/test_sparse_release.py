@@ -129,7 +129,9 @@ def test_a_query_adds_up_what_is_shown_and_bounds_what_is_missing():
     none = release.query(x=5, kind="b")
     assert (none.value, none.shown, none.low) == (0, 0, 0)
     assert 0 < none.high <= release.missing() + SURE
-    assert release.query(x=(10, 5)).high == 0
+    for wrong in ((10, 5), (1 << 62, None), (None, -1)):
+        with pytest.raises(SpecError, match="empty, or beyond its bounds"):
+            release.query(x=wrong)
     assert abs(release.total.value - 501) < SURE
     with pytest.raises(SpecError, match="no axis"):
         release.query(y=3)

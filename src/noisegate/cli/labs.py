@@ -1,6 +1,7 @@
 """Trials on made-up rows, each showing one idea at work."""
 
 import json
+from math import ceil
 from typing import Annotated
 
 import typer
@@ -41,7 +42,7 @@ def owners(
         typer.echo(json.dumps(facts, ensure_ascii=False))
         return
     rows = [
-        (str(week + 1), f"{shown[week]:.0f} ± {margins[week]:.0f}", str(exact[week]))
+        (str(week + 1), f"{shown[week]:.0f} ± {ceil(margins[week])}", str(exact[week]))
         for week in range(0, exact.size, 4)
     ]
     print_table(

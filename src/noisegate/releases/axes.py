@@ -109,12 +109,8 @@ class Axis:
         """A number or a date as the keys have it."""
         if isinstance(said, float):
             return fraction(said, name=self.name)
-        if isinstance(said, str) and self.present and isinstance(self.present[0], date):
-            try:
-                return type(self.present[0]).fromisoformat(said)
-            except ValueError:
-                return said
-        return said
+        first = self.present[0] if self.present else None
+        return date_of(said, type(first)) if isinstance(first, date) else said
 
     def _range(self, low: Any, high: Any) -> tuple[int, int]:  # noqa: ANN401
         if not self.is_ordered:
@@ -211,6 +207,14 @@ def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
     for name in names:
         if name not in known:
             raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
+
+
+def date_of(said: Any, kind: type[date] = date) -> Any:  # noqa: ANN401 - as people write it
+    """An ISO text as the date or time that it names; anything else as it is."""
+    try:
+        return kind.fromisoformat(said) if isinstance(said, str) else said
+    except ValueError:
+        return said
 
 
 def _shown(key: AxisKey) -> Any:  # noqa: ANN401 - a cell

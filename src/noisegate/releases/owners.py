@@ -126,8 +126,8 @@ class OwnersRelease:
     def __str__(self) -> str:
         gone = self.agreement.owners - len(self.stayed)
         return (
-            f"sum of {len(self.stayed)} owners ({gone} dropped out), {self.numbers.size} numbers "
-            f"± {tail_factor(0.05, gaussian=False) * self.variance**0.5:.1f} at 95 %\n{self.words}"
+            f"sum of {len(self.stayed)} owners ({gone} dropped out), {self.agreement.block.cells} "
+            f"periods ± {self.margins().max():.1f} at 95 %\n{self.words}"
         )
 
 

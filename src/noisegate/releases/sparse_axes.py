@@ -23,6 +23,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.query.question import Block, GroupKey
+from noisegate.releases.axes import date_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +72,12 @@ class SparseAxis:
         low, high = asked
         first = 0 if low is None else max(0, self._step_of(low, up=True))
         last = self.size - 1 if high is None else min(self.size - 1, self._step_of(high))
-        return [(first, last)] if first <= last else []
+        if first > last:
+            raise SpecError(
+                f"The range of {self.name!r} is empty, or beyond its bounds.",
+                fix=f"Use low ≤ high, {self._bounds()}.",
+            )
+        return [(first, last)]
 
     def _place(self, key: Any) -> int:  # noqa: ANN401
         if self.keys is not None:
@@ -79,12 +85,19 @@ class SparseAxis:
                 return self.keys.index(key)
         elif 0 <= (place := self._step_of(key)) < self.size:
             return place
-        raise SpecError(f"{self.name!r} has no key {key!r}.", fix="Use a declared key.")
+        raise SpecError(f"{self.name!r} has no key {key!r}.", fix=f"Use one {self._bounds()}.")
+
+    def _bounds(self) -> str:
+        if self.keys is not None:
+            return f"of {', '.join(map(str, self.keys[:8]))}{', …' if self.size > 8 else ''}"
+        first, last = self.column(np.array([0, self.size - 1], np.uint64)).to_pylist()
+        return f"from {first} to {last}"
 
     def _step_of(self, value: Any, *, up: bool = False) -> int:  # noqa: ANN401
         if self.days:
+            value = date_of(value)
             if not isinstance(value, date):
-                raise SpecError(f"{self.name!r} is a date.", fix="Use a date.")
+                raise SpecError(f"{self.name!r} is a date.", fix='Use such as "2026-01-31".')
             value = (value - EPOCH.date()).days
         steps = (fraction(value, name=self.name) - self.low) / self.step
         return -floor(-steps) if up and self.step == 1 else floor(steps)

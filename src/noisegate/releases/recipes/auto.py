@@ -25,6 +25,12 @@ from noisegate.releases.recipes.cells import Cells
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.workload import Workload
 
+_WHY: Final = {
+    "cells": "which predicts the least error here",
+    "tree": "which predicts the least error here",
+    "planned": "which looks along the axis first and measures finely where rows are",
+    "adaptive": "which looks first and measures finely where rows are",
+}
 _RIGHT: Final = 0.5  # an error that rounding takes away
 _SMALL: Final = 256
 _SMALL_SUMS: Final = 16
@@ -45,7 +51,7 @@ class Auto:
         """As the chosen one does."""
         name, made = choice(ask, workload)
         found = made.predict(ask, workload)
-        return replace(found, words=f"by {name!r}: {found.words}")
+        return replace(found, words=f"by {name!r}, {_WHY[name]}: {found.words}")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """As the chosen one does."""
