@@ -10,7 +10,7 @@ from cells_ask import CellsAsk
 
 import noisegate
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.releases.recipes.seasonal import Seasonal
+from noisegate.releases.recipes.seasonal import Seasonal, _frequencies, _waves
 from noisegate.releases.table import model_factor
 from noisegate.releases.workload import all_ranges, cells, marginals
 
@@ -127,19 +127,29 @@ def away(table, asked, epsilon=10):
 def test_what_is_left_out_is_within_its_margin_and_beyond_half_of_it():
     """Noise is little beside what is left out, which is fixed.
 
-    Over 50 runs the share was 0.9971 each time, and 0.9206, give or take 0.0001, at half of the
-    margin: the bounds are more than 100 of those away.
+    Over 50 runs the share was 0.9990 each time, and 0.9415, give or take 0.0001, at half of the
+    margin: the bounds are more than 50 of those away.
     """
     asked = all_ranges((12, 16), most=1000)
-    found = np.concatenate([away(uneven(seed), asked)[0] for seed in range(12)])
+    found = np.concatenate([away(uneven(seed), asked)[0] for seed in range(6)])
     assert np.mean(found <= 1) > 0.98
-    assert np.mean(found <= 0.5) < 0.94
+    assert np.mean(found <= 0.5) < 0.95
 
 
 def test_a_table_that_is_told_by_its_margins_has_a_margin_of_noise_alone():
     """Sharp features, up to 9,760 rows in a cell: waves alone leave up to 1,588 open.
 
-    Over 200 runs the widest margin was 1.3, give or take 0.42: the bound is 40 of those away.
+    Over 200 runs the widest margin was 1.5, give or take 0.5: the bound is 37 of those away.
     """
     table = np.outer(1 + np.arange(12) ** 2, 1 + np.arange(16) % 5) * 16
     assert away(table, cells((12, 16)))[1].max() < 20
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 7, 24])
+@pytest.mark.parametrize("harmonics", [1, 2, 3, 9])
+def test_every_wave_but_the_first_has_a_frequency(size, harmonics):
+    angles = 2 * np.pi * np.arange(size) / size
+    frequencies = _frequencies(size, harmonics)
+    for wave, frequency in zip(list(_waves(size, harmonics))[1:], frequencies, strict=True):
+        pure = np.stack([np.cos(frequency * angles), np.sin(frequency * angles)])
+        assert np.abs(pure @ wave).max() > 0.4 * size

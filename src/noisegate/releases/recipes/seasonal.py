@@ -6,9 +6,9 @@ Everything is then fitted at once by least squares; what finer waves would add i
 
 How far a sum is off has two parts. The noise of what was measured is known. Waves that were left
 out are, to begin with, those of a table with the same margins whose axes do not know of each other.
-Around that they are taken to be as large as what it lacks of the waves of pairs that were measured
-(of one axis: the faster half of them), in any phase, and larger where there are more rows: a season
-with sharper features can be further off.
+Around that they are taken to be as large as what it lacks of the fastest waves of pairs that were
+measured (of one axis: the faster half of them), in any phase, and larger where there are more rows:
+a season with sharper features can be further off.
 """
 
 from collections.abc import Iterator
@@ -113,9 +113,19 @@ class Seasonal:
                 found.append(_matrix(pairs))
         return found
 
-    def _last(self, shape: tuple[int, ...]) -> slice:
-        """Which numbers are those of pairs, or of the faster waves of one axis."""
-        return slice(self.harmonics if len(shape) == 1 else sum(shape), None)
+    def _last(self, shape: tuple[int, ...]) -> Ints:
+        """Which numbers are those of the fastest pairs, or of the faster waves of one axis."""
+        at = sum(shape)
+        if len(shape) == 1:
+            return np.arange(self.harmonics, self.blocks(shape)[0].size)
+        found = [np.zeros(0, np.int64)]
+        for one, other in combinations(shape, 2):
+            first, second = (_frequencies(size, self.harmonics) for size in (one, other))
+            if first and second:
+                fast = np.equal(first, first[-1])[:, None] | np.equal(second, second[-1])
+                found.append(at + np.flatnonzero(fast))
+                at += fast.size
+        return np.concatenate(found)
 
     def _questions(self, shape: tuple[int, ...]) -> int:
         """How many numbers all blocks have."""
@@ -131,6 +141,11 @@ def _waves(size: int, harmonics: int) -> Iterator[Floats]:
         yield np.cos(frequency * angles)
         if 2 * frequency < size:
             yield np.sin(frequency * angles)
+
+
+def _frequencies(size: int, harmonics: int) -> list[int]:
+    """Those of all these waves but the first."""
+    return [(wave + 2) // 2 for wave in range(min(2 * harmonics, size - 1))]
 
 
 def _matrix(rows: list[Floats]) -> Matrix:
