@@ -225,6 +225,30 @@ def test_dates_and_numbers_give_lines():
         assert marks == ["errorbar", "line"]
 
 
+def test_of_very_many_keys_the_largest_are_drawn():
+    pytest.importorskip("altair")
+    table = pa.table({"k": [f"k{i}" for i in range(300)], "n": [i * 7 % 300 for i in range(300)]})
+    spec = answer(table, [None, (1,) * 300]).plot().to_dict()
+    points = next(iter(spec["datasets"].values()))
+    assert sorted(each["y"] for each in points) == list(range(240, 300))
+    assert spec["layer"][0]["encoding"]["x"]["title"] == "k; the 60 largest of 300"
+    assert points[0]["x"] == "k35"  # in the order of the answer
+
+
+def test_practice_has_no_price_in_a_picture():
+    pytest.importorskip("altair")
+    (line,) = answer(practice=True).plot().to_dict()["title"]["subtitle"]
+    assert line.startswith("Nothing was paid. Practice: ")
+
+
+def test_a_page_with_a_chart_needs_no_network(tmp_path):
+    pytest.importorskip("vl_convert")
+    write(answer().plot(), tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "/* scripts */" in page
+    assert "src=" not in page
+
+
 def test_a_picture_of_rows_that_noise_chose_says_so():
     pytest.importorskip("altair")
     for caveats, said in [((CHOSEN,), True), (("Capped.",), False)]:

@@ -240,6 +240,18 @@ def test_degrees_are_drawn_as_a_map_whatever_comes_first():
     assert map_picture(made).to_dict()["height"] == pytest.approx(480 * 2.25 / 2.17, rel=0.01)
 
 
+def test_very_long_axes_are_drawn_in_larger_steps(gate, monkeypatch):
+    monkeypatch.setattr(picture, "_POINTS_MAX", 7)
+    made = gate.release("series", columns={"age": 1}, epsilon=1, method="cells")
+    spec = made.plot().to_dict()
+    running, each = (spec["datasets"][part["data"]["name"]] for part in spec["concat"])
+    assert [point["x"] for point in each] == [0, 6, 12, 18, 24, 30, 36]
+    sums = [made.query(age=(low, min(low + 5, 39))) for low in range(0, 40, 6)]
+    assert [(point["y"], point["off"]) for point in each] == [(n.value, n.margin) for n in sums]
+    assert running[-1] == running[-1] | {"x": 39, "y": sum(n.value for n in sums)}
+    assert "in 6 cells" in spec["concat"][1]["layer"][0]["encoding"]["y"]["title"]
+
+
 def test_large_maps_are_drawn_in_larger_squares(gate, monkeypatch):
     monkeypatch.setattr(picture, "_SQUARES_MAX", 10)
     made = gate.release("map", columns={"age": 2, "cost": 0.25}, epsilon=1, method="cells")

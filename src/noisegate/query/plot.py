@@ -1,6 +1,7 @@
 """An answer as a chart: bars, or lines over dates and numbers, always with error bars."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -15,7 +16,7 @@ from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.display import bare, ends, percent
 
 _POINTS_MAX: Final = 5_000
-_BARS_MAX: Final = 60  # error bars along a line
+_BARS_MAX: Final = 60  # more are a band along a line; of other keys, the largest are drawn
 _LETTER: Final = 7  # pixels
 _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
@@ -81,8 +82,6 @@ def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa
     alt = altair()
     widths = answer.margins(confidence)
     points = _points(answer, widths, picture)
-    if len(points) > _POINTS_MAX:
-        raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
     values = {each["x"] for each in points if each["x"] is not None}
     width = max(180, min(900, 44 * len({(each["x"], each["color"]) for each in points})))
     place, lines = _axis(alt, picture.x, values, width)
@@ -92,6 +91,11 @@ def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa
         place = place.title(f"{picture.x}; {_NONE} is not drawn")
     for each in nowhere:
         each["x"] = _NONE
+    if len(values) > _BARS_MAX and not lines:
+        points = _largest(points)
+        place = place.title(f"{picture.x}; the {_BARS_MAX} largest of {len(values):,}")
+    if len(points) > _POINTS_MAX:
+        raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
     base = alt.Chart(alt.InlineData(values=points)).encode(x=place)
     if picture.color:
         name, scale = " · ".join(picture.color), alt.Scale(range=_PALETTE)
@@ -118,13 +122,16 @@ def altair() -> Any:  # noqa: ANN401 - it may be missing
 def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
     """A chart with what it shows, its price and its promise above it."""
     words = " ".join((*notes, answer.promise))
-    return priced(chart, title or " ".join(answer.sql.split()), answer.cost, words)
+    cost = None if answer.practice else answer.cost
+    return priced(chart, title or " ".join(answer.sql.split()), cost, words)
 
 
-def priced(chart: Any, title: str, cost: ApproxDP, words: str) -> Any:  # noqa: ANN401
-    """A chart below its title, its price and what else is to be said."""
-    free = cost.epsilon == 0 and cost.delta == 0
-    below = f"{'Free: answered from the ledger' if free else f'Price {cost}'}. {words}"
+def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  # noqa: ANN401
+    """A chart below its title, its price, if it has one, and what else is to be said."""
+    price = "Nothing was paid" if cost is None else f"Price {cost}"
+    if cost is not None and cost.epsilon == 0 and cost.delta == 0:
+        price = "Free: answered from the ledger"
+    below = f"{price}. {words}"
     return (
         chart.properties(
             title={
@@ -143,8 +150,12 @@ def priced(chart: Any, title: str, cost: ApproxDP, words: str) -> Any:  # noqa: 
 
 
 def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
-    """A chart in the form of the file's ending, in small letters or capitals."""
-    chart.save(str(file), format=file.suffix[1:].lower())
+    """A chart in the form of the file's ending, in small letters or capitals.
+
+    A page holds its scripts, so that it needs no network.
+    """
+    ending = file.suffix[1:].lower()
+    chart.save(str(file), format=ending, inline=ending == "html")
 
 
 def _pictures(
@@ -215,6 +226,15 @@ def _points(
 
 def _said(value: Any) -> str:  # noqa: ANN401 - a cell
     return _NONE if value is None else bare(value)
+
+
+def _largest(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the keys whose numbers are largest together, in the order that they have."""
+    sums: Counter[Any] = Counter()
+    for each in points:
+        sums[each["x"]] += each["y"]
+    kept = {key for key, _ in sums.most_common(_BARS_MAX)}
+    return [each for each in points if each["x"] in kept]
 
 
 def moment(value: Any) -> Any:  # noqa: ANN401 - a cell

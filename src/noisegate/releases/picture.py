@@ -21,6 +21,7 @@ from noisegate.releases.axes import Axis
 from noisegate.releases.workload import Workload, marginals, prefixes
 
 _BARS_MAX: Final = 40
+_POINTS_MAX: Final = 2_000  # along a line; more are added up
 _PIXELS: Final = 420  # about so many, along each axis
 _SQUARES_MAX: Final = 128  # along each axis; more are added up
 _SQUARE: Final = 64  # pixels of one at most
@@ -102,11 +103,21 @@ def _along(release: Drawable, place: int, confidence: Number, *, running: bool) 
     axis, value = release.axes[place], release.value
     asked = prefixes(axis.size) if running else marginals(release.values.shape, [(place,)])
     value = f"running total of {value}" if running else value
+    step = -(-axis.size // _POINTS_MAX) if axis.is_ordered else 1
+    places = np.arange(axis.size)
+    if step > 1:
+        starts = np.arange(0, len(axis.present), step)
+        ends = np.minimum(starts + step, len(axis.present)) - 1
+        places = ends if running else starts
+        asked = Workload(asked.shape, asked.lows[places], asked.highs[ends], "parts of an axis")
+        value = value if running else f"{value} in {step} cells"
     numbers = asked.answers(release.values)
     if release.whole:
         numbers = np.rint(numbers).astype(np.int64)
-    as_text = axis.size <= _BARS_MAX and (axis.ends is not None or not axis.is_ordered)
-    keys = pa.array(axis.labels) if as_text else axis.column()
+    as_text = (
+        step == 1 and axis.size <= _BARS_MAX and (axis.ends is not None or not axis.is_ordered)
+    )
+    keys = (pa.array(axis.labels) if as_text else axis.column()).take(pa.array(places))
     widths = release.widths(asked, confidence)
     unsigned = (value,) if release.frame.unsigned() else ()
     answer = replace(
