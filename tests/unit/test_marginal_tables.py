@@ -374,6 +374,17 @@ def test_a_cube_is_asked_of_the_gate_like_any_release():
             gate.release("cube", **({"columns": COLUMNS, "epsilon": 1} | more))
 
 
+def test_a_cube_says_what_its_caps_leave_out():
+    rows = pa.table({"pid": [1, 1, 2], "ward": ["north", "south", "north"]})
+    facts = {"ward": {"in": ["north", "south"]}}
+    gate = noisegate.open(rows, epsilon=2, unit="pid", rows_per_unit=3, columns=facts)
+    terms = {"columns": {"ward": None}, "sets": 1, "epsilon": 1}
+    said = gate.release_plan("cube", **terms).words[-1]
+    assert "Capped: 3 rows per person" in said
+    assert gate.release("cube", **terms).footer().endswith(said)
+    assert gate.release("cube", **terms).footer().endswith(said)
+
+
 def test_a_cube_has_price_promise_card_pictures_and_files(tmp_path):
     gate = gate_of(epsilon=1)
     sets = [("age", "ward"), ("sick",)]

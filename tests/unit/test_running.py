@@ -491,6 +491,28 @@ def test_sums_over_periods_are_differences_of_totals(tmp_path):
             ask("series", columns={"day": "day"}, until=DAYS[29], horizon=60, epsilon=1, fresh=True)
 
 
+def test_a_period_is_not_measured_before_it_ends(tmp_path):
+    gate = gate_of(tmp_path, 60, "1")
+    asked = {"columns": {"day": "month"}, "horizon": 3, "epsilon": 1}
+    with pytest.raises(SpecError, match="2024-02-10 is inside a period") as refused:
+        gate.release("series", until="2024-02-10", **asked)
+    assert "until=2024-02-29" in refused.value.fix
+    assert gate.spent.epsilon == 0
+    ends = gate.release("series", until="2024-02-29", **asked)
+    assert ends.periods == (date(2024, 1, 1), date(2024, 2, 1))
+    assert gate.release("series", until="2024-02-01", **asked).free  # the name of the period
+
+
+def test_a_cap_of_groups_is_none_of_a_series(tmp_path):
+    gate = noisegate.open(
+        frame(10), epsilon=2, unit="pid", rows_per_unit=20, groups_per_unit=3, table="visits",
+        columns={"day": {"between": [DAYS[0], DAYS[-1]]}}, ledger=tmp_path / "l.db",
+    )  # fmt: skip
+    made = gate.release("series", columns={"day": "day"}, until=DAYS[9], horizon=10, epsilon=1)
+    assert "the first 20 rows count" in made.footer()
+    assert len(made.periods) == 10
+
+
 def test_gaussian_noise_goes_into_the_root_factor_and_a_step_costs_nothing(tmp_path):
     """Within margins that hold with 1 - 1e-9 each."""
     more = {"accountant": "zcdp", "delta": "1e-6", "epsilon": 8}

@@ -88,18 +88,20 @@ class Grid:
         return int(self.query.l1s[0].value)
 
 
-def grid_of(
+def grid_of(  # noqa: PLR0913 - each is said by the order
     question: Question,
     sql: str,
     terms: Terms,
     *,
     accountant: str,
     missing: bool = True,
+    by_groups: bool = True,
     edges: Mapping[int, Edges] | None = None,
 ) -> Grid:
     """The grid of a question, or a refusal. ``missing``: keep a cell for rows without a value.
 
-    ``edges`` are those of columns whose groups are numbers of bins.
+    ``by_groups``: cap the groups of a unit too, where the policy does. ``edges`` are those of
+    columns whose groups are numbers of bins.
     """
     block, axes = axes_of(question, missing=missing, edges=edges)
     cells = prod(axis.size for axis in axes)
@@ -109,6 +111,7 @@ def grid_of(
             fix="Use wider bins or fewer columns.",
         )
     caps = caps_of(block, terms)
+    caps = caps if by_groups else replace(caps, groups_per_unit=None)
     drafted = draft(block, caps, accountant=accountant, derive=False)
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:

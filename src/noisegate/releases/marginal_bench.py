@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, final
@@ -128,7 +128,7 @@ class MarginalBench:
             fits=fits,
             rms={names: rms * grain for names, rms in named.items()},
             gaussian=self._price.gaussian,
-            words=(words,),
+            words=(words, *self._caveats),
         )
 
     def release(self, progress: Progress | None = None, *, fresh: bool = False) -> CubeRelease:
@@ -190,6 +190,12 @@ class MarginalBench:
         return self._grids[axes]
 
     @property
+    def _caveats(self) -> tuple[str, ...]:
+        """What its numbers leave out, such as rows beyond a cap; each once."""
+        said = (words for axes in self._sets for words in self._grid(axes).caveats)
+        return tuple(dict.fromkeys(said))
+
+    @property
     def _grain(self) -> Fraction:
         return next(iter(self._grids.values())).grain
 
@@ -234,7 +240,7 @@ class MarginalBench:
         loss = curator.loss_of(self._event)
         return CubeRelease(
             sql="; ".join(grid.sql for grid in grids),
-            tables=found,
+            tables=replace(found, words=tuple(dict.fromkeys((*found.words, *self._caveats)))),
             counted=json.loads(json.dumps(grids[0].to_record())),
             cost=ApproxDP(0) if free else loss,
             remaining=curator.remaining(),

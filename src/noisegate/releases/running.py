@@ -12,7 +12,7 @@ promised and why.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
@@ -210,6 +210,13 @@ def periods_until(axis: Axis, until: Any) -> int:  # noqa: ANN401 - a key of the
         ) from None
     if not count:
         raise SpecError("No period has ended yet.", fix=f"Use until={axis.present[0]!r} or later.")
+    if count < len(axis.present) and until not in axis.present and type(until) is date:
+        last = axis.present[count] - timedelta(days=1)
+        if until != last:
+            raise SpecError(
+                f"{until} is inside a period, which has not ended.",
+                fix=f"Use until={last}, the day that it ends.",
+            )
     return count
 
 

@@ -273,8 +273,15 @@ class Workbench:
         question = read(sql, self._curator.tables)
         terms = agreed(question.terms, order)
         accountant = self._curator.ledger.balance(self._curator.account).accountant
-        missing = order.name not in _WITHOUT_MISSING
-        grid = grid_of(question, sql, terms, accountant=accountant, missing=missing, edges=edges)
+        grid = grid_of(
+            question,
+            sql,
+            terms,
+            accountant=accountant,
+            missing=order.name not in _WITHOUT_MISSING,
+            by_groups=not is_running(order),  # it counts the first rows of a unit, in any period
+            edges=edges,
+        )
         _require_kind(order.name, grid)
         return grid.sampled(self._rules.sample), terms
 
