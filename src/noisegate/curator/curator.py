@@ -129,8 +129,7 @@ class Curator:
         """All rows, or those of a sample with coins that were never used and are kept nowhere."""
         if sample is None:
             return nullcontext(self._source)
-        if not 0 < sample < 1:
-            raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
+        require_sample(sample)
         return self._source.sample(sample, fresh_coins(self._bits))
 
     def _require_one_sample(self, event: PoissonSampled) -> None:
@@ -253,6 +252,12 @@ def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
             f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
             fix="Open the account below the data set's own, without a colon in its name.",
         )
+
+
+def require_sample(sample: Fraction) -> None:
+    """Refuse a sample that holds everybody or nobody."""
+    if not 0 < sample < 1:
+        raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
 
 
 def digest(text: str) -> str:

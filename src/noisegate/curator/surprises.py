@@ -45,7 +45,7 @@ from weakref import WeakSet
 import numpy as np
 
 from noisegate.algebra.tally import Sums
-from noisegate.curator.curator import Curator
+from noisegate.curator.curator import Curator, require_sample
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
@@ -303,6 +303,8 @@ def open_surprises(
     curator._require_own(number)  # noqa: SLF001 - same room
     if not spec.restarts or sample is not None:
         _require_pure(curator)
+    if sample is not None:
+        require_sample(sample)
     record = spec.to_record() | {"name": name}
     record |= {} if sample is None else {"sample": str(sample)}
     entry = curator.ledger.reserve(
