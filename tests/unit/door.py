@@ -73,11 +73,19 @@ def count_query(table=None, by=None, cap=None, term=ONE):
     return Query(Sums(relation=Table(table), by=groups, terms=(term,), rows_per_unit=cap))
 
 
+def engine(rows, table, _kept={}):  # noqa: B006 - for all tests
+    """One for each table: to make one takes longer than most tests, and none changes it."""
+    name = id(rows), repr(table)
+    if name not in _kept:
+        _kept[name] = rows, DuckDBSource({"people": rows}, {"people": table})
+    return _kept[name][1]
+
+
 class Watched(Source):
     """A source that counts how often its rows were read, and may break."""
 
     def __init__(self, rows=ROWS, table=None):
-        self._inner = DuckDBSource({"people": rows}, {"people": table or domain()})
+        self._inner = engine(rows, table or domain())
         self.reads, self.broken = 0, None
 
     def _look(self):
