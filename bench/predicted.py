@@ -77,7 +77,9 @@ CASES: dict[str, Case] = {
     "sketch": Case(workload="cells"),
     "sensing": Case(workload="cells"),
     "mwem": Case(size=(64,)),
-    "totals": Case(workload="cells", options={"parents": [(np.arange(256) // 16).tolist()]}),
+    "totals": Case(
+        workload="cells", options={"parents": (tuple((np.arange(256) // 16).tolist()),)}
+    ),
     "marginals": Case("GOWALLA", (16, 16), "marginals"),
     "seasonal": Case("GOWALLA", (16, 16), "cells"),
     **dict.fromkeys(
