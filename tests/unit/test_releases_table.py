@@ -177,7 +177,9 @@ def test_a_map_is_saved_for_atlases(gate, tmp_path):
     assert b"geo" in pq.read_schema(tmp_path / "r.geoparquet").metadata
     found = json.loads((tmp_path / "r.geojson").read_text())
     assert found["type"] == "FeatureCollection"
-    assert len(found["features"]) == 6
+    assert len(found["features"]) == 4  # a cost of 5, the bound, is in the boxes that end there
+    assert found["bbox"] == [0, 0, 5, 40]
+    assert sum(each["properties"]["count"] for each in found["features"]) == made.total.value
 
 
 def test_pictures_are_bars_lines_or_a_heat_map(gate, release):

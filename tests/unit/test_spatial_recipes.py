@@ -302,6 +302,20 @@ def test_geoparquet_is_as_the_standard_says(gate, tmp_path):
         assert ring.max(axis=0).tolist() == [box["xmax"], box["ymax"]]
 
 
+@pytest.mark.parametrize("method", ["cells", "kdtree", "privtree"])
+def test_no_box_of_a_map_is_beyond_the_bounds(method):
+    rows = pa.table({"lat": [90.0, -90.0, 0.0, 51.0] * 50, "lon": [180.0, -180.0, 0.0, 7.0] * 50})
+    facts = {"lat": {"between": [-90, 90]}, "lon": {"between": [-180, 180]}}
+    gate = noisegate.open(rows, epsilon=100, columns=facts, table="places")
+    made = gate.release("map", columns={"lat": 30, "lon": 50}, method=method, epsilon=50)
+    shown = map_of(made)
+    assert shown.bounds() == [-180, -90, 180, 90]
+    areas = np.prod(shown.rectangles[:, 2:] - shown.rectangles[:, :2], axis=1)
+    assert areas.min() > 0
+    assert areas.sum() == 360 * 180
+    assert shown.numbers.sum() == made.total.value
+
+
 def test_rectangles_between_edges_are_asked_of_the_release(gate):
     made = gate.release("map", SQL, method="quadtree", epsilon=2)
     assert rectangle(made, {}) == pytest.approx(int(made.total))
@@ -312,6 +326,9 @@ def test_rectangles_between_edges_are_asked_of_the_release(gate):
         rectangle(made, {"height": (0, 1)})
     with pytest.raises(SpecError):
         rectangle(made, {"lat": (3, 2)})
+    for wrong in (5, ("a", 2), (1, 2, 3)):
+        with pytest.raises(SpecError, match="no pair of numbers"):
+            rectangle(made, {"lat": wrong})
 
 
 def test_a_map_needs_two_axes_with_edges(gate):

@@ -141,14 +141,18 @@ def map_of(
 ) -> Map:
     """The boxes of a release over two of its axes, by default its last two."""
     across, down = _chosen(release, x, y)
-    edges = {place: _edges(release, place) for place in (across, down)}
+    edges = {place: _within(release, place) for place in (across, down)}
     lows, highs = _boxes(release, across, down)
     whole = np.ones(lows.shape[0], np.bool_)
+    held = np.ones(lows.shape[0], np.bool_)
     for place, edge in edges.items():
         last = edge.size - 2  # rows without a value have no place on a map
         whole &= highs[:, place] <= last
         highs[:, place] = np.minimum(highs[:, place], last)
-    held = np.all(lows <= highs, axis=1)
+        if last and edge[last] == edge[last + 1]:  # it holds the upper bound alone: joined
+            held &= lows[:, place] < last
+            highs[highs[:, place] == last - 1, place] = last
+    held &= np.all(lows <= highs, axis=1)
     lows, highs, whole = lows[held], highs[held], whole[held]
     asked = Workload(release.shape, lows, highs, "a map")
     numbers = asked.answers(release.values)
@@ -179,7 +183,13 @@ def rectangle(release: "TableRelease", ranges: Mapping[str, tuple[float, float]]
         if axis.name not in ranges:
             ends.append((0.0, float(axis.size)))
             continue
-        edges, (low, high) = _edges(release, place), ranges[axis.name]
+        edges = _edges(release, place)
+        try:
+            low, high = map(float, ranges[axis.name])
+        except (TypeError, ValueError):
+            raise SpecError(
+                f"A range of {axis.name!r} is no pair of numbers.", fix="Use such as (2.5, 7)."
+            ) from None
         low_place, high_place = np.interp([low, high], edges, np.arange(edges.size))
         ends.append((float(low_place), float(high_place)))
     lows, highs = (np.array([[end[side] for end in ends]]) for side in (0, 1))
@@ -247,6 +257,14 @@ def _edges(release: "TableRelease", place: int) -> Floats:
             f"{release.axes[place].name!r} has no edges.", fix="Group by BIN(column, width)."
         )
     return edges
+
+
+def _within(release: "TableRelease", place: int) -> Floats:
+    """The edges, none beyond the declared bounds: no row is there, and no degree either."""
+    axis, edges = release.axes[place], _edges(release, place)
+    low = -np.inf if axis.low is None else float(axis.low)
+    high = np.inf if axis.high is None else float(axis.high) + axis.whole
+    return np.clip(edges, low, high)
 
 
 def _boxes(release: "TableRelease", across: int, down: int) -> tuple[Ints, Ints]:
