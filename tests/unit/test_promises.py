@@ -3,6 +3,7 @@
 Why it is not what was used: `test_accounting_attacks.py`.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -19,7 +20,9 @@ from noisegate.privacy.event import (
     NothingEvent,
     Sequential,
 )
+from noisegate.privacy.loss import ApproxDP
 from noisegate.releases import workbench
+from noisegate.synthetic import making
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
@@ -109,3 +112,45 @@ def test_the_model_of_a_session_promises_all_of_it_unless_it_is_an_epsilon(accou
     assert model.guarantee.loss == (spent if accountant == "pure" else session.plan.price)
     assert model.cost == spent
     assert spent.epsilon < session.plan.price.epsilon
+
+
+# what is made of releases
+
+
+def require_covered(made, *parts):
+    """Rows that are made of releases tell what those told, whoever paid for them."""
+    assert made.guarantee.loss.epsilon == sum(Fraction(each) for each in parts)
+
+
+def test_rows_that_are_made_with_evidence_promise_what_it_lost_too():
+    """Sharp evidence makes sharp rows, and it was paid for by others: ε = 1/100 was said of them."""
+    gate = opened("pure")
+    sharp = gate.release("cells", "SELECT COUNT(*) FROM people GROUP BY ward", epsilon=5)
+    asked = gate.sql("SELECT age, COUNT(*) FROM people GROUP BY age", epsilon=2)
+    terms = {"columns": ["ward", "age"], "epsilon": "0.01"}
+    require_covered(gate.release("synthetic", evidence=[sharp], **terms), "0.01", 5)
+    require_covered(gate.release("synthetic", evidence=[sharp, sharp], **terms), "0.01", 5)
+    both = gate.release("synthetic", evidence=[sharp, asked], **terms)
+    require_covered(both, "0.01", 5, 2)
+    assert "made with evidence" in both.promise
+    assert both.cost.epsilon == Fraction("0.01")
+    require_covered(gate.release("synthetic", evidence=[both], **terms), "0.01", "7.01")
+    unnamed = [replace(asked, request_ids=()) for _ in range(2)]  # nothing tells that they are one
+    require_covered(gate.release("synthetic", evidence=unnamed, **terms), "0.01", 2, 2)
+
+
+def test_a_session_that_knows_releases_promises_of_its_model_what_they_lost_too():
+    gate = opened("pure")
+    sharp = gate.release("cells", "SELECT COUNT(*) FROM people GROUP BY ward", epsilon=5)
+    columns = {"ward": None, "age": None}
+    with gate.many(columns, epsilon="0.1", surprises=2, evidence=[sharp]) as session:
+        require_covered(session.model, session.balance.spent.epsilon, 5)
+
+
+def test_rows_that_forget_their_evidence_are_caught(monkeypatch):
+    monkeypatch.setattr(making, "lost", lambda _: ApproxDP(0))
+    gate = opened("pure")
+    sharp = gate.release("cells", "SELECT COUNT(*) FROM people GROUP BY ward", epsilon=5)
+    made = gate.release("synthetic", evidence=[sharp], columns=["ward"], epsilon="0.01")
+    with pytest.raises(AssertionError):
+        require_covered(made, "0.01", 5)

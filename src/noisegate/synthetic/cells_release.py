@@ -21,13 +21,15 @@ from noisegate.releases.table import TableRelease
 class CellsRelease:
     """What there is to say about a model besides its numbers.
 
-    ``used`` is what it took, ``promised`` what is promised of it.
+    ``used`` is what it took, ``promised`` what is promised of that, and ``known`` what it knew
+    from elsewhere may have lost.
     """
 
     method: str
     price: Price
     used: Event
     promised: Event
+    known: ApproxDP
     free: bool
     words: tuple[str, ...]
     question: str
@@ -55,7 +57,7 @@ class CellsRelease:
             words=(*self.words, *grid.caveats),
             cost=ApproxDP(0) if self.free else curator.loss_of(self.used),
             remaining=curator.remaining(),
-            guarantee=guarantee_of(curator.loss_of(self.promised), grid.query.tables),
+            guarantee=guarantee_of(curator.loss_of(self.promised) + self.known, grid.query.tables),
             question=self.question,
             request_id=self.request_id,
             practice=rules.practice,

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.errors import NoisegateError, SpecError, Unsupported
+from noisegate.privacy.composition import sequential
+from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.question import Block, Function
 from noisegate.query.reading.reader import read
@@ -60,6 +62,18 @@ def known_of(released: Sequence[Any], basis: Basis) -> list[Evidence]:
             taken.add(place)
             seen |= every[place][1]
     return [part for place in sorted(taken) for part in every[place][0]]
+
+
+def lost(released: Sequence[Any]) -> ApproxDP:
+    """What all evidence may have lost: whatever is made of it tells what it told.
+
+    Claim: to add this to the loss of new draws covers what is made of both. Adjacency: add/remove.
+    Why: it is a function of all of them, and (ε, δ) add up in sequence [DR14, Thm 3.16]. A release
+        that is given twice is one, if it names its draws. Rounding: none.
+    """
+    losses = [one.guarantee.loss for one in released]
+    names = [frozenset(_drawn(one)) or place for place, one in enumerate(released)]
+    return sequential(loss for _, loss in dict.fromkeys(zip(names, losses, strict=True)))
 
 
 def _drawn(one: Any) -> set[str]:  # noqa: ANN401 - a release

@@ -42,7 +42,7 @@ from noisegate.synthetic.constraints import (
 )
 from noisegate.synthetic.door import DoorTables
 from noisegate.synthetic.fitted import FORMAT, Fitted
-from noisegate.synthetic.known import known_of
+from noisegate.synthetic.known import known_of, lost
 from noisegate.synthetic.looks import Looks, Seen
 from noisegate.synthetic.model import CELLS_MAX, Evidence, digest_of
 from noisegate.synthetic.plan import SyntheticPlan
@@ -310,13 +310,16 @@ class SyntheticBench:
         tables = job.basis.query((0,)).tables
         kept_to = promised(used, job.event)
         loss = curator.loss_of(Sequential(events=(*job.looked.events, kept_to)))
+        made_of = ", made with evidence," if order.evidence else ""
         return SyntheticRelease(
             fitted=fitted,
             count=min(fitted.rows, _USUAL_MAX) if order.rows is None else order.rows,
             sql=job.basis.sql,
             cost=curator.loss_of(Sequential(events=tuple(bought))) if bought else ApproxDP(0),
             remaining=curator.remaining(),
-            guarantee=guarantee_of(loss, tables, "these synthetic rows of"),
+            guarantee=guarantee_of(
+                loss + lost(order.evidence), tables, f"these synthetic rows{made_of} of"
+            ),
             question=job.question,
             request_id=request_id,
             practice=self._rules.practice,

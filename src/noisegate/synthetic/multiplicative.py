@@ -106,6 +106,7 @@ class QuestionsBench:
             price=self._price,
             used=used,
             promised=promised(used, self._price.event()),
+            known=ApproxDP(0),
             free=free,
             words=tuple(record["words"]),
             question=self._attempts.question,

@@ -47,7 +47,7 @@ from noisegate.synthetic.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wis
 from noisegate.synthetic.basis import grid_basis
 from noisegate.synthetic.cells_model import CellsModel
 from noisegate.synthetic.cells_release import CellsRelease, price_of
-from noisegate.synthetic.known import known_of
+from noisegate.synthetic.known import known_of, lost
 from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
 from noisegate.synthetic.model import Evidence, whole_total
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
@@ -361,6 +361,7 @@ class Many:
             price=self.price,
             used=used,
             promised=promised(used, self.event),
+            known=lost(self._order.evidence),
             free=False,
             words=(f"the model of a session: {words}",),
             question=door.question,
