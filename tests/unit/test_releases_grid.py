@@ -89,6 +89,7 @@ def test_listed_edges_and_units_of_time_make_bins(by_columns):
     assert ages.keys == (0, 18, Fraction(131, 2))
     assert ages.edges.tolist() == [0, 18, 65.5, 111]  # an age of 110 is in the last one too
     assert days.keys == (date(2024, 1, 1), date(2024, 2, 1), date(2024, 3, 1))
+    assert (days.periods, ages.periods) == (True, False)
     assert by_columns({"day": None}, missing=False).shape == (61,)
 
 
@@ -201,6 +202,7 @@ BINS = Axis(
 )  # fmt: skip
 WARDS = Axis(name="ward", keys=("north", "south", "west"))
 DAYS = Axis(name="day", keys=tuple(date(2024, 1, d) for d in (1, 8, 15)))
+MONTHS = Axis(name="month", keys=tuple(date(2024, m, 1) for m in (1, 2, 3)), periods=True)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +221,10 @@ DAYS = Axis(name="day", keys=tuple(date(2024, 1, d) for d in (1, 8, 15)))
         (DAYS, (date(2024, 1, 2), date(2024, 1, 15)), [(1, 2)]),
         (DAYS, date(2024, 1, 8), [(1, 1)]),
         (DAYS, "2024-01-08", [(1, 1)]),
+        (MONTHS, ("2024-01-01", "2024-02-29"), [(0, 1)]),
+        (MONTHS, ("2024-02-01", "2024-02-01"), [(1, 1)]),
+        (MONTHS, ("2023-12-24", "2024-01-31"), [(0, 0)]),
+        (MONTHS, (None, "2030-01-01"), [(0, 2)]),
         (DAYS, ("2024-01-02", None), [(1, 2)]),
         (BINS, np.array([0, 5]), [(0, 1)]),
         (BINS, range(0, 15, 5), [(0, 2)]),
@@ -238,6 +244,9 @@ def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
         (BINS, (-9, -3), "-3 is beyond the bins"),
         (DAYS, ("2025-01-01", None), "among its keys: '2024-01-01'"),
         (DAYS, "8 January", "no key '8 January'"),
+        (MONTHS, ("2024-01-01", "2024-02-15"), "2024-02-15 is inside a period"),
+        (MONTHS, ("2024-01-15", None), "2024-01-15 is inside a period"),
+        (MONTHS, ("2024-03-15", None), "range of 'month' is empty"),
         (BINS, (1, 2, 3), "no pair"),
         (BINS, 7, "no key 7"),
         (BINS, [], "No key"),
@@ -253,7 +262,7 @@ def test_what_is_no_set_of_cells_is_refused(axis, asked, words):
 
 @pytest.mark.parametrize(
     "axis",
-    [BINS, WARDS, DAYS, Axis(name="x", keys=(Fraction(1, 2), 1), ends=(1, Fraction(3, 2)))],
+    [BINS, WARDS, DAYS, MONTHS, Axis(name="x", keys=(Fraction(1, 2), 1), ends=(1, Fraction(3, 2)))],
 )
 def test_an_axis_is_read_as_it_was_written(axis):
     assert Axis.from_record(axis.to_record()) == axis

@@ -66,6 +66,7 @@ def rows(release):
         ({"columns": {"x": None, "kind": None}, "where": "kind = 'a'"},
          {(7_000_000, "a"): 300, (9_000_000, "a"): 200}),
         ({"columns": {"lat": "0.01"}}, {(51.23,): 300, (-3.01,): 206}),
+        ({"columns": {"day": "month"}}, {(date(2024, 1, 1),): 300, (date(2024, 2, 1),): 206}),
     ],
 )  # fmt: skip
 def test_the_cells_with_many_rows_are_shown_by_their_keys(order, keys):

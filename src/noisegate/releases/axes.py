@@ -9,7 +9,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -32,7 +32,8 @@ class Axis:
     """A column of the grid. None among ``keys`` is the group of rows without a value.
 
     With ``ends`` the keys are the lower edges of bins, and these the upper ones; ``whole`` says
-    that what is binned are whole numbers, and ``low`` and ``high`` are their declared bounds.
+    that what is binned are whole numbers, and ``low`` and ``high`` are their declared bounds. Keys
+    that are ``periods``, such as months, are named by their first day or time.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Axis:
     whole: bool = False
     low: Fraction | None = None
     high: Fraction | None = None
+    periods: bool = False
 
     @property
     def size(self) -> int:
@@ -132,7 +134,22 @@ class Axis:
                 f"The range of {self.name!r} is empty.",
                 fix=f"Use low ≤ high, among its keys: {self._some()}.",
             )
+        if self.periods:
+            self._require_whole(low, high, keys[last + 1 :])
         return first, last
+
+    def _require_whole(self, low: Any, high: Any, later: Sequence[Any]) -> None:  # noqa: ANN401
+        """Refuse a range that begins or ends inside a period of days."""
+        keys = self.present
+        begins = type(low) is not date or low in keys or low < keys[0]
+        ends = type(high) is not date or not later or high in keys
+        if not ends:
+            ends = high + timedelta(days=1) == later[0]
+        if not begins or not ends:
+            raise SpecError(
+                f"{high if begins else low} is inside a period of {self.name!r}.",
+                fix=f"Begin and end with one: {self._some()}.",
+            )
 
     def _first_bin(self, low: Any) -> int:  # noqa: ANN401
         keys = self.present
@@ -185,7 +202,7 @@ class Axis:
             record |= {"ends": [str(end) for end in self.ends], "whole": self.whole}
             bounds = {"low": self.low, "high": self.high}
             record |= {name: str(at) for name, at in bounds.items() if at is not None}
-        return record
+        return record | ({"periods": True} if self.periods else {})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Axis":
@@ -197,6 +214,7 @@ class Axis:
             keys=tuple(map(key_of, record["keys"])),
             ends=None if ends is None else tuple(map(_number, ends)),
             whole=bool(record.get("whole", False)),
+            periods=bool(record.get("periods", False)),
             **bounds,
         )
 

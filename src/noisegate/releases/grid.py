@@ -37,7 +37,7 @@ _FUNCTIONS: Final = (
     Function.COUNT_UNITS,
     Function.SUM,
 )
-_UNITS: Final = ("hour", "day", "week", "month", "quarter", "year")
+UNITS: Final = ("hour", "day", "week", "month", "quarter", "year")
 Edges = tuple[int | Fraction, ...]
 
 
@@ -213,7 +213,8 @@ def _axis(key: GroupKey, name: str, schema: Schema, edges: Edges | None) -> tupl
     if edges is not None:
         return key, _given(name, edges, _bounds(call, schema))
     if not width:
-        return key, Axis(name=name, keys=present)
+        periods = type(call) is Call and call.function == "date_trunc"
+        return key, Axis(name=name, keys=present, periods=periods)
     lows = present if key.expression is call else [each * width + origin for each in present]  # type: ignore[operator]
     starts, ends = (tuple(map(_plain, each)) for each in (lows, [a + width for a in lows]))  # type: ignore[operator]
     return key, Axis(name=name, keys=starts, ends=ends, **_bounds(call, schema))
@@ -327,7 +328,7 @@ def sql_of(
         if isinstance(how, list | tuple):
             edges[place] = _edges(name, how, column)
             groups.append(_cased(quoted, edges[place]))
-        elif isinstance(how, str) and how in _UNITS:
+        elif isinstance(how, str) and how in UNITS:
             groups.append(f"DATE_TRUNC('{how}', {quoted})")
         elif how is None and column.keys is None and column.kind is Kind.DATE:
             groups.append(f"DATE_TRUNC('day', {quoted})")
@@ -352,7 +353,7 @@ def _require_keys(name: str, column: Column) -> None:
 
 def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as people write it
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
-        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(_UNITS)}.")
+        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.")
     if isinstance(how, bool) or not isinstance(how, int | float | str | Fraction):
         raise SpecError(
             f"{how!r} is no bin width for {name!r}.",
@@ -376,7 +377,7 @@ def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as peo
 def _edges(name: str, how: Sequence[Any], column: Column) -> Edges:
     between = column.between
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
-        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(_UNITS)}.")
+        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.")
     edges = tuple(_plain(fraction(each, name=f"an edge of {name}")) for each in how)
     if len(edges) < 2 or any(b <= a for a, b in pairwise(edges)):
         raise SpecError(

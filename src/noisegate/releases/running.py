@@ -398,7 +398,9 @@ class SeriesRelease(Charged):
         size = len(self.periods)
         ends = None if self.axis.ends is None else self.axis.ends[:size]
         measured = replace(self.axis, keys=self.periods, ends=ends)
-        runs = measured.runs(where.get(self.axis.name, (None, None)))
+        asked = where.get(self.axis.name, (None, None))
+        self.axis.runs(asked)  # also what ends inside the last measured period is refused
+        runs = measured.runs(asked)
         signs = {last: 1 for _, last in runs} | {first - 1: -1 for first, _ in runs if first}
         widths = self.margins(1 - failure_of(confidence) / len(signs))
         value = sum(sign * self.values[place].item() for place, sign in signs.items())

@@ -23,6 +23,7 @@ from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
+from noisegate.releases.grid import UNITS
 from noisegate.releases.held import standing
 from noisegate.releases.plan import price_words
 from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
@@ -206,10 +207,12 @@ def _sql(curator: Curator, order: SparseOrder) -> str:
     return f"SELECT COUNT(*) FROM {rows} GROUP BY {', '.join(groups)}"  # noqa: S608
 
 
-def _group(name: str, how: Number | None, kind: Kind) -> str:
-    """A column by its values, or in bins of a width."""
+def _group(name: str, how: Any, kind: Kind) -> str:  # noqa: ANN401 - as people write it
+    """A column by its values, in bins of a width, or by a unit of time."""
     if how is None:
         return _quoted(name)
+    if how in UNITS:
+        return f"DATE_TRUNC('{how}', {_quoted(name)})"
     width = positive(how, name=f"the bin width of {name}")
     if kind is Kind.INTEGER and width.denominator == 1:
         return f"BIN({_quoted(name)}, {width})"
