@@ -229,6 +229,14 @@ def test_few_squares_have_numbers_and_all_have_their_margin(gate, release):
     assert many.to_dict()["mark"]["type"] == "rect"
 
 
+def test_negative_sums_have_two_colours_around_zero(gate):
+    sql = "SELECT SUM(age - 35) AS s FROM visits GROUP BY ward, DATE_TRUNC('month', day)"
+    made = gate.release("table", sql, epsilon=500, method="cells")
+    assert made.values.min() < 0
+    scale = made.plot().to_dict()["layer"][0]["encoding"]["color"]["scale"]
+    assert scale == {"scheme": "blueorange", "domainMid": 0}
+
+
 def test_degrees_are_drawn_as_a_map_whatever_comes_first():
     rows = pa.table({"lat": [60.5] * 9, "lon": [5.5] * 9})
     columns = {"lat": {"between": [60, 62]}, "lon": {"between": [4, 8]}}

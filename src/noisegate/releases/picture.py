@@ -27,7 +27,7 @@ _SQUARES_MAX: Final = 128  # along each axis; more are added up
 _SQUARE: Final = 64  # pixels of one at most
 _WRITTEN: Final = 256  # squares with numbers in them, if these find room
 _LETTER: Final = 8  # pixels
-_KNOWN: Final = 4_096  # squares whose ± is looked for
+_DARK: Final = 0.7  # of the ends of two colours
 _DEGREES: Final = (("lon", "lng"), ("lat",))
 
 
@@ -136,29 +136,34 @@ def _heat(release: Drawable, x: int, y: int, confidence: Number) -> tuple[Any, l
     asked = _squares(release.values.shape, {y: down, x: across})
     numbers = asked.answers(release.values)
     numbers = np.rint(numbers).astype(np.int64) if release.whole else numbers
-    widths = None
-    if asked.size <= _KNOWN:
-        widths = release.widths(asked, confidence) or [None] * asked.size
+    widths = release.widths(asked, confidence) or [None] * asked.size
     points = [
         {**top, **left, "n": number, "off": off}
         for (top, left), number, off in zip(
             product(down.places(), across.places()),
             numbers.tolist(),
-            widths or [None] * asked.size,
+            widths,
             strict=True,
         )
     ]
     data = alt.InlineData(values=json.dumps(points), format={"type": "json"})  # text: it is quick
     base = alt.Chart(data)
-    color = alt.Color("n:Q", title=release.value, scale=alt.Scale(scheme="viridis"))
+    low, high = float(numbers.min()), float(numbers.max())
+    scale = alt.Scale(scheme="viridis")
+    if low < 0:  # white is 0
+        scale = alt.Scale(scheme="blueorange", domainMid=0)
+    color = alt.Color("n:Q", title=release.value, scale=scale)
     tips = [alt.Tooltip("n:Q", title=release.value), alt.Tooltip("off:Q", title="±")]
     sides = across.encoding(alt) | down.encoding(alt)
     chart = base.mark_rect().encode(**sides, color=color, tooltip=tips)
     width, height = _pixels(across, down)
-    if asked.size <= _WRITTEN and _LETTER * len(f"{numbers.max():,.0f}") <= width / across.count:
-        middle = (float(numbers.min()) + float(numbers.max())) / 2
-        ink = alt.condition(f"datum.n > {middle}", alt.value("black"), alt.value("white"))
-        text = alt.Text("n:Q", format=",d" if release.whole else ".3~s")
+    if asked.size <= _WRITTEN and _LETTER * len(f"{high:,.0f}") <= width / across.count:
+        dark = f"datum.n < {(low + high) / 2}"
+        if low < 0:
+            dark = f"datum.n < {_DARK * low} || datum.n > {_DARK * high}"
+        ink = alt.condition(dark, alt.value("white"), alt.value("black"))
+        places = ",d" if release.whole else ",.0f" if max(high, -low) >= 100 else ".3~g"
+        text = alt.Text("n:Q", format=places)
         sides = across.middle(alt) | down.middle(alt)
         chart = alt.layer(chart, base.mark_text().encode(**sides, text=text, color=ink))
     steps = (across.step, down.step)
@@ -187,15 +192,13 @@ def _pixels(across: "_Side", down: "_Side") -> tuple[int, int]:
     return across.pixels(width), down.pixels(height)
 
 
-def _reach(widths: Sequence[float | None] | None, confidence: Number) -> list[str]:
+def _reach(widths: Sequence[float | None], confidence: Number) -> list[str]:
     """How far numbers may be off, in words."""
-    if widths is None:
-        return []
     known = [each for each in widths if each is not None]
     if not known:
         return ["No ± is known."]
     ends = (digits_up(Fraction(each), 3) for each in (min(known), max(known)))
-    said = " to ".join(dict.fromkeys(f"{float(each):,g}" for each in ends))
+    said = " to ".join(dict.fromkeys(f"{float(each):,.9g}" for each in ends))
     return [f"Each number is ± {said} at {percent(confidence)} confidence."]
 
 
