@@ -81,6 +81,16 @@ def engine(rows, table, _kept={}):  # noqa: B006 - for all tests
     return _kept[name][1]
 
 
+def showing(rows, table, _kept={}):  # noqa: B006 - for all tests
+    """An engine about these rows until the next ones of the table are shown to it."""
+    name = repr((table, rows.schema))
+    if name in _kept:
+        _kept[name]._connection.register("frame0", rows)
+    else:
+        _kept[name] = DuckDBSource({table.name: rows}, {table.name: table})
+    return _kept[name]
+
+
 class Watched(Source):
     """A source that counts how often its rows were read, and may break."""
 

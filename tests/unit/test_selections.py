@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from door import by, curator, domain, field, table
+from door import by, curator, domain, field, showing, table
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import PerUnit, Table
 from noisegate.algebra.tally import Grouping, Marginals, Sums, Term, Values
@@ -25,7 +25,6 @@ from noisegate.privacy.event import (
     PermuteAndFlipEvent,
     TopKEvent,
 )
-from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Strategy
 
@@ -145,11 +144,11 @@ def rows_of(chance, owners):
 
 
 def most_moved(query, rows, owners):
-    whole = DuckDBSource({"visits": rows}, {"visits": VISITS}).sums(query.tally)
+    whole = showing(rows, VISITS).sums(query.tally)
     moved = []
     for owner in range(owners):
         left = rows.filter(pa.compute.not_equal(rows["who"], owner))
-        moved.append(whole - DuckDBSource({"visits": left}, {"visits": VISITS}).sums(query.tally))
+        moved.append(whole - showing(left, VISITS).sums(query.tally))
     return np.array(moved)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from door import ONE, by, curator, table
+from door import ONE, by, curator, showing, table
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Table
 from noisegate.algebra.tally import Axis, Cells, Sums
@@ -42,8 +42,7 @@ def rows(listed):
 
 
 def held(tally, listed, domain=ROWS):
-    source = DuckDBSource({"people": rows(listed)}, {"people": domain})
-    found = source.cells(tally)
+    found = showing(rows(listed), domain).cells(tally)
     assert found.cells.dtype == np.uint64
     assert np.all(found.cells[1:] > found.cells[:-1])
     return dict(zip(found.cells.tolist(), found.counts.tolist(), strict=True))
