@@ -199,7 +199,7 @@ class CategoricalNB(_NaiveBayes):
         columns = [(each.name, _keys(each, shares.shape[1]), shares) for each, shares in tables]
         off = 2 * self.error_["counts"] / self.class_count_
         chart = plots.chances(columns, self.classes_.tolist(), off)
-        return self._framed(chart, "lines are two standard deviations of the noise, at most")
+        return self._framed(chart, "lines are about two standard deviations of the noise")
 
     def _scores(self, points: Floats) -> Floats:
         found = np.tile(np.log(self.class_count_), (len(points), 1))
