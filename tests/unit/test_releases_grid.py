@@ -1,6 +1,6 @@
 """The cells of a release: axes from SQL or from columns, what is meant by a range, refusals."""
 
-from datetime import date
+from datetime import date, datetime
 from fractions import Fraction
 
 import numpy as np
@@ -221,6 +221,7 @@ MONTHS = Axis(name="month", keys=tuple(date(2024, m, 1) for m in (1, 2, 3)), per
         (DAYS, (date(2024, 1, 2), date(2024, 1, 15)), [(1, 2)]),
         (DAYS, date(2024, 1, 8), [(1, 1)]),
         (DAYS, "2024-01-08", [(1, 1)]),
+        (DAYS, datetime(2024, 1, 8), [(1, 1)]),  # noqa: DTZ001 - as in tables
         (MONTHS, ("2024-01-01", "2024-02-29"), [(0, 1)]),
         (MONTHS, ("2024-02-01", "2024-02-01"), [(1, 1)]),
         (MONTHS, ("2023-12-24", "2024-01-31"), [(0, 0)]),
@@ -244,6 +245,7 @@ def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
         (BINS, (-9, -3), "-3 is beyond the bins"),
         (DAYS, ("2025-01-01", None), "among its keys: '2024-01-01'"),
         (DAYS, "8 January", "no key '8 January'"),
+        (DAYS, datetime(2024, 1, 8, 12), "no key"),  # noqa: DTZ001 - as in tables
         (MONTHS, ("2024-01-01", "2024-02-15"), "2024-02-15 is inside a period"),
         (MONTHS, ("2024-01-15", None), "2024-01-15 is inside a period"),
         (MONTHS, ("2024-03-15", None), "range of 'month' is empty"),

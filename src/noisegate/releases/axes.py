@@ -9,7 +9,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -228,7 +228,9 @@ def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
 
 
 def date_of(said: Any, kind: type[date] = date) -> Any:  # noqa: ANN401 - as people write it
-    """An ISO text as the date or time that it names; anything else as it is."""
+    """An ISO text as the date or time that it names, midnight as its day; else as it is."""
+    if kind is date and isinstance(said, datetime) and said.time() == time.min:
+        return said.date()
     try:
         return kind.fromisoformat(said) if isinstance(said, str) else said
     except ValueError:
