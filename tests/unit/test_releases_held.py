@@ -74,7 +74,9 @@ def test_every_release_is_saved_as_it_said_before_it_was_paid_and_read_again(
     gate = gate_of()
     assert set(gate.release_endings(name, epsilon=8, **terms)) == endings
     assert gate.spent.epsilon == 0
-    made = gate.release(name, epsilon=8, **terms)
+    seen = []
+    made = gate.release(name, epsilon=8, progress=lambda part, _: seen.append(part), **terms)
+    assert (seen[0], seen[-1], seen) == (0, 1, sorted(seen))
     assert gate.spent.epsilon > 0
     for ending in sorted(endings):
         made.save(tmp_path / f"x{ending}")
