@@ -2,13 +2,14 @@
 
 The cells of a season are a circle: hour 23 is next to hour 0. What is measured are the sums along
 each axis, exactly as many as it has keys, and for each pair of axes the low frequencies of both.
-Everything is then fitted at once by least squares; what finer waves would add is left out.
+Everything is then fitted at once by least squares. Finer waves are those of a table with the same
+margins whose axes do not know of each other, times as much as the fastest measured ones have of
+theirs: 1 where axes multiply, 0 where they add up. Of one axis there are none.
 
-How far a sum is off has two parts. The noise of what was measured is known. Waves that were left
-out are, to begin with, those of a table with the same margins whose axes do not know of each other.
-Around that they are taken to be as large as what it lacks of the fastest waves of pairs that were
-measured (of one axis: the faster half of them), in any phase, and larger where there are more rows:
-a season with sharper features can be further off.
+How far a sum is off has two parts. The noise of what was measured is known. Finer waves are taken
+to be off by as much as the fastest ones of pairs that were measured would be (of one axis: as large
+as the faster half of them), in any phase, and by more where there are more rows: a season with
+sharper features can be further off.
 """
 
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ class Seasonal:
         pairs = zip(blocks, _shares(blocks), strict=True)
         back, *_ = _fitted(blocks, [ask.variance(block, share) for block, share in pairs])
         rms = float(np.sqrt(np.mean(_products(back, back, workload))))
-        words = f"the rest is whatever {self.harmonics} harmonics leave out"
+        words = f"the rest is whatever {self.harmonics} harmonics and margins do not tell"
         return Predicted(rms=None, words=words, noise=rms)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002 - one profile for all
@@ -74,12 +75,14 @@ class Seasonal:
         noisy = ask.sums(blocks, _shares(blocks))
         back, rows, spreads = _fitted(blocks, [each.variance for each in noisy])
         numbers = np.concatenate([each.values for each in noisy]) / spreads
-        cells: Floats = back @ numbers
+        slow: Floats = back @ numbers
         margins = [sqrt(each.variance) for each in noisy[: len(ask.shape)]]
-        even = _independent(cells.reshape(ask.shape), margins).reshape(-1)
-        likely = (cells + even - back @ (rows @ even)).reshape(ask.shape)
-        waves = self._last(ask.shape)
-        left, seen = _left((numbers - rows @ even)[waves], (rows[waves] ** 2).sum(axis=1))
+        even = _independent(slow.reshape(ask.shape), margins).reshape(-1)
+        fast = self._last(ask.shape)
+        seen, said = numbers[fast], (rows @ even)[fast]
+        fine = even * np.clip(float(seen @ said) / max(float(said @ said), _LEAST), 0, 1)
+        cells: Floats = (slow + fine - back @ (rows @ fine)).reshape(ask.shape)
+        left = _left(seen - rows[fast] @ fine, (rows[fast] ** 2).sum(axis=1))
         where = _rough(even) * left
         weighed = where[:, None] * back
         sizes, turned = np.linalg.eigh(back.T @ weighed)
@@ -90,10 +93,11 @@ class Seasonal:
             outside = asked.answers(where.reshape(ask.shape)) + _products(twice, twice, asked)
             outside = np.maximum(outside - 2 * _products(weighed, rows.T, asked), 0)
             spread = np.sqrt(_products(back, back, asked) + outside)
-            return Guess(asked.answers(likely), spread, seen)
+            return Guess(asked.answers(cells), spread, max(1, fast.size))
 
-        words = f"waves beyond {self.harmonics} harmonics are left out"
-        return Estimate(cells.reshape(ask.shape), words=(words,), guess=guess)
+        follow = "follow from the margins alone" if cells.ndim > 1 else "are left out"
+        words = f"waves beyond {self.harmonics} harmonics {follow}"
+        return Estimate(cells, words=(words,), guess=guess)
 
     def blocks(self, shape: tuple[int, ...]) -> list[Block]:
         """The margins, then the waves."""
@@ -186,21 +190,18 @@ def _independent(cells: Floats, noises: list[float]) -> Floats:
 
 
 def _rough(even: Floats) -> Floats:
-    """How much of what is left out each cell has: it grows with the root of its number.
+    """How much of what is not told each cell has, as squares: in proportion to its number.
 
     Half as much again as on average, since finer waves are no draws from those that were measured.
     """
-    if not even.any():
-        return np.ones_like(even)
-    roots = np.sqrt(even)
-    return roots / float(roots.mean()) * _FINER
+    return even / float(even.mean()) * _FINER if even.any() else np.ones_like(even)
 
 
-def _left(numbers: Floats, sizes: Floats) -> tuple[float, int]:
+def _left(numbers: Floats, sizes: Floats) -> float:
     """The mean square of waves as one of length 1, without noise as far as that can be told."""
     seen = max(1, sizes.size)
     found, noise = float((numbers**2 / sizes).sum()) / seen, float((1 / sizes).sum()) / seen
-    return max(found - noise, found * min(1.0, sqrt(2 / seen))), seen
+    return max(found - noise, found * min(1.0, sqrt(2 / seen)))
 
 
 def _products(one: Floats, other: Floats, workload: Workload) -> Floats:
