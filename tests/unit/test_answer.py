@@ -225,6 +225,20 @@ def test_dates_and_numbers_give_lines():
         assert marks == ["errorbar", "line"]
 
 
+def test_colours_have_the_order_of_their_keys_and_do_not_repeat():
+    pytest.importorskip("altair")
+    for colors, expected in [
+        (["f", "m"], {"range"}),
+        ([f"k{i}" for i in range(9)], {"scheme": "tableau20"}),
+        ([10, 20, None], {"scheme": "viridis"}),
+        ([date(2024, 1, 1), date(2024, 2, 1)], {"scheme": "viridis"}),
+    ]:
+        table = pa.table({"k": ["a"] * len(colors), "c": colors, "n": [1] * len(colors)})
+        spec = answer(table, [None, None, (1,) * len(colors)]).plot().to_dict()
+        scale = spec["layer"][0]["encoding"]["color"]["scale"]
+        assert scale == expected if isinstance(expected, dict) else set(scale) == expected
+
+
 def test_of_very_many_keys_the_largest_are_drawn():
     pytest.importorskip("altair")
     table = pa.table({"k": [f"k{i}" for i in range(300)], "n": [i * 7 % 300 for i in range(300)]})

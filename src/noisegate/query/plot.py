@@ -20,6 +20,7 @@ _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the larges
 _LETTER: Final = 7  # pixels
 _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
+_ORDERED: Final = (int, float, date, datetime, type(None))
 _NONE: Final = "(none)"  # as axes of releases have it
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
@@ -98,7 +99,7 @@ def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa
         raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
     base = alt.Chart(alt.InlineData(values=points)).encode(x=place)
     if picture.color:
-        name, scale = " · ".join(picture.color), alt.Scale(range=_PALETTE)
+        name, scale = " · ".join(picture.color), _shades(alt, answer, picture)
         base = base.encode(color=alt.Color("color:N", title=name, sort=None, scale=scale))
     name = picture.y[0] if len(picture.y) == 1 else "value"
     sure = f" (± at {percent(confidence)} confidence)"
@@ -265,6 +266,15 @@ def _axis(alt: Any, name: str | None, values: set[Any], width: int) -> tuple[Any
 def label_angle(labels: Iterable[object], room: float) -> int:
     """How labels are turned: not at all where each finds room, so many pixels, beside the next."""
     return 0 if all(_LETTER * len(str(each)) <= room for each in labels) else -40
+
+
+def _shades(alt: Any, answer: Answer, picture: _Picture) -> Any:  # noqa: ANN401
+    """Colours of keys: from dark to bright where they have an order, else far apart."""
+    columns = [answer.table[name].to_pylist() for name in picture.color]
+    if len(columns) == 1 and all(type(key) in _ORDERED for key in columns[0]):
+        return alt.Scale(scheme="viridis")
+    few = len(set(zip(*columns, strict=True))) <= len(_PALETTE)
+    return alt.Scale(range=_PALETTE) if few else alt.Scale(scheme="tableau20")
 
 
 def _tooltip(alt: Any, place: Any, picture: _Picture, name: str) -> list[Any]:  # noqa: ANN401
