@@ -134,6 +134,7 @@ def test_a_query_adds_up_what_is_shown_and_bounds_what_is_missing():
         with pytest.raises(SpecError, match="empty, or beyond its bounds"):
             release.query(x=wrong)
     assert abs(release.total.value - 501) < SURE
+    assert str(both) == f"{round(both.value):,} (between {both.low:,} and {both.high:,})"
     with pytest.raises(SpecError, match="no axis"):
         release.query(y=3)
 

@@ -56,7 +56,7 @@ class SparseNumber:
         return self.value
 
     def __str__(self) -> str:
-        return f"{self.value:,.10g} (between {self.low:,} and {self.high:,})"
+        return f"{self.value:,.0f} (between {self.low:,} and {self.high:,})"
 
 
 @final
