@@ -59,7 +59,10 @@ def test_a_box_plot_is_drawn_once_and_has_a_free_plan(tmp_path):
     assert again.free
     assert again.boxes == first.boxes
     assert gate.spent.epsilon == 1
-    assert again.to_dict()["rank_error"] == again.rank_error()
+    told = again.to_dict()
+    assert told["rank_error"] == again.rank_error() > again.rank_error(0.5)
+    assert told["rank_error_even"] == again.rank_error(even=True) < again.rank_error() / 3
+    assert f"± {again.rank_error(even=True)} where values lie evenly" in repr(again)
     first.save(tmp_path / "b.json")
     first.save(tmp_path / "b.parquet")
     assert "boxes" in repr(first)
