@@ -97,19 +97,21 @@ def test_the_exact_mean_is_within_as_often_as_stated(noise, count_noise):
     exact, count, reach = np.array([3000, -900, 0]), 100, 32
     column = Coordinate("x", None, Fraction(0), Fraction(4), "x")
     truth, missed, near = 2 + 2 * exact / (reach * count), 0, 0
-    for _ in range(800):
+    draws = noise.sample(np.tile(exact, 800)).reshape(800, 3).astype(float)
+    counts = count_noise.sample(np.full(800, count)).astype(float).tolist()
+    for sums, noisy in zip(draws, counts, strict=True):
         means = Means(
             coordinates=(column,) * 3,
-            sums=noise.sample(exact).astype(float),
-            count=float(count_noise.sample(np.array([count]))[0]),
+            sums=sums,
+            count=noisy,
             noise=noise,
             count_noise=count_noise,
             reach=reach,
             whole=1,
         )
-        off = np.abs(means.values - truth)
-        missed += off[0] > means.within("0.8")[0] + 1e-12
-        near += off[0] > means.within("0.8")[0] / 4
+        off, stated = np.abs(means.values - truth)[0], means.within("0.8")[0]
+        missed += off > stated + 1e-12
+        near += off > stated / 4
     assert missed <= 240
     assert near >= 80  # and it is not four times as wide as it must be
 
