@@ -146,7 +146,7 @@ def test_the_error_of_waves_is_that_of_dense_algebra(cells, kept):
     every = all_ranges((cells,), most=400)
     ask = Listening(CellsAsk(np.arange(cells) ** 2, Fraction(1)))
     found = Fourier(frequencies=kept).build(ask, every)
-    blocks, _, shares = _Waves(cells, every).plan(ask, kept)
+    blocks, _, shares = _Waves(cells, every).plan(ask, kept, 16)
     waves = np.vstack([each.matrix.toarray() for each in blocks]) / 2**16
     each = [np.full(b.size, ask.variance(b, s)) for b, s in zip(blocks, shares, strict=True)]
     boxes = np.stack([every.answers(cell) for cell in np.eye(cells)], axis=1)
@@ -162,6 +162,32 @@ def test_the_error_of_waves_is_that_of_dense_algebra(cells, kept):
     guess = found.guess(every.lows, every.highs)
     assert guess.spread**2 == pytest.approx(noise + left * outside, rel=2e-3)
     assert guess.sums == pytest.approx(every.answers(found.cells))
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_waves_of_capped_units_are_rounded_until_their_noise_can_be_drawn(gaussian):
+    """Each unit counts in 2^-20ths: noise times 2^16 would be beyond what there is.
+
+    Noise of a running total is 24 rows by the plan, of geometric law; 28 deviations are the limit.
+    """
+    rows = np.rint(10_000 * (2 + np.cos(np.arange(64) * 2 * np.pi / 64))).astype(np.int64)
+    price = Fraction(1, 10 << (40 if gaussian else 20))
+    ask = CellsAsk(rows << 20, price, gaussian=gaussian)
+    assert Fourier(frequencies=2).predict(ask, prefixes(64)).noise / 2**20 < 30
+    found = Fourier(frequencies=2).build(ask, prefixes(64)).cells / 2**20
+    assert np.abs(np.cumsum(found - rows)).max() < 700
+    ask = CellsAsk(rows << 20, price, gaussian=gaussian)
+    Fourier().build(ask, prefixes(64))
+    assert ask.spent.max() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("made", [Fourier(), Fourier(frequencies=25)])
+def test_a_price_too_low_for_waves_is_refused_before_anything_is_spent(made):
+    ask = CellsAsk(np.full(64, 1 << 30), Fraction(1, 1 << 30))
+    for step in (made.predict, made.build):
+        with pytest.raises(SpecError, match="too low for waves"):
+            step(ask, prefixes(64))
+    assert ask.spent.max() == 0
 
 
 @pytest.mark.parametrize("gaussian", [True, False])

@@ -9,7 +9,7 @@ was chosen privately, they are no larger than that choice allows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import inf, log, sqrt
+from math import floor, inf, log, log2, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -27,7 +27,9 @@ from noisegate.transforms.strategy import Groups, Matrix
 
 CELLS_MAX: Final = 1 << 20
 ENTRIES_MAX: Final = 1 << 23  # of the matrices of all frequencies together
-_BITS: Final = 16  # waves are rounded to whole 2^-16ths
+_BITS: Final = 16  # waves are rounded to whole 2^-16ths, or coarser ones
+_BITS_LEAST: Final = 8  # where noise could not be drawn otherwise, at low prices of capped units:
+_DRAWN_MAX: Final = 2.0**38  # no scale, and no deviation, is larger
 _STEEP: Final = 1 << 10  # how many whole numbers a step of one cell is in a score
 _LOOKED_AT: Final = 256
 _REFINEMENTS: Final = 3
@@ -75,9 +77,10 @@ class Fourier:
             least, most = min(cut.noises) / cut.grain, cut.expected(Law.of(ask, share))
             words = "it is less the smoother the series is"
             return Predicted(rms=None, words=words, most=most, noise=least)
-        blocks, costs, shares = waves.plan(ask, self.frequencies)
+        bits = waves.bits(ask, self.frequencies, Fraction(1))
+        blocks, costs, shares = waves.plan(ask, self.frequencies, bits)
         each = zip(blocks, shares, costs, strict=True)
-        rms = sqrt(sum(ask.variance(block, part) / 4**_BITS * cost for block, part, cost in each))
+        rms = sqrt(sum(ask.variance(block, part) / 4**bits * cost for block, part, cost in each))
         if self.frequencies == ask.shape[0] // 2 + 1:
             return Predicted(rms=rms, words="before clipping at 0")
         return Predicted(rms=None, words="the rest is whatever finer waves add", noise=rms)
@@ -100,11 +103,12 @@ class Fourier:
             cells = noisy.values.astype(np.float64)
             return Estimate(cells, lambda low, high: _lengths(low, high) * noisy.variance,
                             ("every cell, as is",))  # fmt: skip
-        blocks, _, shares = waves.plan(ask, kept)
+        bits = waves.bits(ask, kept, rest)
+        blocks, _, shares = waves.plan(ask, kept, bits)
         ask.done(0.5, "measuring")
         answers = ask.sums(blocks, [share * rest for share in shares])
-        found = rebuild(blocks, [answer.values for answer in answers], waves.cells)
-        error = _Error.of(waves, kept, answers, dropped)
+        found = rebuild(blocks, [answer.values for answer in answers], waves.cells, bits)
+        error = _Error.of(waves, answers, dropped, bits)
         words = (f"{kept} of {waves.cells // 2 + 1} frequencies",)
         if kept == waves.cells // 2 + 1:
             return Estimate(found, error.noise, words)
@@ -132,13 +136,14 @@ class _Waves:
 
     def choice(self, law: Law) -> "_Cut":
         """The candidates, their noise, and the weights of what they drop, in whole numbers."""
-        cuts = [cut for cut in _steps(self.cells // 2 + 1) if cut <= self.most]
-        noises = [self._noise(law, cut) for cut in cuts]
         direct = self.cells // 2 + 1
-        if cuts[-1] < direct:
-            cuts.append(direct)
-        else:
-            cuts, noises = [*cuts[:-1], direct + 1], noises[:-1]
+        cuts = [cut for cut in _steps(direct) if cut <= self.most and cut < direct]
+        one = law.weight(1.0) ** -0.5
+        cuts = [cut for cut in cuts if self._bits(one, cut, gaussian=law.gaussian) >= _BITS_LEAST]
+        if not cuts:
+            raise _too_low()
+        noises = [self._noise(law, cut) for cut in cuts]
+        cuts.append(direct + (self.most == direct))
         noises.append(sqrt(self.lengths.mean() / law.weight(1.0)))
         weights = [sqrt(minded) / self.cells for minded in self.minded[1:]]
         step = sqrt(sum(w * w * 2**octave for octave, w in enumerate(weights, start=1)))
@@ -147,11 +152,35 @@ class _Waves:
         whole_noises = tuple(min(1 << 40, round(n * grain)) for n in noises)
         return _Cut(tuple(cuts), whole_noises, whole, grain)
 
-    def plan(self, ask: Ask, kept: int) -> tuple[list[Matrix], list[float], list[Fraction]]:
+    def bits(self, ask: Ask, kept: int, share: Fraction) -> int:
+        """How finely so many waves are rounded."""
+        one = sqrt(ask.variance(block(self.cells, 0, 1, _BITS_LEAST), share)) / 2**_BITS_LEAST
+        most = self._bits(one, kept, gaussian=ask.gaussian)
+        if most < _BITS_LEAST:
+            raise _too_low()
+        return min(_BITS, most)
+
+    def _bits(self, one: float, kept: int, *, gaussian: bool) -> int:
+        """So finely that noise can be drawn, where that of a sum of cells has the deviation `one`.
+
+        A frequency moves a cell by at most √2, or by 1 in squares. Capped units are counted in
+        small parts of a row, so that their noise is a large whole number already.
+        """
+        octaves = self._octaves(kept)
+        counts = np.array([float(high - low) for low, high in octaves])
+        norms = counts if gaussian else 2 * counts**2
+        costs = [self._cost(octave, *ends) for octave, ends in enumerate(octaves)]
+        shares = np.array(separate((norms * costs).tolist(), gaussian=gaussian))
+        scale = one * np.sqrt(norms / (shares if gaussian else shares**2)).max()
+        return floor(log2(_DRAWN_MAX / max(scale, 1.0)))
+
+    def plan(
+        self, ask: Ask, kept: int, bits: int
+    ) -> tuple[list[Matrix], list[float], list[Fraction]]:
         """The waves of each octave, what the noise of their numbers does, and their shares."""
         blocks, costs = [], []
         for octave, (low, high) in enumerate(self._octaves(kept)):
-            blocks.append(block(self.cells, low, high))
+            blocks.append(block(self.cells, low, high, bits))
             costs.append(self._cost(octave, low, high))
         norms = [_norm(b, gaussian=ask.gaussian) for b in blocks]
         needs = [cost * norm for cost, norm in zip(costs, norms, strict=True)]
@@ -253,18 +282,19 @@ class _Error:
     seen: int
 
     @classmethod
-    def of(cls, waves: _Waves, kept: int, answers: Sequence[Noisy], dropped: float) -> "_Error":
+    def of(cls, waves: _Waves, answers: Sequence[Noisy], dropped: float, bits: int) -> "_Error":
         """``dropped`` is the most that the waves that were left out do to answers, see `_Cut`."""
+        kept = sum(found.values.size for found in answers) // 2
         count = np.full(kept, 2.0)
         count[0] = 1
         if 2 * kept - 2 == waves.cells:
             count[-1] = 1
         each = [np.full(found.values.size // 2, found.variance) for found in answers]
-        values = np.concatenate([found.values for found in answers]).reshape(-1, 2) / (1 << _BITS)
+        values = np.concatenate([found.values for found in answers]).reshape(-1, 2) / (1 << bits)
         last = slice(kept // 2, None)
         squares = count[last] * (values[last] ** 2).sum(axis=1) / waves.cells
         left = squares.sum() / count[last].sum(), int(count[last].sum())
-        error = cls(waves.cells, np.concatenate(each) / 4**_BITS, count, *left)
+        error = cls(waves.cells, np.concatenate(each) / 4**bits, count, *left)
         outside = float(error._outside(waves.lengths).mean())
         proven = dropped**2 / outside if outside > 0 else inf
         return replace(error, left=proven, seen=_SURE) if proven < error.left else error
@@ -301,6 +331,10 @@ class _Error:
         return found
 
 
+def _too_low() -> SpecError:
+    return SpecError("The price is too low for waves.", fix='Use method="cells" or "tree".')
+
+
 def _lengths(lows: Ints, highs: Ints) -> Floats:
     return (highs - lows + 1)[:, 0].astype(np.float64)
 
@@ -320,24 +354,26 @@ def _norm(asked: Matrix, *, gaussian: bool) -> float:
     return float(two.max()) if gaussian else float(one.max()) ** 2
 
 
-def block(cells: int, low: int, high: int) -> Matrix:
+def block(cells: int, low: int, high: int, bits: int = _BITS) -> Matrix:
     """Cosine and sine waves of the frequencies from ``low`` to below ``high``, in whole numbers."""
     from scipy.sparse import csr_array  # noqa: PLC0415
 
     angles = 2 * np.pi / cells * np.arange(cells)
-    cosine = np.rint(np.cos(angles) * (1 << _BITS)).astype(np.int64)
-    sine = np.rint(np.sin(angles) * (1 << _BITS)).astype(np.int64)
+    cosine = np.rint(np.cos(angles) * (1 << bits)).astype(np.int64)
+    sine = np.rint(np.sin(angles) * (1 << bits)).astype(np.int64)
     places = np.outer(np.arange(low, high), np.arange(cells)) % cells
     rows = np.stack([cosine[places], sine[places]], axis=1).reshape(-1, cells)
     return Matrix(csr_array(rows))
 
 
-def rebuild(blocks: list[Matrix], answers: list[NDArray[np.int64]], cells: int) -> Floats:
+def rebuild(
+    blocks: list[Matrix], answers: list[NDArray[np.int64]], cells: int, bits: int = _BITS
+) -> Floats:
     """The smallest series that has these waves. Rounded waves are not quite orthogonal: mended."""
     found = np.zeros(cells)
     for _ in range(1 + _REFINEMENTS):
         lack = [a - b.matrix @ found for a, b in zip(answers, blocks, strict=True)]
-        waves = np.concatenate(lack).reshape(-1, 2) / (1 << _BITS)
+        waves = np.concatenate(lack).reshape(-1, 2) / (1 << bits)
         spectrum = np.zeros(cells // 2 + 1, np.complex128)
         spectrum[: waves.shape[0]] = waves[:, 0] - 1j * waves[:, 1]
         found += np.fft.irfft(spectrum, cells)
