@@ -335,14 +335,22 @@ def test_a_forest_spends_its_price_and_tells_the_classes():
 
 
 def test_a_forest_without_sight_is_one_leaf_of_sides():
+    """A count that noise makes tiny lets a mean be large, in fewer than 1 fit of 20: not in most.
+
+    8 of 15 fits would be so less than once in 10⁶ runs.
+    """
     rows, told = clouds(50)
-    ask = trial(rows, told, "1/1000")
-    found = fit_forest(ask, trees=2, depth=3)
-    assert ask.spent == 1
-    assert found["nodes"].shape == (1, 4)
-    assert found["means"].shape == (1, 4, 3)
-    assert np.all(np.abs(found["means"]) < 0.5)
-    assert np.all(found["counts"] > 0)
+    largest = []
+    for _ in range(15):
+        ask = trial(rows, told, "1/1000")
+        found = fit_forest(ask, trees=2, depth=3)
+        assert ask.spent == 1
+        assert found["nodes"].shape == (1, 4)
+        assert found["means"].shape == (1, 4, 3)
+        assert np.all(found["counts"] > 0)
+        largest.append(np.abs(found["means"]).max())
+    assert max(largest) <= 1
+    assert np.median(largest) < 0.5
 
 
 def test_a_forest_through_the_door():
