@@ -255,12 +255,16 @@ def test_practice_has_no_price_in_a_picture():
     assert line.startswith("Nothing was paid. Practice: ")
 
 
-def test_a_page_with_a_chart_needs_no_network(tmp_path):
+def test_a_page_with_a_chart_needs_no_network(tmp_path, packed, monkeypatch):
+    """With the real scripts: all that draws is in the page, and nothing is fetched."""
     pytest.importorskip("vl_convert")
+    monkeypatch.setattr("vl_convert.javascript_bundle", packed)
     write(answer().plot(), tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
-    assert "/* scripts */" in page
-    assert "src=" not in page
+    assert len(page) > 500_000  # Vega, Vega-Lite and what embeds them
+    assert "vegaEmbed(" in page
+    assert "<script src=" not in page
+    assert "<link" not in page
 
 
 def test_a_picture_of_rows_that_noise_chose_says_so():
