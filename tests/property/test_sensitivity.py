@@ -390,7 +390,8 @@ class NoClock:
 
 
 @pytest.fixture(autouse=True)
-def write_and_plan_each_question_once():
+def write_and_plan_each_question_once(source):
+    source._written.clear()  # what a broken copy wrote is of no use to another test
     kept = {}
 
     def once(write):
