@@ -20,9 +20,10 @@ from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent
+from noisegate.query.display import percent
 from noisegate.releases.recipes.above import (
     AboveOrder,
-    AbovePlan,
+    AboveRelease,
     boxes_matrix,
     plan_above,
     release_above,
@@ -177,6 +178,19 @@ def test_a_run_ends_after_the_yeses_that_were_paid_for():
     assert "ended the run" in str(found)
 
 
+@pytest.mark.parametrize("sums", [None, "SELECT SUM(age - 50) FROM people GROUP BY BIN(age, 10)"])
+def test_a_loaded_one_says_and_draws_the_same(tmp_path, sums):
+    pytest.importorskip("altair")
+    terms = {} if sums is None else {"sql": sums, "columns": None}
+    found = ask(gate(), questions=[{"age": (20, 49)}, {"age": [90, None]}, {}], most=1, **terms)
+    found.save(tmp_path / "x.parquet")
+    again = AboveRelease.load(tmp_path / "x.parquet")
+    assert (again.yes, again.complete, again.threshold) == (found.yes, found.complete, 150)
+    assert [again.asked(i) for i in range(3)] == [{"age": "20–49"}, {"age": "90–99, (none)"}, {}]
+    assert again.margin_at(0.9) == found.margin_at(0.9)
+    assert again.plot().to_dict()["layer"] == found.plot().to_dict()["layer"]
+
+
 def drawn(release):
     spec = release.plot().to_dict()
     points = next(each for each in spec["datasets"].values() if "question" in each[0])
@@ -198,7 +212,7 @@ def test_a_picture_shows_what_each_answer_tells_of_its_sum():
         ("4. ward: s", "no answer", no[0], yes[1]),
     ]
     assert "threshold 150 ±" in spec["layer"][0]["encoding"]["x"]["title"]
-    _, wide = drawn(replace(told, threshold=Fraction(1)))
+    _, wide = drawn(replace(told, bar=replace(told.bar, threshold=Fraction(1))))
     assert {each["from"] for each in wide} == {0}  # no count is below
 
 
@@ -218,11 +232,19 @@ def test_of_many_questions_a_picture_shows_those_that_reach_it():
 def test_the_plan_states_the_error_of_all_answers_and_costs_nothing():
     door = gate()
     order = AboveOrder(columns={"age": 10}, questions="ranges", threshold=100, epsilon=10, most=20)
-    price, fits, margin = plan_above(door._curator, door._rules, order)
-    assert (price.epsilon, fits, door.spent.epsilon) == (10, True, 0)
-    assert str(AbovePlan(price, fits, Fraction(5, 2))).startswith("ε = 10, which fits.\nAll")
+    plan = plan_above(door._curator, door._rules, order)
+    assert (plan.price.epsilon, plan.fits, door.spent.epsilon) == (10, True, 0)
     found = release_above(door._curator, door._rules, order)
-    assert found.margin_at() == margin
+    for sure in (0.5, 0.95, 0.999):
+        assert plan.margin(sure) == found.margin_at(sure)
+        assert plan.to_dict(sure)["margin"] == float(plan.margin(sure))
+        said = f"threshold 100 ± {plan.margin(sure)} at {percent(sure)} confidence"
+        assert any(said in fact for _, fact in plan.facts(sure))
+    assert plan.margin(0.5) < plan.margin(0.999)
+    for fresh, price in ((False, 0), (True, 10)):
+        again = plan_above(door._curator, door._rules, order, fresh=fresh)
+        assert again.price.epsilon == price
+        assert ("free: released before" in str(again)) == (not fresh)
     true = all_ranges((11,)).answers(np.array([0, 0, 400, 0, 300, 0, 0, 0, 5, 0, 0]))
     answered = true[: found.answers.size]
     # fails with odds below 1e-9

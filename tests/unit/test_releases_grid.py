@@ -1,5 +1,6 @@
 """The cells of a release: axes from SQL or from columns, what is meant by a range, refusals."""
 
+from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 
@@ -111,9 +112,33 @@ def test_a_condition_stays_one(by_columns):
 def test_axes_are_named_as_the_select_shows_them_or_after_their_column(grid):
     sql = "SELECT ward AS w, SUM(age) AS s FROM rows GROUP BY ward, MONTH(day), dayofweek(day)"
     found = grid(sql)
-    assert [axis.name for axis in found.axes] == ["w", "day", "dayofweek_day"]
+    assert [axis.name for axis in found.axes] == ["w", "month_day", "dayofweek_day"]
     assert found.value == "s"
     assert grid("SELECT COUNT(*) AS ward FROM rows GROUP BY ward").value == "ward_"
+
+
+@pytest.mark.parametrize(
+    ("by", "name"),
+    [
+        ("age", "age"),
+        ("BIN(age, 10)", "age"),
+        ("BIN(LEAST(age, 60), 10)", "age"),
+        ("DATE_TRUNC('month', day)", "day"),
+        ("UPPER(ward)", "ward"),
+        ("CASE WHEN age < 18 THEN 'young' ELSE 'old' END", "age"),
+        ("EXTRACT(dow FROM day)", "dayofweek_day"),
+        ("BIN(EXTRACT(doy FROM day), 7)", "dayofyear_day"),
+        ("FLOOR(age / 10)", "floor_age"),
+        ("age >= 18", "ge_age"),
+    ],
+)
+def test_an_axis_without_a_name_says_what_was_made_of_its_column(grid, by, name):
+    (axis,) = grid(f"SELECT COUNT(*) FROM rows GROUP BY {by}").axes
+    assert axis.name == name
+
+
+def test_given_edges_are_bins_of_their_column(by_columns):
+    assert [axis.name for axis in by_columns({"age": [0, 18, 110]}).axes] == ["age"]
 
 
 def test_sums_of_whole_numbers_stay_whole_and_others_are_kept_in_grains(grid):
@@ -204,6 +229,8 @@ WARDS = Axis(name="ward", keys=("north", "south", "west"))
 DAYS = Axis(name="day", keys=tuple(date(2024, 1, d) for d in (1, 8, 15)))
 MONTHS = Axis(name="month", keys=tuple(date(2024, m, 1) for m in (1, 2, 3)), periods=True)
 
+HOURS = Axis(name="hour", keys=tuple(datetime(2024, 1, 1, h) for h in (8, 9, 10)), periods=True)  # noqa: DTZ001 - as in tables
+
 
 @pytest.mark.parametrize(
     ("axis", "asked", "runs"),
@@ -226,6 +253,10 @@ MONTHS = Axis(name="month", keys=tuple(date(2024, m, 1) for m in (1, 2, 3)), per
         (MONTHS, ("2024-02-01", "2024-02-01"), [(1, 1)]),
         (MONTHS, ("2023-12-24", "2024-01-31"), [(0, 0)]),
         (MONTHS, (None, "2030-01-01"), [(0, 2)]),
+        (HOURS, ("2024-01-01 08:00", "2024-01-01 09:00"), [(0, 1)]),
+        (HOURS, ("2024-01-01 09:00", "2024-01-01 09:59"), [(1, 1)]),
+        (HOURS, ("2024-01-01 07:30", "2024-01-01 09:59:59.999999"), [(0, 1)]),
+        (HOURS, (None, "2024-01-01 10:30"), [(0, 2)]),
         (DAYS, ("2024-01-02", None), [(1, 2)]),
         (BINS, np.array([0, 5]), [(0, 1)]),
         (BINS, range(0, 15, 5), [(0, 2)]),
@@ -249,6 +280,8 @@ def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
         (MONTHS, ("2024-01-01", "2024-02-15"), "2024-02-15 is inside a period"),
         (MONTHS, ("2024-01-15", None), "2024-01-15 is inside a period"),
         (MONTHS, ("2024-03-15", None), "range of 'month' is empty"),
+        (HOURS, ("2024-01-01 08:30", None), "2024-01-01 08:30:00 is inside a period"),
+        (HOURS, (None, "2024-01-01 08:59:30"), "2024-01-01 08:59:30 is inside a period"),
         (BINS, (1, 2, 3), "no pair"),
         (BINS, 7, "no key 7"),
         (BINS, [], "No key"),
@@ -263,8 +296,32 @@ def test_what_is_no_set_of_cells_is_refused(axis, asked, words):
 
 
 @pytest.mark.parametrize(
+    ("axis", "run", "said"),
+    [
+        (BINS, (0, 0), "0–4"),
+        (BINS, (1, 2), "5–14"),
+        (BINS, (1, 3), "5–14, (none)"),
+        (BINS, (2, 3), "10–14, (none)"),
+        (BINS, (3, 3), "(none)"),
+        (replace(BINS, whole=False), (0, 1), "0 to 10"),
+        (WARDS, (1, 2), "south, west"),
+        (DAYS, (0, 2), "2024-01-01 to 2024-01-15"),
+    ],
+)
+def test_keys_side_by_side_are_said_as_one_range(axis, run, said):
+    assert axis.span(*run) == said
+
+
+@pytest.mark.parametrize(
     "axis",
-    [BINS, WARDS, DAYS, MONTHS, Axis(name="x", keys=(Fraction(1, 2), 1), ends=(1, Fraction(3, 2)))],
+    [
+        BINS,
+        WARDS,
+        DAYS,
+        MONTHS,
+        HOURS,
+        Axis(name="x", keys=(Fraction(1, 2), 1), ends=(1, Fraction(3, 2))),
+    ],
 )
 def test_an_axis_is_read_as_it_was_written(axis):
     assert Axis.from_record(axis.to_record()) == axis

@@ -12,6 +12,7 @@ import noisegate
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
 from noisegate.query.card import verify
+from noisegate.query.display import percent
 from noisegate.releases import sparse_asking
 from noisegate.releases.sparse import SparseRelease, least_error
 from noisegate.releases.sparse_asking import SparseOrder
@@ -211,10 +212,15 @@ def test_the_plan_says_how_surely_a_cell_is_shown_and_how_many_are_false(epsilon
     free = plan(door, epsilon=epsilon, columns={"x": None})
     release = ask(door, epsilon=epsilon, columns={"x": None})
     shown = sure_of(release.noise)
-    least = release.missing(0.95)
-    assert least == free.sure
-    assert shown(least) >= 0.95
-    assert least == release.noise.threshold or shown(least - 1) < 0.95
+    for sure in (0.9, 0.95, 0.999):
+        least = release.missing(sure)
+        assert (least, release.margin(sure)) == (free.sure(sure), free.margin(sure))
+        assert shown(least) >= sure
+        assert least == release.noise.threshold or shown(least - 1) < sure
+        said = f"± {free.margin(sure):,} at {percent(sure)} confidence"
+        assert any(said in fact for _, fact in free.facts(sure))
+        assert free.to_dict(sure)["margin"] == free.margin(sure)
+    assert free.margin(0.9) < free.margin(0.999)
     alpha = np.exp(-float(epsilon))
     expected = 2**40 * alpha**free.threshold / (1 + alpha)
     assert expected == pytest.approx(free.false_cells)

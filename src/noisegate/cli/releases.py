@@ -92,7 +92,7 @@ def release(
         require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
         found = gate.release_plan(name, sql, fresh=fresh, **terms)
-        _print_plan(found, confidence, as_json=as_json)
+        print_plan(found, confidence, as_json=as_json)
         return
     with bar() as progress:
         made = gate.release(name, sql, progress=progress, fresh=fresh, **terms)
@@ -152,13 +152,6 @@ def require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
 
     for path in files:
         require(path, endings)
-
-
-def _print_plan(found: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401
-    if not hasattr(found, "facts"):  # of a name with a plan of its own
-        typer.echo(str(found))
-    else:
-        print_plan(found, confidence, as_json=as_json)
 
 
 def print_release(made: Any, confidence: str) -> None:  # noqa: ANN401 - any release

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 AxisKey: TypeAlias = str | int | date | datetime | Fraction | None
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
+_LASTS: Final = (  # how people name the end of a period of days, or of times
+    timedelta(days=1),
+    *(timedelta(**{unit: 1}) for unit in ("minutes", "seconds", "milliseconds", "microseconds")),
+)
 
 
 @final
@@ -79,6 +83,16 @@ class Axis:
         if not self.whole:
             return f"{float(low):g} to {float(end):g}"
         return str(low) if end - low == 1 else f"{low}–{end - 1}"
+
+    def span(self, low: int, high: int) -> str:
+        """The keys from one place to another as people read them: bins side by side are one."""
+        labels, last = self.labels, min(high, len(self.present) - 1)
+        if low >= last or not self.is_ordered:
+            return ", ".join(labels[low : high + 1])
+        text = f"{labels[low]} to {labels[last]}"
+        if self.ends is not None:
+            text = self._label(self.present[low], self.ends[last])
+        return ", ".join([text, *labels[last + 1 : high + 1]])
 
     def runs(self, asked: Any) -> Runs:  # noqa: ANN401 - as people write it
         """The places that are meant: a key, a list of keys, or a pair (low, high) of an order.
@@ -139,12 +153,10 @@ class Axis:
         return first, last
 
     def _require_whole(self, low: Any, high: Any, later: Sequence[Any]) -> None:  # noqa: ANN401
-        """Refuse a range that begins or ends inside a period of days."""
+        """Refuse a range that begins or ends inside a period; its last day or second is its end."""
         keys = self.present
-        begins = type(low) is not date or low in keys or low < keys[0]
-        ends = type(high) is not date or not later or high in keys
-        if not ends:
-            ends = high + timedelta(days=1) == later[0]
+        begins = low is None or low in keys or low < keys[0]
+        ends = high is None or not later or high in keys or later[0] - high in _LASTS
         if not begins or not ends:
             raise SpecError(
                 f"{high if begins else low} is inside a period of {self.name!r}.",

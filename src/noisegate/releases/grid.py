@@ -1,6 +1,6 @@
 """The cells of a release: the declared groups of one SELECT, and the one sum over them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -38,6 +38,10 @@ _FUNCTIONS: Final = (
     Function.SUM,
 )
 UNITS: Final = ("hour", "day", "week", "month", "quarter", "year")
+OWN: Final = (  # functions whose keys are values of the column
+    *("bin", "date_trunc", "least", "greatest", "coalesce", "nullif"),
+    *("to_integer", "to_number", "to_date", "to_timestamp"),
+)
 Edges = tuple[int | Fraction, ...]
 
 
@@ -137,8 +141,9 @@ def axes_of(
     block = _block(question)
     schema = schema_of(block.relation)
     asserted = _asserted(block.relation)
+    names = axis_names(question, block, edges=edges or {})
     keys, axes = [], []
-    for place, (key, name) in enumerate(zip(block.by, _axis_names(question, block), strict=True)):
+    for place, (key, name) in enumerate(zip(block.by, names, strict=True)):
         found, axis = _axis(key, name, schema, (edges or {}).get(place))
         if not missing or found.expression in asserted or _binned(found.expression) in asserted:
             found = replace(found, domain=replace(found.domain, nullable=False))
@@ -170,13 +175,22 @@ def _block(question: Question) -> Block:
     return block
 
 
-def _axis_names(question: Question, block: Block) -> list[str]:
-    """As the SELECT shows them, else after the one column they are made of."""
+def axis_names(
+    question: Question, block: Block, own: Sequence[str] = OWN, edges: Container[int] = ()
+) -> list[str]:
+    """As the SELECT shows them, else after the one column they are made of.
+
+    Keys that are neither texts nor its values, such as days of the week of a day, say so; values
+    are what the ``own`` functions and listed ``edges`` make of them.
+    """
     shown = shown_names(question)
     names: list[str] = []
-    for key in block.by:
+    for place, key in enumerate(block.by):
         fields = list(dict.fromkeys(fields_of(key.expression)))
         plain = fields[0] if len(fields) == 1 else key.name
+        made = _made_by(key.expression, own)
+        if made and fields == [plain] and place not in edges and key.domain.kind is not Kind.TEXT:
+            plain = f"{made}_{plain}"
         name = shown.get((block.name, key.name), plain)
         if name in names and type(key.expression) is Call:
             name = f"{key.expression.function}_{name}"
@@ -184,6 +198,13 @@ def _axis_names(question: Question, block: Block) -> list[str]:
             name += "_"
         names.append(name)
     return names
+
+
+def _made_by(expression: Expression, own: Sequence[str]) -> str | None:
+    """The first function that makes other values than its column's; None where there is none."""
+    while type(expression) is Call and expression.function in own:
+        expression = next(each for each in expression.args if any(fields_of(each)))
+    return expression.function if type(expression) is Call else None
 
 
 def _value_name(question: Question, block: Block, taken: Sequence[str]) -> str:

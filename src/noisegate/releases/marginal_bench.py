@@ -27,7 +27,7 @@ from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets
 from noisegate.releases.marginal_tables import FORMAT, Marginals, build_tables
 from noisegate.releases.order import Order, own
-from noisegate.releases.plan import price_words
+from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.residuals import Axes
 from noisegate.releases.tails import tail_factor
 from noisegate.releases.transcript import Told
@@ -58,7 +58,7 @@ class MarginalOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarginalPlan:
+class MarginalPlan(Facts):
     """Price and error before paying. ``rms`` is of each cell of a table, by least squares."""
 
     price: ApproxDP
@@ -94,9 +94,6 @@ class MarginalPlan:
             "fits": self.fits,
             "words": list(self.words),
         }
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
 
 
 @final

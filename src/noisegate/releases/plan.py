@@ -1,5 +1,6 @@
 """A release before it is paid for: price, method and predicted error. Made without a row."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
@@ -19,9 +20,27 @@ def price_words(price: ApproxDP, *, fits: bool) -> str:
     return f"{price}" if fits else f"{price} (more than is left)"
 
 
+class Facts(ABC):
+    """A plan that is read as facts, on a terminal and in a notebook."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
+        """The plan in words, one fact a line."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
+
+    def _repr_html_(self) -> str:
+        from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
+
+        return facts_html(self.facts())
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasePlan:
+class ReleasePlan(Facts):
     """What would be released, by which method, for what, and how far it may be off.
 
     ``rms`` is the root mean square error over the ``questions`` of the workload, before numbers are
@@ -110,11 +129,3 @@ class ReleasePlan:
             "confidence": float(confidence),
             "words": list(self.words),
         }
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
-
-    def _repr_html_(self) -> str:
-        from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
-
-        return facts_html(self.facts())

@@ -12,22 +12,23 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
+from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.display import percent
 from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.looks import declared_rows
-from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
-from noisegate.releases.grid import UNITS
+from noisegate.releases.grid import OWN, UNITS, axis_names
 from noisegate.releases.held import standing
-from noisegate.releases.plan import price_words
+from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
-from noisegate.releases.sparse_axes import SparseAxis, axes_of, axis_names
+from noisegate.releases.sparse_axes import STEPS, SparseAxis, axes_of
 from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
 
@@ -61,46 +62,63 @@ class SparseOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparsePlan:
+class SparsePlan(Facts):
     """Price and error before paying: free, and depends on no row."""
 
     sql: str
-    cells: int
-    threshold: int
-    false_cells: float
-    sure: int
-    margin: int
+    noise: SparseGeometric | SparsePriority
+    sampling: Sampling | None
     epsilon: Fraction
     price: ApproxDP
     fits: bool
     words: tuple[str, ...]
 
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:  # noqa: ARG002 - as plans do
-        """The plan in words, one fact a line."""
-        lines = [("cells", f"{self.cells:,}, of which those that hold many rows are shown")]
-        lines.append(("error", f"± {self.margin:,} at 95% confidence for each cell that is shown"))
-        lines += [("mind", words) for words in self.words]
-        return [*lines, ("price", price_words(self.price, fits=self.fits))]
+    @property
+    def threshold(self) -> int:
+        """Noisy counts below it are not shown."""
+        return self.noise.threshold
 
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:  # noqa: ARG002 - as plans do
+    @property
+    def false_cells(self) -> float:
+        """How many of the shown cells hold no row, on average at most."""
+        return false_cells(self.noise)
+
+    def sure(self, confidence: Number = 0.95) -> int:
+        """A cell with so many rows is shown, unless a sample of cells leaves it out."""
+        return _sure(self.noise, self.sampling, confidence)
+
+    def margin(self, confidence: Number = 0.95) -> int:
+        """The ± of a count by its noise."""
+        off = geometric_error(self.noise.scale, confidence=confidence)
+        return off if self.sampling is None else ceil(off / self.sampling.probability)
+
+    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
+        """The plan in words, one fact a line."""
+        cells = f"{self.noise.domain:,}, of which those that hold many rows are shown"
+        sure = f"at {percent(confidence)} confidence for each cell that is shown"
+        return [
+            ("cells", cells),
+            ("error", f"± {self.margin(confidence):,} {sure}"),
+            *(("mind", words) for words in self.words),
+            ("price", price_words(self.price, fits=self.fits)),
+        ]
+
+    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain values, for --json."""
         return {
             "sql": self.sql,
-            "cells": self.cells,
+            "cells": self.noise.domain,
             "threshold": self.threshold,
             "false_cells": self.false_cells,
-            "sure": self.sure,
-            "margin": self.margin,
-            "confidence": 0.95,
+            "sure": self.sure(confidence),
+            "margin": self.margin(confidence),
+            "confidence": float(confidence),
             "epsilon": float(self.epsilon),
             "price": float(self.price.epsilon),
             "price_delta": float(self.price.delta),
             "fits": self.fits,
             "words": list(self.words),
         }
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
 
 
 @final
@@ -124,11 +142,8 @@ def plan_sparse(
     price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
     return SparsePlan(
         sql=job.sql,
-        cells=job.noise.domain,
-        threshold=job.noise.threshold,
-        false_cells=false_cells(job.noise),
-        sure=_sure(job.noise, job.sampling),
-        margin=_margin(job),
+        noise=job.noise,
+        sampling=job.sampling,
         epsilon=job.epsilon,
         price=price,
         fits=fits,
@@ -162,7 +177,7 @@ def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
     question = Run(curator, rules).sampled(read(sql, curator.tables))
     block = _block(question)
     epsilon = _epsilon(rules, order, question)
-    tally_axes, axes = axes_of(block, axis_names(block, shown_names(question)))
+    tally_axes, axes = axes_of(block, axis_names(question, block, (*OWN, *STEPS)))
     facts = stability_of(block.relation)
     declared = declared_rows(block.relation)
     said = order.rows_per_unit or question.terms.rows_per_unit
@@ -266,20 +281,15 @@ def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometr
     )  # fmt: skip
 
 
-def _margin(job: _Job) -> int:
-    """The ± of a count by its noise."""
-    off = geometric_error(job.noise.scale, confidence=Fraction(95, 100))
-    return off if job.sampling is None else ceil(off / job.sampling.probability)
-
-
-def _sure(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -> int:
-    """A cell with so many rows is shown with 95 %, unless a sample of cells leaves it out."""
+def _sure(
+    noise: SparseGeometric | SparsePriority, sampling: Sampling | None, confidence: Number
+) -> int:
     bar = noise.tau if isinstance(noise, SparseGeometric) else noise.threshold
-    return missing_rows(bar, noise.scale, sampling, Fraction(5, 100))
+    return missing_rows(bar, noise.scale, sampling, failure_of(confidence))
 
 
 def _words(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -> tuple[str, ...]:
-    false, sure = f"{false_cells(noise):.3g}", f"{_sure(noise, sampling):,}"
+    false, sure = f"{false_cells(noise):.3g}", f"{_sure(noise, sampling, 0.95):,}"
     among = "" if sampling is None else " in the sample"
     theta, tau = f"{noise.threshold:,}", getattr(noise, "tau", 0)
     if isinstance(noise, SparsePriority):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import floor, lcm
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of, fields_of
+from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Grouping
 from noisegate.arrow import arrow_column, type_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Places: TypeAlias = NDArray[np.uint64]
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
+STEPS: Final = ("floor", "divide", "multiply")  # of numbers, which are read as they were
 
 
 @final
@@ -202,18 +203,6 @@ def _binned(asked: Call, name: str, schema: Schema) -> tuple[Axis, SparseAxis]:
         number, low = Call("floor", (divided,)), first
     made = Axis(name=name, expression=number, low=low, size=size)
     return made, SparseAxis(name=name, size=size, low=start, step=width)
-
-
-def axis_names(block: Block, shown: Mapping[tuple[str, str], str]) -> list[str]:
-    """As the SELECT shows them, else after the one column that they are made of."""
-    names: list[str] = []
-    for key in block.by:
-        fields = list(dict.fromkeys(fields_of(key.expression)))
-        name = shown.get((block.name, key.name), fields[0] if len(fields) == 1 else key.name)
-        while name in names:
-            name += "_"
-        names.append(name)
-    return names
 
 
 def _plain(key: Key) -> Any:  # noqa: ANN401 - JSON

@@ -176,7 +176,7 @@ class Workbench:
         if order.name == "above":
             asked = own(AboveOrder, order)
             return _Other(
-                lambda _: plan_above(*door, asked),
+                lambda fresh: plan_above(*door, asked, fresh=fresh),
                 lambda fresh, _: release_above(*door, asked, fresh=fresh),
             )
         if is_running(order):

@@ -5,11 +5,12 @@ no, up to a number of yeses; then the run ends. Nothing else leaves: no count, a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, prod
-from typing import Any, ClassVar, Final, NamedTuple, final
+from pathlib import Path
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,11 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
-from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.above_threshold import AboveThreshold
-from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.mechanisms.base import failure_of, to_record
+from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
-from noisegate.query.card import Card
 from noisegate.query.display import percent, with_margin
 from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sampling_of
@@ -36,8 +35,9 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.held import PICTURES, Held, standing
+from noisegate.releases.held import Charged, read_held, standing
 from noisegate.releases.making import spec_of, workload_of
+from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.workload import Workload
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Matrix, Strategy
@@ -69,31 +69,91 @@ class AboveOrder:
 
 
 @final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A threshold in the units of the sum, and the noise of all comparisons with it."""
+
+    threshold: Fraction
+    noise: AboveThreshold
+    grain: Fraction
+    sampling: Sampling | None
+
+    def margin(self, questions: int, confidence: Number) -> Fraction:
+        """How far all answers may be off; of a sample, half of what may fail is for sampling.
+
+        Why: a yes is a sum of the sample of at least the threshold less the noise, and a no one of
+            less than the threshold and the noise; sums of all units lie within `Sampling.bounds` of
+            these, for all questions at once, and bounds rise with the number. Rounding: up.
+        """
+        if self.sampling is None:
+            return self.noise.accuracy(confidence, questions=questions) * self.grain
+        failure = failure_of(confidence) / 2
+        off = self.noise.accuracy(1 - failure, questions=questions) * self.grain
+        ends = np.array([float(self.threshold)]), np.array([float(off)])
+        (wide,) = self.sampling.widened(*ends, float(failure / questions)).tolist()
+        return digits_up(Fraction(wide))
+
+    def words(self, questions: int, confidence: Number) -> str:
+        """The threshold with its ±, and how surely it holds."""
+        middle, off = float(self.threshold), float(self.margin(questions, confidence))
+        whole = self.threshold.denominator == 1
+        said = with_margin(int(middle) if whole else middle, off)
+        return f"{said} at {percent(confidence)} confidence for all together"
+
+    def to_record(self) -> dict[str, Any]:
+        """It as plain values."""
+        return {
+            "threshold": str(self.threshold),
+            "noise": to_record(self.noise),
+            "grain": str(self.grain),
+            "sampling": None if self.sampling is None else self.sampling.to_record(),
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Bar":
+        """What `to_record` said."""
+        noise = from_record(record["noise"])
+        if not isinstance(noise, AboveThreshold):
+            raise SpecError("The file compares nothing.", fix="Use it as save() wrote it.")
+        return cls(
+            threshold=Fraction(record["threshold"]),
+            noise=noise,
+            grain=Fraction(record["grain"]),
+            sampling=Sampling.from_record(record["sampling"]),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    grid: Grid
+    asked: Workload
+    bar: Bar
+    measurement: Measurement
+    epsilon: Fraction
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class AboveRelease(Held):
-    """A yes or no for each question that came before the run ended.
+class AboveRelease(Charged):
+    """A yes or no for each of the ``questions`` that came before the run ended.
 
     Every yes is a sum of at least ``threshold`` - ``margin`` and every no one of less than
     ``threshold`` + ``margin``, all at once, at the confidence of `margin_at`.
     """
 
-    endings: ClassVar[tuple[str, ...]] = (".csv", ".json", *PICTURES, ".md")
-    sql: str
+    kind: ClassVar[str] = "above"
+    form: ClassVar[str] = "noisegate-above/1"
     axes: tuple[Axis, ...]
     questions: Workload
     answers: NDArray[np.bool_]
-    threshold: Fraction
-    noise: AboveThreshold
-    grain: Fraction
-    sampling: Sampling | None
-    cost: ApproxDP
-    remaining: ApproxDP | None
-    guarantee: Guarantee
-    text: str  # of the question, as the ledger knows it
-    request_id: str
-    practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
-    stated: Card | None = None
+    bar: Bar
+    words: tuple[str, ...]
+
+    @property
+    def threshold(self) -> Fraction:
+        """What sums are compared with, in their units."""
+        return self.bar.threshold
 
     @property
     def complete(self) -> bool:
@@ -101,45 +161,32 @@ class AboveRelease(Held):
         return self.answers.size == self.questions.size
 
     @property
-    def yes(self) -> list[dict[str, Any]]:
-        """The questions that reach the threshold, as ranges of keys by the names of axes."""
-        return [self.question(place) for place in np.flatnonzero(self.answers).tolist()]
+    def yes(self) -> list[dict[str, str]]:
+        """The questions that reach the threshold, by the names of axes."""
+        return [self.asked(place) for place in np.flatnonzero(self.answers).tolist()]
 
-    def question(self, place: int) -> dict[str, Any]:
-        """A question by the names of axes: one key, or the first and the last of several."""
-        found: dict[str, Any] = {}
+    def asked(self, place: int) -> dict[str, str]:
+        """A question as people read it: keys by the names of the axes of which it names some."""
         ends = zip(self.axes, self.questions.lows[place], self.questions.highs[place], strict=True)
-        for axis, low, high in ends:
-            if (low, high) != (0, axis.size - 1):
-                labels = axis.labels[low], axis.labels[high]
-                found[axis.name] = labels[0] if low == high else labels
-        return found
+        return {
+            axis.name: axis.span(low, high)
+            for axis, low, high in ends
+            if (low, high) != (0, axis.size - 1)
+        }
 
     def margin_at(self, confidence: Number = 0.95) -> Fraction:
         """How far all answers may be off, in the units of the sum. Rounding: up."""
-        size = self.questions.size
-        return _margin(self.noise, self.grain, self.sampling, self.threshold, size, confidence)
+        return self.bar.margin(self.questions.size, confidence)
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each question that was answered: what it asks, and whether it is reached."""
         import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
 
         count = self.answers.size if rows is None else min(rows, self.answers.size)
-        words = [self._asked(place) for place in range(count)]
-        return Answer(
-            sql=self.sql,
-            table=pa.table({"question": pa.array(words, pa.string()),
-                            "reaches": pa.array(self.answers[:count])}),
-            half_widths=lambda _: (None, None),
-            cost=self.cost,
-            remaining=self.remaining,
-            guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.text,),
-            caveats=tuple(self._words()),
-            practice=self.practice,
-            log=self.log,
-        )  # fmt: skip
+        words = pa.array([self._said(place) for place in range(count)], pa.string())
+        table = pa.table({"question": words, "reaches": pa.array(self.answers[:count])})
+        ended = () if self.complete else ("The last yes that was paid for ended the run.",)
+        return self.stating(table, lambda _: (None, None), (*ended, *self.words))
 
     def plot(self, confidence: Number = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """What is known of the sum of each question beside the threshold, an altair chart.
@@ -157,21 +204,19 @@ class AboveRelease(Held):
         notes = [f"Not drawn: {words}."] if words else []
         middle, off = float(self.threshold), float(self.margin_at(confidence))
         least, most = middle - 2 * off, middle + 2 * off
-        least = max(0.0, least) if self.noise.monotone else least
+        least = max(0.0, least) if self.bar.noise.monotone else least
         known = {
             _YES: (max(least, middle - off), most),
             _NO: (least, middle + off),
             _OPEN: (least, most),
         }
-        asked = {place: f"{place + 1}. {self._asked(place)}" for place in shown}
+        asked = {place: f"{place + 1}. {self._said(place)}" for place in shown}
         points = [
             {"question": words, "answer": said[place], "from": ends[0], "to": ends[1]}
             for place, words in asked.items()
             for ends in [known[said[place]]]
         ]
-        whole = self.threshold.denominator == 1
-        words = with_margin(int(middle) if whole else middle, off)
-        sure = f"{words} at {percent(confidence)} confidence for all together"
+        sure = self.bar.words(self.questions.size, confidence)
         scale = alt.Scale(domain=[least, most], nice=False)
         across = alt.X("from:Q", title=f"sum (threshold {sure})", scale=scale)
         down = alt.Y(
@@ -186,104 +231,122 @@ class AboveRelease(Held):
         chart = alt.layer(bars, line.encode(x="at:Q")).properties(width=420, height=alt.Step(18))
         return framed(chart, self.answer(0), title=title, notes=notes)
 
-    def _asked(self, place: int) -> str:
-        """A question as people read it."""
-        return " · ".join(f"{k}: {_said(v)}" for k, v in self.question(place).items()) or "all"
-
-    def _words(self) -> Iterator[str]:
-        if not self.complete:
-            yield "The last yes that was paid for ended the run."
-        if self.sampling is not None:
-            chance = self.sampling.probability
-            yield f"Of a secret sample that holds each unit with probability {chance}."
+    def _said(self, place: int) -> str:
+        return " · ".join(f"{name}: {keys}" for name, keys in self.asked(place).items()) or "all"
 
     def record(self) -> dict[str, Any]:
-        """There is no Parquet file of it."""
-        return {}
+        """Axes, questions and noise, from which the ± follows."""
+        return {
+            "axes": [axis.to_record() for axis in self.axes],
+            "questions": spec_of(self.questions, self.axes),
+            "bar": self.bar.to_record(),
+            "words": list(self.words),
+        }
+
+    @classmethod
+    def load(cls, file: str | Path) -> "AboveRelease":
+        """The release that `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        axes = tuple(map(Axis.from_record, record["axes"]))
+        return cls(
+            axes=axes,
+            questions=workload_of(record["questions"], tuple(axis.size for axis in axes)),
+            answers=table.column("reaches").to_numpy(),
+            bar=Bar.from_record(record["bar"]),
+            words=tuple(record["words"]),
+            **record["standing"],
+        )
 
     @property
     def headline(self) -> str:
         """How many reach the threshold, and how surely."""
-        reach = f"{int(self.answers.sum()):,} reach {float(self.threshold):g}"
-        asked = f"of {self.answers.size:,} answered ({self.questions.size:,} asked)"
-        return f"{reach} ± {float(self.margin_at()):g}, 95% confidence for all, {asked}"
+        reach = f"{int(self.answers.sum()):,} reach {self.bar.words(self.questions.size, 0.95)}"
+        return f"{reach}, of {self.answers.size:,} answered ({self.questions.size:,} asked)"
 
 
-def _said(keys: str | tuple[str, str]) -> str:
-    return keys if isinstance(keys, str) else f"{keys[0]} to {keys[1]}"
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbovePlan(Facts):
+    """Price and error before paying: free, and depends on no row."""
+
+    sql: str
+    bar: Bar
+    most: int
+    workload: str
+    questions: int
+    epsilon: Fraction
+    price: ApproxDP
+    fits: bool
+    words: tuple[str, ...]
+
+    def margin(self, confidence: Number = 0.95) -> Fraction:
+        """How far all answers may be off together, in the units of the sum. Rounding: up."""
+        return self.bar.margin(self.questions, confidence)
+
+    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
+        """The plan in words, one fact a line."""
+        return [
+            ("asked", f"{self.workload} ({self.questions:,} questions)"),
+            ("answered", f"yes or no, up to {self.most:,} yes"),
+            ("error", f"threshold {self.bar.words(self.questions, confidence)}"),
+            *(("mind", words) for words in self.words),
+            ("price", price_words(self.price, fits=self.fits)),
+        ]
+
+    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
+        """Plain values, for --json."""
+        return {
+            "sql": self.sql,
+            "workload": self.workload,
+            "questions": self.questions,
+            "threshold": float(self.bar.threshold),
+            "most": self.most,
+            "margin": float(self.margin(confidence)),
+            "confidence": float(confidence),
+            "epsilon": float(self.epsilon),
+            "price": float(self.price.epsilon),
+            "price_delta": float(self.price.delta),
+            "fits": self.fits,
+            "words": list(self.words),
+        }
+
+
+def plan_above(
+    curator: Curator, rules: Rules, order: AboveOrder, *, fresh: bool = False
+) -> AbovePlan:
+    """What `release_above` would cost, and how far all answers may be off."""
+    job = _job(curator, rules, order)
+    stored = None if fresh else curator.find(job.measurement)
+    price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
+    return AbovePlan(
+        sql=job.grid.sql,
+        bar=job.bar,
+        most=job.bar.noise.cutoff,
+        workload=job.asked.words,
+        questions=job.asked.size,
+        epsilon=job.epsilon,
+        price=price,
+        fits=fits,
+        words=job.grid.caveats,
+    )
 
 
 def release_above(
     curator: Curator, rules: Rules, order: AboveOrder, *, fresh: bool = False
 ) -> AboveRelease:
     """Which questions reach it: from the ledger if this was asked before, else for its price."""
-    grid, asked, measurement, noise = _job(curator, rules, order)
-    request_id = curator.fresh_id() if fresh else None
-    found = curator.measure(measurement, request_id=request_id)
+    job = _job(curator, rules, order)
+    found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
     return AboveRelease(
-        sql=grid.sql,
-        axes=grid.axes,
-        questions=asked,
+        sql=job.grid.sql,
+        axes=job.grid.axes,
+        questions=job.asked,
         answers=found.values[0].astype(np.bool_),
-        threshold=fraction(order.threshold, name="threshold"),
-        noise=noise,
-        grain=grid.grain,
-        sampling=_sampling(grid),
-        text=found.question,
-        **standing(curator, rules, grid.query.tables, found),
+        bar=job.bar,
+        words=job.grid.caveats,
+        question=found.question,
+        **standing(curator, rules, job.grid.query.tables, found),
     )
-
-
-class AbovePlan(NamedTuple):
-    """Price, whether it fits, and how far all answers may be off together."""
-
-    price: ApproxDP
-    fits: bool
-    margin: Fraction
-
-    def __str__(self) -> str:
-        fits = "fits" if self.fits else "does not fit"
-        return f"{self.price}, which {fits}.\nAll answers hold but for ± {float(self.margin):g}."
-
-
-def plan_above(
-    curator: Curator, rules: Rules, order: AboveOrder, confidence: Number = 0.95
-) -> AbovePlan:
-    """Price, whether it fits, and how far all answers may be off: free, reads no row."""
-    grid, asked, measurement, noise = _job(curator, rules, order)
-    price, fits = curator.price(measurement.event())
-    if curator.find(measurement) is not None:
-        price, fits = ApproxDP(0), True
-    threshold = fraction(order.threshold, name="threshold")
-    margin = _margin(noise, grid.grain, _sampling(grid), threshold, asked.size, confidence)
-    return AbovePlan(price, fits, margin)
-
-
-def _sampling(grid: Grid) -> Sampling | None:
-    return None if grid.sample is None else sampling_of(grid.sample, grid.moved, grid.grain)
-
-
-def _margin(
-    noise: AboveThreshold,
-    grain: Fraction,
-    sampling: Sampling | None,
-    threshold: Fraction,
-    questions: int,
-    confidence: Number,
-) -> Fraction:
-    """How far all answers may be off; of a sample, half of what may fail is for sampling.
-
-    Why: a yes is a sum of the sample of at least the threshold less the noise, and a no one of
-        less than the threshold and the noise; sums of all units lie within `Sampling.bounds` of
-        these, for all questions at once, and bounds rise with the number. Rounding: up.
-    """
-    if sampling is None:
-        return noise.accuracy(confidence, questions=questions) * grain
-    failure = failure_of(confidence) / 2
-    off = noise.accuracy(1 - failure, questions=questions) * grain
-    ends = np.array([float(threshold)]), np.array([float(off)])
-    (wide,) = sampling.widened(*ends, float(failure / questions)).tolist()
-    return digits_up(Fraction(wide))
 
 
 def boxes_matrix(asked: Workload) -> Matrix:
@@ -309,30 +372,33 @@ def _cells(
     return np.ravel_multi_index(np.broadcast_arrays(*places), tuple(shape)).reshape(-1)
 
 
-def _job(
-    curator: Curator, rules: Rules, order: AboveOrder
-) -> tuple[Grid, Workload, Measurement, AboveThreshold]:
+def _job(curator: Curator, rules: Rules, order: AboveOrder) -> _Job:
+    """What is to be compared; whatever is wrong with the order is refused here, for nothing."""
     grid, epsilon = _grid(curator, rules, order)
     asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
     if type(order.most) is not int or order.most < 1:
         raise SpecError(f"most is {order.most!r}.", fix="Use a whole number of at least 1.")
-    tally = grid.query.tally
-    if rules.sample is not None:
+    tally, sampling = grid.query.tally, None
+    if grid.sample is not None:
         if grid.signed:
             raise SpecError(
                 "How far a sample is off is not known for sums of either sign.",
                 fix="Use a sum from 0 on, or the gate itself.",
             )
-        tally = replace(tally, relation=Sampled(tally.relation, rules.sample))
+        tally = replace(tally, relation=Sampled(tally.relation, grid.sample))
+        sampling = sampling_of(grid.sample, grid.moved, grid.grain)
     query = Query(tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
+    threshold = fraction(order.threshold, name="threshold")
     noise = AboveThreshold.for_epsilon(
-        inner_price(epsilon, rules.sample),
-        threshold=ceil(fraction(order.threshold, name="threshold") / grid.grain),
+        inner_price(epsilon, grid.sample),
+        threshold=ceil(threshold / grid.grain),
         sensitivity=query.moved,
         cutoff=min(order.most, asked.size),
         monotone=not grid.signed,
     )
-    return grid, asked, Measurement(query=query, mechanisms=(noise,)), noise
+    bar = Bar(threshold=threshold, noise=noise, grain=grid.grain, sampling=sampling)
+    measurement = Measurement(query=query, mechanisms=(noise,))
+    return _Job(grid=grid, asked=asked, bar=bar, measurement=measurement, epsilon=epsilon)
 
 
 def _grid(curator: Curator, rules: Rules, order: AboveOrder) -> tuple[Grid, Fraction]:
