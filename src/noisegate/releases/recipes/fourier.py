@@ -82,7 +82,7 @@ class Fourier:
         each = zip(blocks, shares, costs, strict=True)
         rms = sqrt(sum(ask.variance(block, part) / 4**bits * cost for block, part, cost in each))
         if self.frequencies == ask.shape[0] // 2 + 1:
-            return Predicted(rms=rms, words="before clipping at 0")
+            return Predicted(rms=rms)
         return Predicted(rms=None, words="the rest is whatever finer waves add", noise=rms)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
