@@ -183,6 +183,11 @@ def test_over_budget_is_refused_before_anything_is_drawn():
     ("terms", "words"),
     [
         ({"name": "histogramm"}, "no release 'histogramm'"),
+        *(({"name": name}, "has a name") for name in (None, 5, [], ["histogram"], "", b"cells")),
+        ({"table": ["people"]}, "are texts"),
+        ({"where": 5}, "are texts"),
+        ({"columns": 5}, "not named"),
+        ({"name": "cube", "columns": {"age": 5}, "sql": None, "rows_per_unit": "many"}, "cap"),
         ({"method": "magic"}, "no method 'magic'"),
         ({"name": "cells", "method": "other"}, "method already"),
         ({"workload": "all"}, "no workload 'all'"),
@@ -262,6 +267,16 @@ def test_sums_that_may_be_negative_go_to_the_tree():
     made = gate.release("histogram", sql, epsilon=4)
     assert made.method == "tree"
     assert made.values[:10].sum() < 0 < made.values[-10:].sum()  # ± 60 × 45, noise of 25 × √10
+
+
+@pytest.mark.parametrize("method", ["cells", "tree", "haar", "quadtree", "fourier", "marginals"])
+def test_only_plans_of_sums_from_0_on_speak_of_clipping(method):
+    gate, terms = gate_of(), {"frequencies": 6} if method == "fourier" else {}
+    for term, clipped in (("age", True), ("age - 50", False)):
+        sql = f"SELECT SUM({term}) FROM people GROUP BY BIN(age, 10)"
+        plan = gate.release_plan("histogram", sql, epsilon=1, method=method, **terms)
+        assert plan.rms is not None
+        assert ("clipping" in str(plan)) == clipped
 
 
 def test_bins_without_bounds_say_which_bounds_are_missing():
@@ -344,7 +359,7 @@ def test_which_of_many_sums_are_large_is_asked_for_by_the_same_word():
     gate = gate_of()
     sql, asked = "SELECT COUNT(*) FROM people GROUP BY ward", [{"ward": "north"}, {"ward": "south"}]
     terms = {"epsilon": 2, "questions": asked, "threshold": 100}
-    assert gate.release_plan("above", sql, **terms)[1]
+    assert gate.release_plan("above", sql, **terms).fits
     assert gate.release("above", sql, **terms).answers.tolist() == [True, True]
     with pytest.raises(SpecError, match="'threshold'"):
         gate.release("above", sql, epsilon=1, questions=asked)

@@ -61,13 +61,14 @@ class Estimate:
 class Predicted:
     """How far an answer of the workload will be off, before paying.
 
-    ``rms`` is the root mean square over all questions; None where it depends on the rows, and then
-    ``words`` say on what, ``most`` is about what hardly any rows exceed, and ``noise`` is the part
-    that does not depend on them; each None where nothing is known.
+    ``rms`` is the root mean square over all questions, before numbers are mended; None where it
+    depends on the rows, and then ``words`` say on what, ``most`` is about what hardly any rows
+    exceed, and ``noise`` is the part that does not depend on them; each None where nothing is
+    known.
     """
 
     rms: float | None
-    words: str
+    words: str = ""
     most: float | None = None
     noise: float | None = None
 

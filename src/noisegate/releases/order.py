@@ -1,6 +1,6 @@
 """What is asked of the workbench, as people say it, and as the names with own results read it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, final
 
@@ -31,6 +31,20 @@ class Order:
     groups_per_unit: int | None = None
     options: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SpecError(
+                "A release has a name, which is a text.", fix='Use such as release("histogram", …).'
+            )
+        for said in (self.table, self.where):
+            if said is not None and not isinstance(said, str):
+                raise SpecError("A table and a condition are texts.", fix='Use where="age > 17".')
+        if self.columns is not None and not isinstance(self.columns, Collection):
+            raise SpecError("The columns are not named.", fix='Use columns={"age": 5}.')
+        for cap in (self.rows_per_unit, self.groups_per_unit):
+            if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+                raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+
 
 def order_of(name: str, sql: str | None, terms: Mapping[str, Any]) -> Order:
     """An order from all that was said: what is no part of every order is an option."""
@@ -42,9 +56,6 @@ def order_of(name: str, sql: str | None, terms: Mapping[str, Any]) -> Order:
 
 def agreed(inner: Terms, order: Order) -> Terms:
     """What the caller says goes before what the SQL says."""
-    for cap in (order.rows_per_unit, order.groups_per_unit):
-        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
     said = order.epsilon is not None
     return Terms(
         epsilon=fraction(order.epsilon, name="epsilon") if said else inner.epsilon,  # type: ignore[arg-type]

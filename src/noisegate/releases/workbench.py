@@ -95,6 +95,12 @@ class _Job:
     def event(self) -> Event:
         return self.making.price.event()
 
+    @property
+    def mending(self) -> str:
+        """What else is done to numbers whose error is known."""
+        known = self.predicted.rms is not None
+        return "before clipping at 0" if known and not self.grid.signed else ""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ class Workbench:
                 for name, each in job.predicted.numbers.items()
             },
             gaussian=job.making.price.gaussian,
-            words=tuple(filter(None, (job.predicted.words, *job.grid.caveats))),
+            words=tuple(filter(None, (job.predicted.words, job.mending, *job.grid.caveats))),
         )
 
     def release(

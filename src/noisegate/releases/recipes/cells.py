@@ -27,7 +27,7 @@ class Cells:
         """A box of k cells has k times the variance of one."""
         each = ask.variance(_each(ask.shape), Fraction(1))
         sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
-        return Predicted(rms=float(np.sqrt(each * sizes.mean())), words="before clipping at 0")
+        return Predicted(rms=float(np.sqrt(each * sizes.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round."""

@@ -47,7 +47,7 @@ class Convex:
         _require_gaussian(ask)
         found = _Solved(ask, workload)
         variances = found.spread(workload) * ask.variance(found.block, Fraction(1))
-        return Predicted(rms=float(np.sqrt(variances.mean())), words="before clipping at 0")
+        return Predicted(rms=float(np.sqrt(variances.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round, one linear system."""

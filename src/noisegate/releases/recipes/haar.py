@@ -50,9 +50,7 @@ class Haar:
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """Coefficients have independent noise, so variances add up."""
         plan = self._plan(ask, workload)
-        return Predicted(
-            rms=float(np.sqrt(plan.variance(workload).mean())), words="before clipping at 0"
-        )
+        return Predicted(rms=float(np.sqrt(plan.variance(workload).mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round; a cell is the sum of its coefficients with their signs."""

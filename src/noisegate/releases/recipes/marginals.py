@@ -56,7 +56,7 @@ class Marginals:
         counts = workload.highs - workload.lows + 1
         variance = box_variance(sizes, precision, every, counts)
         rms = float(np.sqrt(variance.mean()))
-        return Predicted(rms=rms, words=f"measured as {plan.words}, before clipping at 0")
+        return Predicted(rms=rms, words=f"measured as {plan.words}")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round."""

@@ -43,7 +43,7 @@ class Quadtree:
         rms = noise_rms(tree, workload)
         if self.prune is not None or tree.boxes.volumes[tree.leaves].max() > 1:
             return noise_only(rms, "how evenly rows lie inside boxes that are not cut further")
-        return Predicted(rms=rms, words="by least squares, before clipping at 0")
+        return Predicted(rms=rms, words="by least squares")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round."""

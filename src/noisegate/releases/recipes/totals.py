@@ -53,9 +53,7 @@ class Totals:
         spread = self._variance(ask, tree, shares)(workload.lows, workload.highs)
         noise = self._noise(ask, tree, shares)
         each = [tree.node_variance(level, noise) ** 0.5 for level in range(len(shares))]
-        words = "before clipping at 0; from single keys to all: ± " + ", ".join(
-            f"{rms:.1f}" for rms in each
-        )
+        words = "from single keys to all: ± " + ", ".join(f"{rms:.1f}" for rms in each)
         return Predicted(rms=float(np.sqrt(spread.mean())), words=words)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:

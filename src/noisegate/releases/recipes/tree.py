@@ -58,10 +58,8 @@ class Tree:
         """Least squares has a closed form on nested boxes."""
         plan = self._plan(ask, workload)
         variances = box_variance(plan.nest, plan.weights, workload)
-        at_most = "" if is_exact(plan.nest) else "at most this, as boxes at the ends are cut; "
-        return Predicted(
-            rms=float(np.sqrt(variances.mean())), words=f"{at_most}before clipping at 0"
-        )
+        at_most = "" if is_exact(plan.nest) else "at most this, as boxes at the ends are cut"
+        return Predicted(rms=float(np.sqrt(variances.mean())), words=at_most)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round, two passes."""
