@@ -234,9 +234,22 @@ def test_a_quantile_says_its_rank_error_in_numbers():
     found = draft(block(*(ask(Function.QUANTILE, "age", level=level) for level in levels)), Caps())
     bought = purchase(found, epsilon=1)
     lower, middle = bought.mechanisms[0][0].rank_errors("0.95")
-    assert f"MEDIAN(age): ± {middle} ranks at 95 %." in bought.caveats
-    assert f"QUANTILE(age, 0.25): ± {lower} ranks at 95 %." in bought.caveats
+    assert (
+        f"MEDIAN(age): ± {middle} ranks at 95 %; QUANTILE(age, 0.25): ± {lower} ranks at 95 %."
+        in bought.caveats
+    )
     assert middle < lower
+
+
+def test_levels_that_are_alike_say_their_rank_error_once():
+    levels = (HALF / 2, HALF, 3 * HALF / 2)
+    found = draft(block(*(ask(Function.QUANTILE, "age", level=level) for level in levels)), Caps())
+    bought = purchase(found, epsilon=1)
+    outer, middle, upper = bought.mechanisms[0][0].rank_errors("0.95")
+    assert outer == upper
+    assert [words for words in bought.caveats if "ranks" in words] == [
+        f"MEDIAN(age): ± {middle} ranks at 95 %; QUANTILE(age, 0.25 and 0.75): ± {outer} ranks at 95 %."
+    ]
 
 
 def test_what_is_capped_by_leaving_out_says_so():

@@ -63,9 +63,11 @@ def test_a_box_plot_is_drawn_once_and_has_a_free_plan(tmp_path):
     assert told["rank_error"] == again.rank_error() > again.rank_error(0.5)
     assert told["rank_error_even"] == again.rank_error(even=True) < again.rank_error() / 3
     assert f"± {again.rank_error(even=True)} where values lie evenly" in repr(again)
+    spoken = [line for line in str(again).splitlines() if "rank" in line]
+    assert [line.count("±") for line in spoken] == [2, 3]  # all five; middle, quartiles, whiskers
     first.save(tmp_path / "b.json")
     first.save(tmp_path / "b.parquet")
-    assert "boxes" in repr(first)
+    assert "1 box of cost" in repr(first)
 
 
 def test_the_picture_of_a_box_plot_has_its_boxes(tmp_path):

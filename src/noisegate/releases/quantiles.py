@@ -109,7 +109,8 @@ class BoxplotRelease(Held):
 
     def _ranks(self, confidence: Numeric) -> str:
         least, most = (f"{self.rank_error(confidence, even=even):,}" for even in (True, False))
-        return f"± {most} rows in rank at {percent(confidence)}, ± {least} where values lie evenly"
+        sure = f"at {percent(confidence)} for all five"
+        return f"± {most} rows in rank {sure}, ± {least} where values lie evenly"
 
     @property
     def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
@@ -189,7 +190,9 @@ class BoxplotRelease(Held):
     @property
     def headline(self) -> str:
         """How many boxes there are, and how surely they stand where they stand."""
-        return f"{self.held.table.num_rows:,} boxes of {self.column}, {self._ranks(0.95)}"
+        count = self.held.table.num_rows
+        boxes = "1 box" if count == 1 else f"{count:,} boxes"
+        return f"{boxes} of {self.column}, {self._ranks(0.95)}"
 
 
 @final

@@ -23,7 +23,7 @@ from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
-from noisegate.query.estimates.words import extreme, quantile, ranks
+from noisegate.query.estimates.words import extreme, quantiles, ranks
 from noisegate.query.question import USUAL, Function
 from noisegate.transforms.query import Query
 
@@ -142,9 +142,9 @@ def _mechanisms(
             if len(taus) == 1
             else Quantiles.for_epsilon(price, taus=taus, **grid)
         )
-        for tau, off in zip(taus, choice.rank_errors(USUAL), strict=True):
-            error = ranks(off, USUAL, sampled=query.sample is not None)
-            words.append(f"{quantile(part.other.expression, tau)}: {error}.")
+        errors = dict(zip(taus, choice.rank_errors(USUAL), strict=True))
+        sampled = query.sample is not None
+        words.append(quantiles(part.other.expression, errors, USUAL, sampled=sampled))
         return (choice,)
     cells = max(1, draft.cells(part.columns))
     level = extreme_level(

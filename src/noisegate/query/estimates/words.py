@@ -1,6 +1,6 @@
 """What the error bars do not show, in words."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from noisegate.algebra.expression import Expression, Field
@@ -52,12 +52,30 @@ def caveats(
     return tuple(dict.fromkeys(found))
 
 
-def quantile(expression: Expression | None, level: Fraction) -> str:
-    """A quantile as SQL calls it."""
+def quantiles(
+    expression: Expression | None,
+    errors: Mapping[Fraction, int],
+    confidence: Fraction,
+    *,
+    sampled: bool,
+) -> str:
+    """How far levels of one column may be off in ranks, those that are alike together."""
+    alike: dict[int, list[Fraction]] = {}
+    for level, error in errors.items():
+        alike.setdefault(error, []).append(level)
+    said = (
+        f"{_quantile(expression, alike[error])}: {ranks(error, confidence, sampled=sampled)}"
+        for error in sorted(alike)
+    )
+    return f"{'; '.join(said)}."
+
+
+def _quantile(expression: Expression | None, levels: Sequence[Fraction]) -> str:
+    """Quantiles as SQL calls them."""
     name = _inside(expression)
-    if level == Fraction(1, 2):
+    if levels == [Fraction(1, 2)]:
         return f"MEDIAN({name})"
-    return f"QUANTILE({name}, {float(level):g})"
+    return f"QUANTILE({name}, {' and '.join(f'{float(level):g}' for level in levels)})"
 
 
 def ranks(error: int, confidence: Fraction, *, sampled: bool = False) -> str:
