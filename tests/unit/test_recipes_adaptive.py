@@ -12,6 +12,7 @@ from door import FINE, ONE, count_query, curator, domain
 from noisegate.accounting.pure import PureAccountant
 from noisegate.accounting.zcdp import ZCDPAccountant
 from noisegate.errors import SpecError
+from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
 from noisegate.releases.asking import DoorAsk, Price
 from noisegate.releases.recipes import recipe
@@ -181,6 +182,28 @@ def test_waves_of_capped_units_are_rounded_until_their_noise_can_be_drawn(gaussi
     assert ask.spent.max() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_the_odds_of_cuts_for_capped_units_are_those_for_rows_at_a_part_of_the_price(gaussian):
+    """Five rows of a unit, in 2^-17ths, at ε = 0.1: as one row at ε = 0.02. Grains differ a bit."""
+    rows = np.rint(250 + 100 * np.cos(np.arange(4096) * 2 * np.pi * 11 / 4096)).astype(np.int64)
+    odds = []
+    for grain, moved in ((1, 1), (1 << 17, 5 << 17)):
+        epsilon = Fraction(1, 50 * grain)
+        ask = CellsAsk(rows * grain, epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        ask.moved = Fraction(moved)
+        cut = _Waves(4096, prefixes(4096)).choice(ask, Fraction(4, 5))
+        choice = cut(epsilon / 5)
+        costs = choice.tails(rows * grain) + np.array([int(noise) for noise in choice.noises])
+        assert choice.limit(4096) > 10**6 * grain
+        assert choice.event(L1(moved)).epsilon == epsilon / 5 * moved
+        odds.append(dict(zip(cut.cuts, float(choice.factor) * costs, strict=True)))
+    common = sorted(set(odds[0]) & set(odds[1]))
+    plain, capped = ([each[place] for place in common] for each in odds)
+    assert len(common) > 6
+    assert capped == pytest.approx(plain, rel=0.01)
+    assert min(plain, key=float) < plain[0] - 9
+
+
 @pytest.mark.parametrize("made", [Fourier(), Fourier(frequencies=25)])
 def test_a_price_too_low_for_waves_is_refused_before_anything_is_spent(made):
     ask = CellsAsk(np.full(64, 1 << 30), Fraction(1, 1 << 30))
@@ -200,28 +223,26 @@ def test_a_choice_of_waves_rarely_costs_more_than_it_says(gaussian):
         np.arange(64) % 2 * 90,
     ):
         ask = CellsAsk(exact, Fraction(1), gaussian=gaussian)
-        cut, law = (
-            _Waves(64, every).choice(Law.of(ask, Fraction(4, 5))),
-            Law.of(ask, Fraction(1, 5)),
-        )
+        cut = _Waves(64, every).choice(ask, Fraction(4, 5))
+        law = Law.of(ask, Fraction(1, 5))
         epsilon = 2 * law.amount**0.5 if gaussian else law.amount
         choice = cut(Fraction(epsilon))
         costs = choice.tails(exact) + np.array([int(noise) for noise in choice.noises])
         odds = np.exp(-float(choice.factor) * (costs - costs.min()))
-        beyond = costs / cut.grain > cut.worst(law) * (1 + 1e-9)
+        beyond = costs / cut.scale > cut.worst(law) * (1 + 1e-9)
         assert odds[beyond].sum() <= 1e-3 * odds.sum()
         dropped = [cut.dropped(kept, law) for kept in cut.cuts]
-        assert np.all((choice.tails(exact) / cut.grain <= dropped) | beyond)
+        assert np.all((choice.tails(exact) / cut.scale <= dropped) | beyond)
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_no_series_costs_more_than_expected_and_some_cost_nearly_that(gaussian):
     """The exact mean square over the choice, for all that cuts may drop in equal steps of cost."""
     ask = CellsAsk(np.zeros(256, np.int64), Fraction(1, 10), gaussian=gaussian)
-    cut = _Waves(256, all_ranges((256,), most=400)).choice(Law.of(ask, Fraction(4, 5)))
+    cut = _Waves(256, all_ranges((256,), most=400)).choice(ask, Fraction(4, 5))
     law = Law.of(ask, Fraction(1, 5))
-    noises = np.array(cut.noises) / cut.grain
-    steep, found = cut._factor(law) * cut.grain, []
+    noises = np.array(cut.noises) / cut.scale
+    steep, found = cut._factor(law) * cut.scale, []
     for over in np.linspace(0, 12, 200) / steep:
         for first in range(noises.size):
             dropped = np.maximum(noises[-1] + over - noises, 0)

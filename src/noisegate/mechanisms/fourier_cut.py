@@ -1,8 +1,9 @@
 """How many frequencies of a series to keep: the choice of EFPA, by the exponential mechanism.
 
-A cut keeps the frequencies below it. It costs the weighted length of what it drops, plus a public
-number for the noise of what it keeps. Weights are whole, one for each octave of frequencies:
-1, 2-3, 4-7 and so on; frequency 0 is always kept.
+A cut keeps the frequencies below it. It costs the weighted length of what it drops, in grains, plus
+a public number for the noise of what it keeps. Weights are whole, one for each octave of
+frequencies: 1, 2-3, 4-7 and so on; frequency 0 is always kept. The grain says how finely lengths
+are told apart: doubles hold so many grains at most, so cells that move far need a coarse one.
 
 >>> flat = np.full(64, 50)
 >>> cut = FourierCut.for_epsilon(99, cuts=(1, 8), noises=(0, 9000), weights=(99,) * 6)
@@ -10,9 +11,9 @@ number for the noise of what it keeps. Weights are whole, one for each octave of
 array([1])
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import isqrt
+from math import ceil, isqrt, log2, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
-from noisegate.mechanisms.base import Mechanism, clamped, store, store_positive
+from noisegate.mechanisms.base import INPUT_MAX, Mechanism, clamped, store, store_positive
 from noisegate.mechanisms.scores import FACTOR_MAX, factor_for, price_of
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose
@@ -29,9 +30,13 @@ from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
 
 CELLS_MAX: Final = 1 << 22
-WEIGHT_MAX: Final = 1 << 20
+WEIGHT_MAX: Final = 1 << 30
+GRAIN_MAX: Final = 1 << 90
+ONE_STEP: Final = L1(1)
 _NUMBER_MAX: Final = 1 << 40
-_ERROR_BITS: Final = 43  # a float tail is off by less than 2^-43 of the longest possible one
+_PRIME_MAX: Final = 1 << 11  # NumPy splits the transform by smaller prime factors; else by chirps
+_CHIRPS: Final = 1 << 12  # how much these are off, in 2^-53ths of the length of the transform
+_LENGTH: Final = 1 << 7  # and how much squares, sums, the root and the grain are
 
 
 @final
@@ -39,11 +44,12 @@ _ERROR_BITS: Final = 43  # a float tail is off by less than 2^-43 of the longest
 class FourierCut(Mechanism[L1]):
     """Chooses cut o with odds e^(-factor · cost(o)) and releases it."""
 
-    name: ClassVar[str] = "fourier-cut/1"
+    name: ClassVar[str] = "fourier-cut/2"
     factor: Fraction
     cuts: tuple[Fraction, ...]
     noises: tuple[Fraction, ...]
     weights: tuple[Fraction, ...]
+    grain: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
         store_positive(self, "factor", most=FACTOR_MAX)
@@ -53,6 +59,7 @@ class FourierCut(Mechanism[L1]):
             ("weights", 0, WEIGHT_MAX),
         ):
             store(self, field, _whole(getattr(self, field), field, least, most))
+        store(self, "grain", *_whole((self.grain,), "grain", 1, GRAIN_MAX))
         rising = all(low < high for low, high in zip(self.cuts, self.cuts[1:], strict=False))
         if not rising or not self.cuts or len(self.cuts) != len(self.noises):
             raise SpecError("The cuts do not fit.", fix="Give rising cuts, and a noise for each.")
@@ -67,30 +74,42 @@ class FourierCut(Mechanism[L1]):
         cuts: tuple[int, ...],
         noises: tuple[int, ...],
         weights: tuple[int, ...],
+        grain: int = 1,
+        moved: L1 = ONE_STEP,
     ) -> "FourierCut":
-        """The sharpest choice whose event costs exactly ``epsilon`` for cells that move by 1."""
-        exact = [tuple(map(Fraction, each)) for each in (cuts, noises, weights)]
-        factor = factor_for(epsilon, score_sensitivity=reach(exact[2]), monotone=False)
-        return cls(factor=factor, cuts=exact[0], noises=exact[1], weights=exact[2])
+        """The sharpest choice whose event costs exactly ``epsilon`` for cells that move so far."""
+        exact = [tuple(map(Fraction, each)) for each in (cuts, noises, weights, (grain,))]
+        one = cls(factor=Fraction(1), cuts=exact[0], noises=exact[1], weights=exact[2],
+                  grain=exact[3][0])  # fmt: skip
+        factor = factor_for(epsilon, score_sensitivity=one.reach(moved), monotone=False)
+        return replace(one, factor=factor)
 
     def event(self, sensitivity: L1, /) -> ExponentialEvent:
         """What one choice is.
 
-        Claim: the log-ratios of neighbours lie in an interval of length ε = 2 · factor · R · s for
-            cells of L1 sensitivity s ≥ 1, with R = `reach`; hence ε-differentially private.
+        Claim: the log-ratios of neighbours lie in an interval of length ε = 2 · factor · R for
+            R = `reach`; hence ε-differentially private.
         Adjacency: that of ``sensitivity``.
         Why: [MT07, Thm 6], with the score of [ACC12]. What a cut drops has the length
             f(x) = √(Σ m_j w_j² |X_j|²) over its frequencies j, with m_j ≤ 2. That is a seminorm, so
             it moves by at most Σ|v_i| f(e_i) if the cells move by v. A cell e_i has |X_j| = 1
-            everywhere, and octave o has at most 2^(o-1) frequencies: f(e_i)² ≤ Σ 2^o w_o².
-        Rounding: the Fourier transform is computed in floats. Its error is below 2^-44 of the
-            length of the transform [Hig02, Thm 24.2], those of squares, sums and root are below
-            2^-45 of f. Cells are clamped first, so that all of it is below ½ [each way], and the
-            length is rounded down to a whole number: 2 more, which R has in it.
+            everywhere, and octave o has at most 2^(o-1) frequencies: f(e_i)² ≤ Σ 2^o w_o². Clamping
+            moves no two cells further apart.
+        Rounding: the Fourier transform is computed in floats, see `_lost` for how far it is off.
+            Cells are clamped first, so that all of it is below ½ grain [each way], and the length
+            is rounded down to whole grains: 2 grains more, which R has in it, once for all cells.
         """
-        steps = max(Fraction(1), sensitivity.value)
-        epsilon = price_of(self.factor, reach(self.weights) * steps, monotone=False)
-        return ExponentialEvent(epsilon=epsilon)
+        far = self.reach(sensitivity)
+        return ExponentialEvent(epsilon=price_of(self.factor, far, monotone=False))
+
+    def reach(self, moved: L1) -> Fraction:
+        """How far cells that move so far move the length of what is dropped, in whole grains: R.
+
+        For each step it is the root, rounded up, and 2^-19 of the largest weight, for `_lost`.
+        """
+        squared = sum(int(w) ** 2 << octave for octave, w in enumerate(self.weights, start=1))
+        one = isqrt(squared) + 2 + (int(max(self.weights)) >> 19)
+        return one * moved.value / self.grain + 2
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The chosen cut."""
@@ -99,14 +118,13 @@ class FourierCut(Mechanism[L1]):
         return np.array([int(self.cuts[winner])], np.int64)
 
     def tails(self, exact: Int64Array) -> Int64Array:
-        """The weighted length of what each cut drops, rounded down."""
+        """The weighted length of what each cut drops, in grains, rounded down."""
         if exact.ndim != 1 or not 2 <= exact.size <= CELLS_MAX:
             raise SpecError("The cells are no series.", fix=f"Give 2 to {CELLS_MAX} cells.")
         last = exact.size // 2
         if last.bit_length() > len(self.weights):
             raise SpecError("There are octaves without weight.", fix="Give a weight for each.")
-        values = clamped(exact, (1 << (_ERROR_BITS - 1)) // (int(max(self.weights)) * exact.size))
-        waves = np.fft.rfft(values.astype(np.float64))
+        waves = np.fft.rfft(clamped(exact, self.limit(exact.size)).astype(np.float64))
         squares = (waves.real**2 + waves.imag**2) * _twice(exact.size)
         places = np.arange(1, last + 1)
         octaves = np.frexp(places)[1] - 1  # 1 is in the first, 2 and 3 in the second
@@ -115,14 +133,34 @@ class FourierCut(Mechanism[L1]):
         total, found = 0.0, np.zeros(len(self.cuts), np.int64)
         for place in range(len(self.cuts) - 1, -1, -1):
             total += float(squares[ends[place] : ends[place + 1]].sum())
-            found[place] = int(np.sqrt(total))
+            found[place] = int(sqrt(total) / float(self.grain))
         return found
 
+    def limit(self, cells: int) -> int:
+        """Where cells are clamped, so that no length is off by ½ grain."""
+        bits = 52 - ceil(log2(_lost(cells) + _LENGTH))
+        return min(INPUT_MAX, (int(self.grain) << bits) // (int(max(self.weights)) * cells))
 
-def reach(weights: tuple[Fraction, ...]) -> Fraction:
-    """How far one step of a cell moves the length of what is dropped, in whole numbers: R."""
-    squared = sum(int(w) ** 2 << octave for octave, w in enumerate(weights, start=1))
-    return Fraction(isqrt(squared) + 1 + 2)
+
+def _lost(cells: int) -> float:
+    """How far a transform of so many cells is off at most, in 2^-53ths of its length.
+
+    Why: it has steps, one for each prime factor p, and their errors add up [Hig02, Thm 24.2].
+        A step adds (p - 1) / 2 products for each part of a number, whose error is below (p/2 + 2)
+        times the sum of their sizes [Hig02, §3.1], and that is √(p/2) times the length by Cauchy;
+        sums before and a rotation after it are below 10. A chirp is two transforms of up to 2^24
+        numbers, with a product between them that makes no number larger by more than 4; where NumPy
+        takes one for smaller factors, it is off by less than such a step. The chirp itself is off
+        too, but it is public: that makes another seminorm, longer by less than 2^-20 of the largest
+        weight for each step of a cell, which `reach` has in it.
+    """
+    total, prime, left = 0.0, 2, cells
+    while left > 1 and prime < _PRIME_MAX:
+        while left % prime == 0:
+            total += (prime / 2 + 12) * sqrt(prime)
+            left //= prime
+        prime += 1
+    return total if left == 1 else total + _CHIRPS
 
 
 def _twice(cells: int) -> NDArray[np.float64]:

@@ -47,10 +47,12 @@ class Ask(Protocol):
     """What a recipe is given. Shares are of its whole price; about no cell they exceed 1 together.
 
     Blocks about different cells stand beside each other: what counts is what each cell was asked.
+    One unit moves all cells together by at most ``moved``: a public number.
     """
 
     shape: tuple[int, ...]
     gaussian: bool
+    moved: Fraction
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:
         """All blocks in one pass over the rows, each with the noise that its share buys."""
@@ -173,7 +175,7 @@ class DoorAsk:
         progress: Callable[[float, str], None] | None = None,
     ) -> None:
         self._scope, self._cells, self._price, self._progress = scope, cells, price, progress
-        self.shape, self.gaussian = shape, price.gaussian
+        self.shape, self.gaussian, self.moved = shape, price.gaussian, cells.moved
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102 - see Ask
         query = self._query(blocks)

@@ -38,7 +38,7 @@ class Listening:
     """Hands questions on, and writes down what is answered."""
 
     def __init__(self, ask: Ask) -> None:
-        self.ask, self.shape, self.gaussian = ask, ask.shape, ask.gaussian
+        self.ask, self.shape, self.gaussian, self.moved = ask, ask.shape, ask.gaussian, ask.moved
         self.rounds: list[tuple[NDArray[np.int64], ...]] = []
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102
@@ -76,8 +76,8 @@ class Told:
     def __init__(
         self, price: Price, *, shape: tuple[int, ...], moved: int, rounds: Rounds = ()
     ) -> None:
-        self._price, self._moved, self._rounds, self._at = price, moved, rounds, 0
-        self.shape, self.gaussian = shape, price.gaussian
+        self._price, self._rounds, self._at = price, rounds, 0
+        self.shape, self.gaussian, self.moved = shape, price.gaussian, Fraction(moved)
         self.heard: list[tuple[Block, Noisy]] = []
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102
@@ -109,8 +109,8 @@ class Told:
     def _query(self, blocks: Sequence[Block]) -> _Moved:
         strategy = Strategy(int(np.prod(self.shape)), tuple(blocks))
         return _Moved(
-            tuple(L1(self._moved * norm) for norm in strategy.l1s),
-            tuple(L2(squared=self._moved**2 * norm) for norm in strategy.l2s_squared),
+            tuple(L1(self.moved * norm) for norm in strategy.l1s),
+            tuple(L2(squared=self.moved**2 * norm) for norm in strategy.l2s_squared),
         )
 
     def _next(self, sizes: Sequence[int | None]) -> tuple[NDArray[np.int64], ...]:

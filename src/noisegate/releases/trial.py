@@ -43,7 +43,7 @@ class TrialAsk:
     ) -> None:
         self._cells = np.asarray(cells, np.int64).reshape(-1)
         self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
-        self.shape, self.gaussian = tuple(np.shape(cells)), gaussian
+        self.shape, self.gaussian, self.moved = tuple(np.shape(cells)), gaussian, Fraction(1)
         self.spent = np.zeros(self._cells.size)
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.mechanisms.fourier_cut import WEIGHT_MAX, FourierCut
+from noisegate.privacy.distance import L1
 from noisegate.releases.asking import Ask, Noisy
 from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.recipes.tree import require_same
@@ -30,7 +31,8 @@ ENTRIES_MAX: Final = 1 << 23  # of the matrices of all frequencies together
 _BITS: Final = 16  # waves are rounded to whole 2^-16ths, or coarser ones
 _BITS_LEAST: Final = 8  # where noise could not be drawn otherwise, at low prices of capped units:
 _DRAWN_MAX: Final = 2.0**38  # no scale, and no deviation, is larger
-_STEEP: Final = 1 << 10  # how many whole numbers a step of one cell is in a score
+_STEEP: Final = 1 << 10  # how many grains of a score one unit is: rounding costs 2 of them
+_FINE: Final = 1 << 28  # how many weights a step of one cell is, so that small ones are told apart
 _LOOKED_AT: Final = 256
 _REFINEMENTS: Final = 3
 _FAILURE: Final = 1e-3  # how often a choice may be worse than it is taken to be
@@ -73,8 +75,8 @@ class Fourier:
         waves = _Waves(ask.shape[0], workload)
         if self.frequencies is None:
             share = fraction(self.choice, name="choice")
-            cut = waves.choice(Law.of(ask, 1 - share))
-            least, most = min(cut.noises) / cut.grain, cut.expected(Law.of(ask, share))
+            cut = waves.choice(ask, 1 - share)
+            least, most = min(cut.noises) / cut.scale, cut.expected(Law.of(ask, share))
             words = "it is less the smoother the series is"
             return Predicted(rms=None, words=words, most=most, noise=least)
         bits = waves.bits(ask, self.frequencies, Fraction(1))
@@ -92,7 +94,7 @@ class Fourier:
         if kept is None:
             rest -= fraction(self.choice, name="choice")
             ask.done(0.1, "choosing how many frequencies to keep")
-            cut = waves.choice(Law.of(ask, rest))
+            cut = waves.choice(ask, rest)
             (chosen,) = ask.choose(cut, 1 - rest)
             kept = int(chosen)
             dropped = cut.dropped(kept, Law.of(ask, 1 - rest))
@@ -134,9 +136,9 @@ class _Waves:
                 float(((np.sin(np.outer(lengths, angles)) / np.sin(angles)) ** 2).mean())
             )
 
-    def choice(self, law: Law) -> "_Cut":
+    def choice(self, ask: Ask, share: Fraction) -> "_Cut":
         """The candidates, their noise, and the weights of what they drop, in whole numbers."""
-        direct = self.cells // 2 + 1
+        law, direct = Law.of(ask, share), self.cells // 2 + 1
         cuts = [cut for cut in _steps(direct) if cut <= self.most and cut < direct]
         one = law.weight(1.0) ** -0.5
         cuts = [cut for cut in cuts if self._bits(one, cut, gaussian=law.gaussian) >= _BITS_LEAST]
@@ -147,10 +149,11 @@ class _Waves:
         noises.append(sqrt(self.lengths.mean() / law.weight(1.0)))
         weights = [sqrt(minded) / self.cells for minded in self.minded[1:]]
         step = sqrt(sum(w * w * 2**octave for octave, w in enumerate(weights, start=1)))
-        grain = _STEEP / step
-        whole = tuple(min(WEIGHT_MAX, round(w * grain)) for w in weights)
-        whole_noises = tuple(min(1 << 40, round(n * grain)) for n in noises)
-        return _Cut(tuple(cuts), whole_noises, whole, grain)
+        grain = max(1, round(ask.moved * _FINE / _STEEP))
+        whole = tuple(min(WEIGHT_MAX, round(w * _FINE / step)) for w in weights)
+        scale = _FINE / step / grain
+        whole_noises = tuple(min(1 << 40, round(n * scale)) for n in noises)
+        return _Cut(tuple(cuts), whole_noises, whole, grain, scale, L1(ask.moved))
 
     def bits(self, ask: Ask, kept: int, share: Fraction) -> int:
         """How finely so many waves are rounded."""
@@ -219,11 +222,19 @@ class _Cut:
     cuts: tuple[int, ...]
     noises: tuple[int, ...]
     weights: tuple[int, ...]
-    grain: float
+    grain: int
+    scale: float  # how many grains an answer's 1 is
+    moved: L1
 
     def __call__(self, epsilon: Fraction) -> FourierCut:
+        """The choice for an ε per step of 1."""
         return FourierCut.for_epsilon(
-            epsilon, cuts=self.cuts, noises=self.noises, weights=self.weights
+            epsilon * self.moved.value,
+            cuts=self.cuts,
+            noises=self.noises,
+            weights=self.weights,
+            grain=self.grain,
+            moved=self.moved,
         )
 
     def worst(self, law: Law) -> float:
@@ -233,7 +244,7 @@ class _Cut:
             best one [MT07, Thm 7], and so than the last one, which drops nothing.
         """
         over = log(len(self.cuts) / _FAILURE) / self._factor(law)
-        return (self.noises[-1] + over) / self.grain
+        return (self.noises[-1] + over) / self.scale
 
     def expected(self, law: Law) -> float:
         """What the chosen cut costs at most, as a root mean square over all answers and choices.
@@ -255,7 +266,7 @@ class _Cut:
             middle = (low + high) / 2
             excess = (odds * (squares - middle)).max(axis=1, initial=0).sum() + last**2 - middle
             low, high = (middle, high) if excess > 0 else (low, middle)
-        return sqrt(high) / self.grain
+        return sqrt(high) / self.scale
 
     def _factor(self, law: Law) -> float:
         epsilon = 2 * sqrt(law.amount) if law.gaussian else law.amount
@@ -263,7 +274,7 @@ class _Cut:
 
     def dropped(self, kept: int, law: Law) -> float:
         """How far what was dropped moves answers at most, likewise."""
-        return max(0.0, self.worst(law) - self.noises[self.cuts.index(kept)] / self.grain)
+        return max(0.0, self.worst(law) - self.noises[self.cuts.index(kept)] / self.scale)
 
 
 @final
