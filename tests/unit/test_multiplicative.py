@@ -12,7 +12,7 @@ from noisegate.errors import SpecError
 from noisegate.releases.multiplicative import answers, best_rounds, build, row_of
 from noisegate.releases.recipes import recipe
 from noisegate.releases.weights import Weights
-from noisegate.releases.workload import all_ranges
+from noisegate.releases.workload import all_ranges, ranges
 from noisegate.transforms.strategy import Groups, Matrix
 
 DICE = np.random.default_rng(7)
@@ -115,6 +115,32 @@ def test_with_hardly_any_noise_the_questions_are_answered(gaussian):
     assert 0.5 < ask.spent.max() <= 1 + 1e-9  # a cell pays for questions that count it
     mean = build(CellsAsk(cells, Fraction(10_000)), BLOCK, rounds=12, total=1000, average=True)
     assert mean.cells.sum() == pytest.approx(1000)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_without_noise_the_rounds_say_how_far_the_questions_are_off_at_most(average):
+    cells = np.array([500, 20, 300, 180])
+    ask = CellsAsk(cells, Fraction(10_000))
+    made = build(ask, BLOCK, rounds=6, replays=0, total=1000, average=average)
+    away = BLOCK.apply(cells) - answers(BLOCK, made.cells)
+    assert np.sqrt(np.mean(away**2)) <= made.off < 400
+    assert made.noise == 0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "known"),
+    [(10_000, [True, False, False, False]), (0.001, [True, True, True, False])],
+)
+def test_boxes_unlike_all_questions_are_left_to_other_models(epsilon, known):
+    """A table that is off by more than all rows tells no box from those around it."""
+    cells = np.array([400, 300, 200, 0, 100, 900, 900, 200])
+    asked = ranges((8,), [[0], [0], [5]], [[1], [4], [7]])
+    made = recipe("mwem", rounds=20, total=3000)
+    found = made.build(CellsAsk(cells, Fraction(str(epsilon))), asked)
+    lows, highs = np.array([[0], [0], [6], [0]]), np.array([[4], [3], [6], [7]])
+    sums, spread, _ = found.guess(lows, highs)
+    assert sums == pytest.approx(ranges((8,), lows, highs).answers(found.cells))
+    assert np.isfinite(spread).tolist() == known
 
 
 def test_rounds_follow_the_bound():

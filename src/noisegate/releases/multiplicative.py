@@ -2,18 +2,22 @@
 
 Each round chooses a question whose answer the present table has nearly the worst, measures it, and
 moves the table towards what was measured; then all measurements are gone through again [HLM12].
+
+Each measured number also shows how far the table was off there, before it learnt of it. A choice
+prefers what is far off, so that these differences are in the mean no smaller than those of all
+questions, whatever the rows are; those of the last rounds tell how far the last table is off.
 """
 
 from fractions import Fraction
 from math import log, sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats
+from noisegate.releases.estimate import Floats
 from noisegate.releases.weights import Weights
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
@@ -22,6 +26,21 @@ REPLAYS: Final = 50
 TOTAL_SHARE: Final = Fraction(1, 20)
 _OFTEN: Final = 2  # rounds for each question, at most: more would share the price for nothing
 _BOUND: Final = 2.5  # the bound's second term, 10 T ln|Q| / ε, in shortfalls of a choice
+_LAST: Final = 2  # one in so many rounds shows how far the last table is off,
+_LAST_LEAST: Final = 4  # but no fewer
+
+
+class Fitted(NamedTuple):
+    """A table, and how far its answers are off.
+
+    ``off`` is the root mean square over the questions, as the last rounds show it. ``noise`` is the
+    variance of the total.
+    """
+
+    cells: Floats
+    words: tuple[str, ...]
+    off: float
+    noise: float
 
 
 def build(
@@ -32,7 +51,7 @@ def build(
     total: float | None = None,
     replays: int = REPLAYS,
     average: bool = False,
-) -> Estimate:
+) -> Fitted:
     """A table for the questions of a block of 0 and 1.
 
     Args:
@@ -46,10 +65,10 @@ def build(
     """
     require_block(block)
     cells = int(np.prod(ask.shape))
-    left, count = Fraction(1), total
+    left, count, noise = Fraction(1), total, 0.0
     if count is None:
         (noisy,) = ask.sums([_set(np.ones(cells, np.bool_))], [TOTAL_SHARE])
-        left, count = 1 - TOTAL_SHARE, float(noisy.values[0])
+        left, count, noise = 1 - TOTAL_SHARE, float(noisy.values[0]), noisy.variance
     count = max(1.0, count)
     times = rounds
     if times is None:
@@ -57,6 +76,7 @@ def build(
     share = left / (2 * times)
     table = Weights(np.full(cells, count / cells))
     told: list[tuple[int, float]] = []
+    away = np.zeros(times)
     tables = np.zeros(cells)
     for done in range(times):
         ask.done(0.05 + 0.9 * done / times, f"round {done + 1} of {times}")
@@ -65,6 +85,7 @@ def build(
         mask = row_of(block, chosen)
         (noisy,) = ask.sums([_set(mask)], [share])
         told.append((table.add(mask), float(noisy.values[0])))
+        away[done] = told[-1][1] - guesses[chosen]
         table.step(*told[-1])
         for _ in range(replays):
             for each in told:
@@ -73,7 +94,9 @@ def build(
     found = tables / times if average else table.cells
     said = "1 question" if block.size == 1 else f"{block.size:,} questions"
     words = f"{times} rounds, each for the one of {said} that the table had worst"
-    return Estimate(found.reshape(ask.shape), words=(words,))
+    seen = times if average else min(times, max(_LAST_LEAST, -(-times // _LAST)))
+    off = _off(away[-seen:], noisy.variance)
+    return Fitted(found.reshape(ask.shape), (words,), off, noise)
 
 
 def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fraction) -> int:
@@ -116,6 +139,12 @@ def row_of(block: Block, place: int) -> NDArray[np.bool_]:
     matrix = block.matrix
     mask[matrix.indices[matrix.indptr[place] : matrix.indptr[place + 1]]] = True
     return mask
+
+
+def _off(away: Floats, noise: float) -> float:
+    """The root mean square of differences without their noise; or what may hide in that."""
+    found = max(noise, float((away**2).mean()))
+    return sqrt(max(found - noise, found * min(1.0, sqrt(2 / away.size))))
 
 
 def _set(mask: NDArray[np.bool_]) -> Groups:

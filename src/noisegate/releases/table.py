@@ -181,17 +181,21 @@ class TableRelease(Charged):
         Infinite where there is no model.
         """
         making = self.making
-        guess = making.estimate(self.shape).guess
+        guess, half = making.estimate(self.shape).guess, np.full(1, np.inf)
         if guess is not None:
             sums, spread, seen = guess(asked.lows, asked.highs)
             far = spread * model_factor(failure, seen)
-            return self._half(asked, (sums - far, sums + far), far / 2, together=together)
+            half = self._half(asked, (sums - far, sums + far), far / 2, together=together)
+        if np.isfinite(half).all():
+            return half
         model = making.plausible(self.shape)
         if model is None:
-            return self._by_covers(asked, failure, together=together)
-        shown = asked.answers(self.values)
-        spread = model.spread(asked, shown, float(making.grain), together=together)
-        return spread * model_factor(failure, len(model.tables))
+            other = self._by_covers(asked, failure, together=together)
+        else:
+            shown = asked.answers(self.values)
+            spread = model.spread(asked, shown, float(making.grain), together=together)
+            other = spread * model_factor(failure, len(model.tables))
+        return np.where(np.isfinite(half), half, other)
 
     def _by_covers(self, asked: Workload, failure: float, *, together: bool) -> Floats:
         """Half-widths by what boxes hold at least and at most; infinite where nothing is covered.

@@ -1,21 +1,32 @@
-"""Multiplicative weights for a workload of boxes: for few questions at a small ε."""
+"""Multiplicative weights for a workload of boxes: for few questions at a small ε.
 
+How far a box is off follows from the rounds themselves, see `multiplicative`: as far as the last
+differences, and less where few rows are. That is for boxes of the workload, and for those between
+two of them that differ by less than that.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.levels import noise_only
-from noisegate.releases.multiplicative import REPLAYS, ROUNDS_MAX, TOTAL_SHARE, build
+from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.levels import evenly, noise_only
+from noisegate.releases.multiplicative import REPLAYS, ROUNDS_MAX, TOTAL_SHARE, Fitted, build
 from noisegate.releases.recipes.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
+
+_EVEN: Final = 0.05  # of the total may be anywhere
+_KNOWN_MOST: Final = 2000  # boxes of a workload that others are compared with
+_AT_ONCE: Final = 1 << 22
+_SURE: Final = 1 << 10  # what allows for luck counts as seen so often
 
 
 @final
@@ -56,7 +67,7 @@ class Mwem:
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """As many rounds as were asked for, or as the proven bound likes best."""
-        return build(
+        fitted = build(
             ask,
             boxes_matrix(workload),
             rounds=self.rounds,
@@ -64,3 +75,43 @@ class Mwem:
             replays=self.replays,
             average=self.average,
         )
+        return Estimate(fitted.cells, words=fitted.words, guess=_around(fitted, workload))
+
+
+def _around(fitted: Fitted, workload: Workload) -> Callable[[Ints, Ints], Guess]:
+    """What a table says of boxes: as many rows as it is off, or fewer, may be elsewhere."""
+    shape, total, off = workload.shape, float(fitted.cells.sum()), max(fitted.off, 1e-9)
+    known = Workload(shape, *evenly(workload, _KNOWN_MOST), "compared with")
+    held, names = known.answers(fitted.cells), _names(shape, workload.lows, workload.highs)
+
+    def guess(lows: Ints, highs: Ints) -> Guess:
+        sums = Workload(shape, lows, highs, "boxes").answers(fitted.cells)
+        sums = np.clip(sums, 0, total)
+        likely = sums + _EVEN * total * np.prod(highs - lows + 1, axis=1) / prod(shape)
+        variance = off**2 * likely / (likely + off) + fitted.noise * (sums / total) ** 2
+        strange = np.flatnonzero(~np.isin(_names(shape, lows, highs), names))
+        more = _between(known, held, lows[strange], highs[strange])
+        variance[strange] += np.where(more < off, more**2, np.inf)
+        return Guess(sums, np.sqrt(variance), _SURE)
+
+    return guess
+
+
+def _names(shape: tuple[int, ...], lows: Ints, highs: Ints) -> Ints:
+    """A number for each box."""
+    low, high = (np.ravel_multi_index(tuple(ends.T), shape) for ends in (lows, highs))
+    found: Ints = low * prod(shape) + high
+    return found
+
+
+def _between(known: Workload, held: Floats, lows: Ints, highs: Ints) -> Floats:
+    """How much more the least known box around each box holds than the most inside it."""
+    found = np.empty(lows.shape[0])
+    step = max(1, _AT_ONCE // known.size)
+    for at in range(0, lows.shape[0], step):
+        low, high = lows[at : at + step, None], highs[at : at + step, None]
+        inside = ((known.lows >= low) & (known.highs <= high)).all(axis=2)
+        around = ((known.lows <= low) & (known.highs >= high)).all(axis=2)
+        least = np.where(inside, held, 0).max(axis=1)
+        found[at : at + step] = np.where(around, held, np.inf).min(axis=1) - least
+    return found
