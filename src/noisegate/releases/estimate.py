@@ -64,17 +64,20 @@ class Predicted:
     ``rms`` is the root mean square over all questions, before numbers are mended; None where it
     depends on the rows, and then ``words`` say on what, ``most`` is about what hardly any rows
     exceed, and ``noise`` is the part that does not depend on them; each None where nothing is
-    known.
+    known. ``share`` is what rows may add at most as a part of their total. Where a release knows
+    its error from a few numbers alone, these are ``seen``.
     """
 
     rms: float | None
     words: str = ""
     most: float | None = None
     noise: float | None = None
+    share: float | None = None
+    seen: int | None = None
 
     @property
     def numbers(self) -> dict[str, float | None]:
-        """All but the words, by name."""
+        """The errors in grains, by name."""
         return {"rms": self.rms, "most": self.most, "noise": self.noise}
 
 

@@ -10,6 +10,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import percent
 from noisegate.releases.axes import Axis
+from noisegate.releases.table import model_factor
 from noisegate.releases.tails import tail_factor
 
 
@@ -45,7 +46,9 @@ class ReleasePlan(Facts):
 
     ``rms`` is the root mean square error over the ``questions`` of the workload, before numbers are
     mended; None where it depends on the rows, and then ``words`` say on what, ``most`` is about
-    what hardly any rows exceed, and ``noise`` the part that does not depend on them, if known.
+    what hardly any rows exceed, and ``noise`` the part that does not depend on them, if known;
+    ``share`` is what rows may add, as a part of their total. Of errors that a release knows from
+    ``seen`` numbers alone it states a wider ±.
     ``price`` is what releasing now would charge: 0 where it was released before.
     """
 
@@ -61,6 +64,8 @@ class ReleasePlan(Facts):
     gaussian: bool
     most: float | None = None
     noise: float | None = None
+    share: float | None = None
+    seen: int | None = None
     words: tuple[str, ...] = ()
 
     @property
@@ -80,10 +85,18 @@ class ReleasePlan(Facts):
         """The ± that noise alone gives a usual question."""
         return self._margin(self.noise, confidence)
 
+    def share_margin(self, confidence: Number = 0.95) -> float | None:
+        """The ± that a usual question hardly exceeds, as a part of the total."""
+        most = self._margin(self.share, confidence)
+        return None if most is None else min(1.0, most)
+
     def _margin(self, rms: float | None, confidence: Number) -> float | None:
         if rms is None:
             return None
-        return rms * tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        failure = float(failure_of(confidence))
+        if self.seen is not None:
+            return rms * model_factor(failure, self.seen)
+        return rms * tail_factor(failure, gaussian=self.gaussian)
 
     def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
         """The plan in words, one fact a line."""
@@ -98,11 +111,13 @@ class ReleasePlan(Facts):
     def _error(self, confidence: Number) -> str:
         sure = f"at {percent(confidence)} confidence for each question"
         width, most = self.margin(confidence), self.most_margin(confidence)
-        noise = self.noise_margin(confidence)
+        noise, share = self.noise_margin(confidence), self.share_margin(confidence)
         if width is not None:
             return f"about ± {width:.3g} {sure}"
         if most is not None and noise is not None:
             return f"± {noise:.3g} by noise alone to about ± {most:.3g} {sure}, by the rows"
+        if share is not None and noise is not None:
+            return f"± {noise:.3g} by noise alone to {share:.0%} of the total {sure}, by the rows"
         if most is not None:
             return f"at most about ± {most:.3g} {sure}, depending on the rows"
         if noise is not None:
@@ -126,6 +141,7 @@ class ReleasePlan(Facts):
             "margin": self.margin(confidence),
             "most_margin": self.most_margin(confidence),
             "noise_margin": self.noise_margin(confidence),
+            "share_margin": self.share_margin(confidence),
             "confidence": float(confidence),
             "words": list(self.words),
         }

@@ -139,6 +139,8 @@ class Workbench:
                 name: None if each is None else each * float(job.grid.grain)
                 for name, each in job.predicted.numbers.items()
             },
+            share=None if job.grid.signed else job.predicted.share,
+            seen=job.predicted.seen,
             gaussian=job.making.price.gaussian,
             words=tuple(filter(None, (job.predicted.words, job.mending, *job.grid.caveats))),
         )

@@ -61,13 +61,27 @@ class Seasonal:
             raise SpecError("There are too many waves.", fix="Use fewer harmonics.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
-        """The noise is known; what is left out depends on the rows."""
+        """The noise is known, and what it feigns of finer waves; these depend on the rows.
+
+        Of one axis they are taken to be largest where all rows are in one cell: what is measured of
+        rows is linear, so that its squares are largest at a corner.
+        """
         blocks = self.blocks(ask.shape)
         pairs = zip(blocks, _shares(blocks), strict=True)
-        back, *_ = _fitted(blocks, [ask.variance(block, share) for block, share in pairs])
-        rms = float(np.sqrt(np.mean(_products(back, back, workload))))
+        back, rows, _ = _fitted(blocks, [ask.variance(block, share) for block, share in pairs])
+        fast = rows[self._last(ask.shape)]
+        sizes, seen = (fast**2).sum(axis=1), max(1, fast.shape[0])
+        feigned = float((1 / sizes).sum()) / seen * min(1.0, sqrt(2 / seen))
+        volumes = np.prod(workload.highs - workload.lows + 1, axis=1)
+        unknown = float(np.mean(volumes - _products(back, rows.T, workload)))
+        noise = float(np.mean(_products(back, back, workload))) + unknown * feigned
+        if unknown < _LEAST:
+            return Predicted(rms=sqrt(noise), seen=seen)
+        share = None
+        if len(ask.shape) == 1:
+            share = sqrt(unknown * float((fast**2 / sizes[:, None]).sum(axis=0).max()) / seen)
         words = f"the rest is whatever {self.harmonics} harmonics and margins do not tell"
-        return Predicted(rms=None, words=words, noise=rms)
+        return Predicted(rms=None, words=words, noise=sqrt(noise), share=share, seen=seen)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002 - one profile for all
         """One round, one fit."""
