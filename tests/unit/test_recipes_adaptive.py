@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ from noisegate.accounting.zcdp import ZCDPAccountant
 from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
-from noisegate.releases.asking import DoorAsk, Price
+from noisegate.releases.asking import DoorAsk, Noisy, Price
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.ahp import Ahp, clusters
 from noisegate.releases.recipes.dawa import Dawa, coverage
-from noisegate.releases.recipes.fourier import Fourier, _Waves, block, rebuild
+from noisegate.releases.recipes.fourier import Fourier, _Error, _Waves, block, rebuild
 from noisegate.releases.recipes.tree import Tree
 from noisegate.releases.shares import Law
 from noisegate.releases.transcript import Listening
@@ -165,6 +165,20 @@ def test_the_error_of_waves_is_that_of_dense_algebra(cells, kept):
     assert guess.sums == pytest.approx(every.answers(found.cells))
 
 
+@pytest.mark.parametrize(("size", "kept"), [(5, 3), (8, 4), (17, 9), (64, 31)])
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_coarsely_rounded_waves_have_no_more_noise_than_is_said(size, kept, bits):
+    """Noise of deviation 1 on each wave, through what `rebuild` makes of it, for all ranges."""
+    every, waves = all_ranges((size,), most=10**4), block(size, 0, kept, bits)
+    given = np.eye(2 * kept, dtype=np.int64) << 40  # `rebuild` is linear
+    back = np.stack([rebuild([waves], [each], size, bits) for each in given], axis=1) / 2**40
+    exact = (np.stack([every.answers(each) for each in back.T], axis=1) ** 2).sum(axis=1)
+    noisy = Noisy(np.zeros(2 * kept, np.int64), 1.0)
+    said = _Error.of(_Waves(size, every), [noisy], inf, bits).noise(every.lows, every.highs)
+    assert np.all(exact <= said * (1 + 1e-6))
+    assert np.all(said <= exact * (1.001 + 4 * 0.5**bits))
+
+
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_waves_of_capped_units_are_rounded_until_their_noise_can_be_drawn(gaussian):
     """Each unit counts in 2^-20ths: noise times 2^16 would be beyond what there is.
@@ -204,9 +218,23 @@ def test_the_odds_of_cuts_for_capped_units_are_those_for_rows_at_a_part_of_the_p
     assert min(plain, key=float) < plain[0] - 9
 
 
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_whatever_may_be_chosen_can_be_measured_at_any_price(gaussian):
+    """There is no noise of a deviation beyond 2^40.5 (geometric), or 2^39: that would be refused."""
+    waves, rest, seen = _Waves(16, prefixes(16)), Fraction(4, 5), []
+    for power in range(50, 66):
+        epsilon = Fraction(1, round(2 ** (power / 2)))
+        ask = CellsAsk(np.zeros(16), epsilon**2 if gaussian else epsilon, gaussian=gaussian)
+        for cut in waves.choice(ask, rest).cuts[:-1]:
+            blocks, _, shares = waves.plan(ask, cut, waves.bits(ask, cut, rest))
+            each = zip(blocks, shares, strict=True)
+            seen += [sqrt(ask.variance(block, share * rest)) for block, share in each]
+    assert 2**37 < max(seen) < 2**39
+
+
 @pytest.mark.parametrize("made", [Fourier(), Fourier(frequencies=25)])
 def test_a_price_too_low_for_waves_is_refused_before_anything_is_spent(made):
-    ask = CellsAsk(np.full(64, 1 << 30), Fraction(1, 1 << 30))
+    ask = CellsAsk(np.full(64, 1 << 33), Fraction(1, 1 << 33))
     for step in (made.predict, made.build):
         with pytest.raises(SpecError, match="too low for waves"):
             step(ask, prefixes(64))

@@ -29,7 +29,7 @@ from noisegate.transforms.strategy import Groups, Matrix
 CELLS_MAX: Final = 1 << 20
 ENTRIES_MAX: Final = 1 << 23  # of the matrices of all frequencies together
 _BITS: Final = 16  # waves are rounded to whole 2^-16ths, or coarser ones
-_BITS_LEAST: Final = 8  # where noise could not be drawn otherwise, at low prices of capped units:
+_BITS_LEAST: Final = 4  # where noise could not be drawn otherwise, at low prices of capped units:
 _DRAWN_MAX: Final = 2.0**38  # no scale, and no deviation, is larger
 _STEEP: Final = 1 << 10  # how many grains of a score one unit is: rounding costs 2 of them
 _FINE: Final = 1 << 28  # how many weights a step of one cell is, so that small ones are told apart
@@ -39,7 +39,6 @@ _FAILURE: Final = 1e-3  # how often a choice may be worse than it is taken to be
 _DEAR: Final = 30.0  # what costs more, in units of 1 / factor, is not chosen
 _DEARER: Final = 1 << 10  # steps up to there
 _SURE: Final = 1 << 10  # what is proven counts as seen so often
-_ROUNDED: Final = 1.001  # rounded waves are so little orthogonal that variances differ by less
 
 
 @final
@@ -157,7 +156,8 @@ class _Waves:
 
     def bits(self, ask: Ask, kept: int, share: Fraction) -> int:
         """How finely so many waves are rounded."""
-        one = sqrt(ask.variance(block(self.cells, 0, 1, _BITS_LEAST), share)) / 2**_BITS_LEAST
+        fine = 5 if ask.gaussian else 7  # noise of waves so fine can be drawn wherever any can
+        one = sqrt(ask.variance(block(self.cells, 0, 1, fine), share)) / 2**fine
         most = self._bits(one, kept, gaussian=ask.gaussian)
         if most < _BITS_LEAST:
             raise _too_low()
@@ -305,7 +305,8 @@ class _Error:
         last = slice(kept // 2, None)
         squares = count[last] * (values[last] ** 2).sum(axis=1) / waves.cells
         left = squares.sum() / count[last].sum(), int(count[last].sum())
-        error = cls(waves.cells, np.concatenate(each) / 4**bits, count, *left)
+        slant = 1.001 + 0.5**bits  # variances differ by less: rounded waves are not orthogonal
+        error = cls(waves.cells, slant * np.concatenate(each) / 4**bits, count, *left)
         outside = float(error._outside(waves.lengths).mean())
         proven = dropped**2 / outside if outside > 0 else inf
         return replace(error, left=proven, seen=_SURE) if proven < error.left else error
@@ -324,7 +325,7 @@ class _Error:
         """The variance of boxes that is due to noise."""
         lengths, which = np.unique(_lengths(lows, highs), return_inverse=True)
         each = self._inside(lengths) @ (self.noises * (self.count / self.cells) ** 2)
-        found: Floats = each[which] * _ROUNDED
+        found: Floats = each[which]
         return found
 
     def _outside(self, lengths: Floats) -> Floats:
