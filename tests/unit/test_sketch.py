@@ -103,6 +103,20 @@ def test_the_noise_of_a_median_is_as_predicted():
     assert 0.6 * stated < found.std() < 1.1 * stated
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_cells_that_share_sums_add_no_more_than_is_said(signed):
+    """Rows in all of 1024 cells, in 64 of them (half as many as sums), or in 8; none is random."""
+    made, asked = Sketch(signed=signed), every_cell((1024,))
+    stated, found = made.predict(CellsAsk(np.zeros(1024, np.int64), HUGE), asked), []
+    assert stated.share == 1 / 128
+    for step in (1, 16, 128):
+        cells = np.zeros(1024, np.int64)
+        cells[::step] = 1000 * step
+        away = built(made, CellsAsk(cells, HUGE)) - cells
+        found.append(np.sqrt(np.mean(away**2)) / cells.sum())
+    assert stated.share / 2 < max(found) < stated.share
+
+
 def test_with_noise_a_pursuit_is_off_by_no_more_than_it_says():
     """Ten cells above 1000 at ε = 1: noise of a fitted cell has standard deviation 7 √2 / √7."""
     cells = few_large(1 << 14)

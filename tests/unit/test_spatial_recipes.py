@@ -88,8 +88,46 @@ def test_what_depends_on_the_rows_is_said_with_the_noise_part(name):
     found = recipe(name).predict(ask, all_ranges((8, 8), most=30))
     assert found.rms is None
     assert found.noise >= ask.variance(Groups(np.zeros(64, np.int32), 1), Fraction(1)) ** 0.5
-    assert "depends on" in found.words
+    if found.most is None:
+        assert "depends on" in found.words
+    else:
+        assert found.most >= found.noise
     assert ask.spent.max() == 0
+
+
+@pytest.mark.parametrize("name", ["privtree", "uniform-grid", "adaptive-grid"])
+def test_rows_in_lumps_add_no_more_than_is_said_and_much_of_it(name):
+    """Of 576 cells 16 are full, with 40 to 40,000 rows each.
+
+    Over the four tables it is 0.18, 0.39 and 0.59 of what is said, with deviations of 0.02, 0.02
+    and 0.07 (60 tried): 1.25 is 9 away.
+    """
+    asked, lumps = all_ranges((24, 24), most=400), np.zeros((24, 24), np.int64)
+    lumps[1::6, 2::6] = 1
+    stated = recipe(name).predict(CellsAsk(lumps, Fraction(1, 10)), asked)
+    squares = []
+    for each in (40, 400, 4000, 40_000):
+        ask = CellsAsk(lumps * each, Fraction(1, 10))
+        away = asked.answers(recipe(name).build(ask, asked).cells) - asked.answers(lumps * each)
+        squares.append(np.mean(away**2))
+    assert 0.05 * stated.most < np.sqrt(np.mean(squares)) < 1.25 * stated.most
+
+
+def test_a_grid_that_is_given_says_what_part_of_rows_is_added():
+    asked, ask = all_ranges((12,), most=200), CellsAsk(np.zeros(12, np.int64), NO_NOISE)
+    stated = recipe("uniform-grid", size=4).predict(ask, asked)
+    squares = []
+    for box in range(4):  # all in one of four boxes, anywhere in it; then in a tenth of boxes
+        for place in range(3 * box, 3 * box + 3):
+            exact = np.zeros(12)
+            exact[place] = 1
+            even = np.zeros(12)
+            even[3 * box : 3 * box + 3] = 1 / 3
+            squares.append(np.mean((asked.answers(exact) - asked.answers(even)) ** 2))
+    assert stated.share == pytest.approx(np.sqrt(10 / 4 * np.mean(squares)))
+    whole = recipe("uniform-grid", size=12).predict(ask, asked)
+    assert whole.rms is not None
+    assert whole.share is None
 
 
 @pytest.mark.parametrize("name", NAMES)

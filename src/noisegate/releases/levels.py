@@ -138,6 +138,11 @@ def rehearsed(ask: Ask, boxes: Boxes, shares: Sequence[Fraction]) -> SpatialTree
     return fit(boxes, np.zeros(boxes.size), variances)
 
 
+def last_shares(boxes: Boxes, share: Fraction) -> list[Fraction]:
+    """All of a share for the last boxes."""
+    return [Fraction(0)] * boxes.depth + [share]
+
+
 def noise_rms(tree: SpatialTree, workload: Workload) -> float:
     """The root mean square error of the workload that is due to noise."""
     return float(np.sqrt(tree.noise(*evenly(workload, _MOST)).mean()))
@@ -163,6 +168,24 @@ def spread_rms(ask: Ask, workload: Workload, share: Fraction) -> float:
     one = Groups(np.zeros(cells, np.int32), 1)
     parts = np.prod(workload.highs - workload.lows + 1, axis=1) / cells
     return float(np.sqrt(ask.variance(one, share) * np.mean(parts**2)))
+
+
+def cut_rms(boxes: Boxes, workload: Workload) -> float:
+    """The root mean square error of a workload if each last box holds 1, all in one place.
+
+    The place may be any cell of the box: a question that has a share s of it is then off by s(1-s)
+    in squares. The last boxes are a grid.
+    """
+    lows, highs = evenly(workload, _MOST)
+    sums, squares = np.ones((2, lows.shape[0]))
+    for axis, size in enumerate(boxes.shape):
+        begin = np.unique(boxes.lows[boxes.level(boxes.depth), axis])
+        end = np.append(begin[1:], size)
+        inside = np.minimum(highs[:, axis, None] + 1, end) - np.maximum(lows[:, axis, None], begin)
+        parts = np.maximum(inside, 0) / (end - begin)
+        sums *= parts.sum(axis=1)
+        squares *= (parts**2).sum(axis=1)
+    return float(np.sqrt(np.mean(sums - squares)))
 
 
 def noise_only(rms: float, depends: str) -> Predicted:

@@ -24,7 +24,7 @@ from noisegate.transforms.strategy import Block, Groups, Matrix
 ROUNDS_MAX: Final = 500
 REPLAYS: Final = 50
 TOTAL_SHARE: Final = Fraction(1, 20)
-_OFTEN: Final = 2  # rounds for each question, at most: more would share the price for nothing
+_OFTEN: Final = 2  # rounds for each question
 _BOUND: Final = 2.5  # the bound's second term, 10 T ln|Q| / ε, in shortfalls of a choice
 _LAST: Final = 2  # one in so many rounds shows how far the last table is off,
 _LAST_LEAST: Final = 4  # but no fewer
@@ -72,7 +72,7 @@ def build(
     count = max(1.0, count)
     times = rounds
     if times is None:
-        times = min(best_rounds(ask, block.size, cells, count, left), _OFTEN * block.size)
+        times = best_rounds(ask, block.size, cells, count, left)
     share = left / (2 * times)
     table = Weights(np.full(cells, count / cells))
     told: list[tuple[int, float]] = []
@@ -102,7 +102,8 @@ def build(
 def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fraction) -> int:
     """The rounds that make the bound 2n √(ln|X| / T) + 10 T ln|Q| / ε least [HLM12, Thm 2.2].
 
-    Under zCDP a round's ε is that of its choice, which falls with √T only.
+    Under zCDP a round's ε is that of its choice, which falls with √T only. At most two for each
+    question: more would share the price for nothing.
     """
 
     def bound(times: int) -> float:
@@ -112,7 +113,7 @@ def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fracti
         return 2 * total * sqrt(log(max(2, cells)) / times) + _BOUND * shortfall
 
     tried = sorted({max(1, round(1.2**power)) for power in range(35)} | {ROUNDS_MAX})
-    return min(tried, key=bound)
+    return min(_OFTEN * questions, min(tried, key=bound))
 
 
 def require_block(block: Block) -> None:

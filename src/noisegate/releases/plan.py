@@ -117,7 +117,8 @@ class ReleasePlan(Facts):
         if most is not None and noise is not None:
             return f"± {noise:.3g} by noise alone to about ± {most:.3g} {sure}, by the rows"
         if share is not None and noise is not None:
-            return f"± {noise:.3g} by noise alone to {share:.0%} of the total {sure}, by the rows"
+            part = f"{float(f'{100 * share:.2g}'):g}%"
+            return f"± {noise:.3g} by noise alone to {part} of the total {sure}, by the rows"
         if most is not None:
             return f"at most about ± {most:.3g} {sure}, depending on the rows"
         if noise is not None:

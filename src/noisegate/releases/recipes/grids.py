@@ -5,8 +5,8 @@ How fine a grid should be depends on how many rows there are. That number is ask
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod, sqrt
-from typing import ClassVar, final
+from math import hypot, prod, sqrt
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -15,11 +15,23 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.boxes import halves, single, whole
 from noisegate.releases.asking import Ask, Noisy
 from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.levels import estimate, joined, level_shares, measured, noise_only
+from noisegate.releases.levels import (
+    cut_rms,
+    estimate,
+    joined,
+    last_shares,
+    level_shares,
+    measured,
+    noise_rms,
+    rehearsed,
+)
 from noisegate.releases.recipes.quadtree import require_parts
 from noisegate.releases.spatial import Boxes, Ints, Level, halved
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
+
+_FULL: Final = 10  # one in so many boxes
+_TENTH: Final = "that is for rows in a tenth of the boxes; in fewer they add more"
 
 
 @final
@@ -43,11 +55,28 @@ class UniformGrid:
         require_sizes(self.size, self.c)
         require_parts(self.total)
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
-        """The noise of one box."""
-        share = Fraction(1) if self.size else 1 - self.total
-        rms = sqrt(ask.variance(_everything(ask.shape), share))
-        return noise_only(rms, "the total, on which the grid depends, and how evenly rows lie")
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise of one box; and about what it is if a tenth of all boxes is full.
+
+        Each of these then holds ten times as many rows as the grid is made for, in one place. It is
+        most with single cells, or with boxes of two along each axis. Of a grid that is given, what
+        rows add is a part of them.
+        """
+        if self.size is not None:
+            boxes = self._boxes(ask.shape, self.size)
+            noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, Fraction(1))), workload)
+            part = sqrt(_FULL) * cut_rms(boxes, workload) / boxes.groups(boxes.depth).size
+            if not part:
+                return Predicted(rms=noise)
+            return Predicted(rms=None, words=_TENTH, noise=noise, share=min(1.0, part))
+        most, share = 0.0, 1 - self.total
+        for size in (-(-max(ask.shape) // 2), max(ask.shape)):
+            boxes = self._boxes(ask.shape, size)
+            noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, share)), workload)
+            held = sqrt(_FULL) * made_for(ask, size, share, self.c)
+            most = max(most, hypot(noise, held * cut_rms(boxes, workload)))
+        least = sqrt(ask.variance(_everything(ask.shape), share))
+        return Predicted(rms=None, words=_TENTH, most=most, noise=least)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round for the total and one for the grid."""
@@ -57,12 +86,15 @@ class UniformGrid:
             (total,) = ask.sums([_everything(ask.shape)], [self.total])
             size = int(sides(ask, total.values, share, self.c)[0])
             ask.done(1 / 2, "total")
-        boxes = Boxes.of(ask.shape, divided(*whole(ask.shape), np.array([[size]])))
+        boxes = self._boxes(ask.shape, size)
         (found,) = ask.sums([boxes.groups(boxes.depth)], [share])
         ask.done(1, f"{found.values.size} boxes")
         tree = joined(boxes, {0: total, boxes.depth: found})
         words = f"A grid of {found.values.size} boxes."
         return estimate(tree, words)
+
+    def _boxes(self, shape: tuple[int, ...], size: int) -> Boxes:
+        return Boxes.of(shape, divided(*whole(shape), np.array([[size]])))
 
 
 @final
@@ -92,11 +124,28 @@ class AdaptiveGrid:
         require_sizes(self.c, self.c_second, self.least)
         require_parts(self.total, self.first)
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
-        """The noise of one box of the finer grid."""
-        share = (1 - self.total) * (1 - self.first)
-        rms = sqrt(ask.variance(_everything(ask.shape), share))
-        return noise_only(rms, "the counts of the coarse grid and how evenly rows lie")
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise of the least grid; and about what it is if all boxes are as full as any.
+
+        A box of the finer grids then holds what they are made for, in one place. It is most with
+        single cells, or with boxes of two along each axis.
+        """
+        rest = 1 - self.total
+        first, second = rest * self.first, rest * (1 - self.first)
+        coarse = divided(*whole(ask.shape), np.array([[self.least]]))
+        lows, highs, _ = coarse[-1]
+        longest, found = int((highs - lows).max()) + 1, []
+        for size in (1, -(-longest // 2), longest):
+            fine = divided(lows, highs, np.full((lows.shape[0], 1), size))
+            boxes = Boxes.of(ask.shape, [*coarse, *fine])
+            shares = last_shares(boxes, second)
+            shares[len(coarse)] = first
+            held = made_for(ask, size, second, self.c_second)
+            noise = noise_rms(rehearsed(ask, boxes, shares), workload)
+            found.append((noise, hypot(noise, held * cut_rms(boxes, workload))))
+        (least, _), *_ = found
+        words = "it is less the fewer rows there are, and the more even they are inside boxes"
+        return Predicted(rms=None, words=words, most=max(most for _, most in found), noise=least)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Rounds for the total, the coarse grid and the fine ones."""
@@ -122,7 +171,7 @@ class AdaptiveGrid:
 
 def _every_cell(ask: Ask, workload: Workload, rest: Fraction, total: Noisy) -> Estimate:
     boxes = halved(ask.shape)
-    shares = [Fraction(0)] * boxes.depth + [rest]
+    shares = last_shares(boxes, rest)
     if boxes.depth and not np.array_equal(workload.lows, workload.highs):
         shares = level_shares(boxes, workload, rest, gaussian=ask.gaussian)
         shares[-1], shares[0] = shares[-1] + shares[0], Fraction(0)  # the total is known
@@ -138,10 +187,14 @@ def sides(ask: Ask, counts: Ints, share: Fraction, constant: int) -> Ints:
     with m^(d/2) for a grid of m^d, the error at its rim falls with 1/m: m^(d/2 + 1) = n ε / c. In
     two dimensions this is the rule of [QYLg13].
     """
-    epsilon = sqrt(2 / max(ask.variance(_everything(ask.shape), share), 1e-9))
-    rows = np.maximum(counts, 0) * epsilon / constant
+    rows = np.maximum(counts, 0) * _epsilon(ask, share) / constant
     found: Ints = np.maximum(np.ceil(rows ** (2 / (len(ask.shape) + 2))), 1).astype(np.int64)
     return found
+
+
+def made_for(ask: Ask, size: int, share: Fraction, constant: int) -> float:
+    """How many rows each box of a grid of so many along each axis holds, by the rule of `sides`."""
+    return constant / _epsilon(ask, share) / sqrt(size) ** (len(ask.shape) - 2)
 
 
 def divided(lows: Ints, highs: Ints, wanted: Ints) -> list[Level]:
@@ -167,6 +220,10 @@ def require_sizes(*sizes: int | None) -> None:
     """Refuse sizes below 1."""
     if any(size is not None and (type(size) is not int or size < 1) for size in sizes):
         raise SpecError("A size of the grid is no number above 0.", fix="Use a whole number.")
+
+
+def _epsilon(ask: Ask, share: Fraction) -> float:
+    return sqrt(2 / max(ask.variance(_everything(ask.shape), share), 1e-9))
 
 
 def _everything(shape: tuple[int, ...]) -> Groups:

@@ -17,12 +17,20 @@ from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.levels import evenly, noise_only
-from noisegate.releases.multiplicative import REPLAYS, ROUNDS_MAX, TOTAL_SHARE, Fitted, build
+from noisegate.releases.multiplicative import (
+    REPLAYS,
+    ROUNDS_MAX,
+    TOTAL_SHARE,
+    Fitted,
+    best_rounds,
+    build,
+)
 from noisegate.releases.recipes.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
 
+_ROWS: Final = (10_000, 1_000_000)
 _EVEN: Final = 0.05  # of the total may be anywhere
 _KNOWN_MOST: Final = 2000  # boxes of a workload that others are compared with
 _AT_ONCE: Final = 1 << 22
@@ -58,12 +66,21 @@ class Mwem:
         if self.total is not None and not self.total > 0:
             raise SpecError("The total is not above 0.", fix="Leave it out, or give a count.")
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002 - unknown
-        """The noise of one measured question, of as many as there are at least."""
-        left = 1 if self.total is not None else 1 - TOTAL_SHARE
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise of one measured question; without a total, about that of some tables."""
+        left = Fraction(1) if self.total is not None else 1 - TOTAL_SHARE
         one = Groups(np.zeros(prod(ask.shape), np.int32), 1)
-        rms = sqrt(ask.variance(one, Fraction(left) / (2 * (self.rounds or 1))))
-        return noise_only(rms, "the rows, which decide what is measured")
+
+        def noise(total: float) -> float:
+            times = self.rounds or best_rounds(ask, workload.size, one.cells, total, left)
+            return sqrt(ask.variance(one, left / (2 * times)))
+
+        if self.rounds or self.total is not None:
+            return noise_only(noise(self.total or 1), "the rows, which decide what is measured")
+        one_row = float(ask.moved)
+        parts = ((rows, noise(rows * one_row) / (rows * one_row)) for rows in _ROWS)
+        some = " or ".join(f"{100 * part:.2g} % of {rows:,} rows" for rows, part in parts)
+        return Predicted(rms=None, words=f"about {some}, at the root mean square", noise=noise(1))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """As many rounds as were asked for, or as the proven bound likes best."""

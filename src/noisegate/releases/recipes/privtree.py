@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import hypot, sqrt
 from typing import ClassVar, final
 
 import numpy as np
@@ -13,9 +14,16 @@ from noisegate.mechanisms.privtree import PrivTree as Chooser
 from noisegate.mechanisms.privtree import cut_levels
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.levels import estimate, noise_only
+from noisegate.releases.levels import (
+    cut_rms,
+    estimate,
+    last_shares,
+    noise_rms,
+    rehearsed,
+)
 from noisegate.releases.recipes.quadtree import require_depth, require_parts
-from noisegate.releases.spatial import Boxes, Ints, Level, fit
+from noisegate.releases.shares import Law
+from noisegate.releases.spatial import Boxes, Ints, Level, fit, halved
 from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
 
@@ -47,29 +55,29 @@ class PrivTree:
         if self.depth == 0:
             raise SpecError("Nothing may be cut.", fix="Use a depth of 1 or more.")
         require_parts(self.cuts)
-        Chooser.for_epsilon(
-            1, shape=shape, threshold=self.threshold, depth=self.depth, ratio=self.ratio
-        )
+        self._chooser(shape, Fraction(1))
 
-    def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
-        """The noise of one leaf."""
-        cells = int(np.prod(ask.shape))
-        each = Groups(np.arange(cells, dtype=np.int32), cells)
-        rms = float(np.sqrt(ask.variance(each, 1 - self.cuts)))
-        return noise_only(rms, "how many leaves a question touches and how evenly rows lie in them")
+    def predict(self, ask: Ask, workload: Workload) -> Predicted:
+        """The noise of one leaf; and about what it is if all boxes are barely cut.
+
+        Then the last boxes, or those above them, hold as much as boxes of their depth may without
+        being cut, each in one place.
+        """
+        law, rest, most = Law.of(ask, self.cuts), 1 - self.cuts, 0.0
+        epsilon = sqrt(law.amount) if law.gaussian else law.amount
+        chooser = self._chooser(ask.shape, fraction(epsilon))
+        for depth in (chooser.depth - 1, chooser.depth):
+            boxes = halved(ask.shape, depth)
+            held = max(0.0, chooser.threshold + depth * chooser.decay + float(chooser.scale))
+            noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, rest)), workload)
+            most = max(most, hypot(noise, held * cut_rms(boxes, workload)))
+        words = "it is less the fewer rows there are, and the more even they are inside boxes"
+        one = Groups(np.zeros(int(np.prod(ask.shape)), np.int32), 1)
+        return Predicted(rms=None, words=words, most=most, noise=sqrt(ask.variance(one, rest)))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round for the tree and one for the counts."""
-        flags = ask.choose(
-            lambda epsilon: Chooser.for_epsilon(
-                epsilon,
-                shape=ask.shape,
-                threshold=self.threshold,
-                depth=self.depth,
-                ratio=self.ratio,
-            ),
-            self.cuts,
-        )
+        flags = ask.choose(lambda epsilon: self._chooser(ask.shape, epsilon), self.cuts)
         boxes = grown(ask.shape, flags)
         leaves = np.flatnonzero(boxes.parts == 0)
         ask.done(1 / 2, f"{leaves.size} leaves")
@@ -82,6 +90,11 @@ class PrivTree:
         ask.done(1, f"{leaves.size} leaves")
         tree = fit(boxes, numbers, variances)
         return estimate(tree, f"{leaves.size} boxes by PrivTree.")
+
+    def _chooser(self, shape: tuple[int, ...], epsilon: Fraction) -> Chooser:
+        return Chooser.for_epsilon(
+            epsilon, shape=shape, threshold=self.threshold, depth=self.depth, ratio=self.ratio
+        )
 
 
 def grown(shape: tuple[int, ...], flags: Ints) -> Boxes:

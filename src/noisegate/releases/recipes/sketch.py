@@ -109,12 +109,17 @@ class Sketch:
         _require(self.depth, _width(self.width, shape), self.salt, shape)
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
-        """Cells that share a sum disturb each other, which depends on the rows."""
+        """Cells that share a sum disturb each other, which depends on the rows.
+
+        Most where about every second sum has a large cell, all alike: fewer are hardly ever in the
+        median of another cell, and more are smaller. Then the sums that a cell shares hold a row in
+        ``width``, at the root mean square.
+        """
         each = _deviation(ask, self.depth) * _MEDIAN / sqrt(self.depth)
-        sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
-        shared = f"cells that share one of {_width(self.width, ask.shape):,} sums"
-        words = f"{shared} add the root of their squares' mean"
-        return Predicted(rms=None, words=words, noise=each * sqrt(sizes.mean()))
+        size = sqrt(float(np.prod(workload.highs - workload.lows + 1, axis=1).mean()))
+        width = _width(self.width, ask.shape)
+        words = f"the rest is what cells that share one of {width:,} sums add to each other"
+        return Predicted(rms=None, words=words, noise=each * size, share=min(1.0, size / width))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round of ``depth`` blocks, and a median for each cell."""
@@ -152,6 +157,7 @@ class Sensing:
         each = _deviation(ask, self.depth) / sqrt(self.depth)
         least = each * _bar(self.depth, prod(ask.shape)) * _MEDIAN
         words = f"that is for a cell that is found; others, below about {least:.3g}, count as 0"
+        words += ", and larger ones where most cells have rows"
         return Predicted(rms=None, words=words, noise=each)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
