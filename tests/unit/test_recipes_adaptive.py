@@ -360,6 +360,7 @@ def test_a_recipe_spends_its_price_at_the_door_and_no_more(name, cap):
     event = DeclaredZCDPEvent(rho=price.amount) if gaussian else DeclaredEvent(epsilon=price.amount)
     with door.allowance(event, question=name, request_id=name) as allowed:
         ask = DoorAsk(allowed.whole, cells_of, price, shape=(3,))
+        assert ask.moved == (1 if cap is None else cap * FINE.high)
         estimate = recipe(name).build(ask, prefixes(3))
         assert estimate.cells.shape == (3,)
         used = allowed.used()
