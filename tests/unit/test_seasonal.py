@@ -111,6 +111,34 @@ def test_of_one_axis_a_release_states_at_most_the_planned_part_of_all_rows():
     assert sqrt(stated(other, 900)) < 0.5 * other.sum() * told.share
 
 
+@pytest.mark.parametrize("size", [24, 31])
+@pytest.mark.parametrize("harmonics", [1, 2])
+def test_waves_of_one_axis_that_are_left_out_are_in_any_phase(size, harmonics):
+    """The variance of boxes by the covariance of cells; noise at this ε is a 10,000th of it."""
+    angles = 2 * np.pi * np.arange(size) / size
+    table = np.rint(1e5 * np.exp(2 * np.cos(angles - 1))).astype(np.int64)
+    squares = np.abs(np.fft.rfft(table)) ** 2 / size
+    if harmonics == 1:  # each falls as the first does from all, or is what cells of their own have
+        ratio = squares[1] / squares[0]
+        left = np.maximum(squares[0] * ratio ** np.arange(squares.size), 0.5 * squares[0] / size)
+    else:  # the faster half: the sine of the first, and both of the second
+        sine = table @ np.sin(angles)
+        left = np.full(squares.size, (2 * sine**2 / size + 2 * squares[2]) / 3)
+    left[: harmonics + 1] = 0
+    apart = np.subtract.outer(np.arange(size), np.arange(size))
+    alike = sum(
+        (1 if 2 * f == size else 2) * square / size * np.cos(2 * np.pi * f * apart / size)
+        for f, square in enumerate(left)
+    )
+    asked = all_ranges((size,), most=60)
+    ask = CellsAsk(table, Fraction(900))
+    spread = Seasonal(harmonics=harmonics).build(ask, asked).guess(asked.lows, asked.highs).spread
+    for (low,), (high,), found in zip(asked.lows, asked.highs, spread, strict=True):
+        inside = slice(low, high + 1)
+        told = sqrt(max(0.0, alike[inside, inside].sum()))
+        assert found == pytest.approx(told, rel=0.02, abs=1e-3 * table.sum() / size)
+
+
 def test_a_season_of_which_every_wave_is_measured_has_an_error_that_is_known():
     truth = np.array([900, 20, 0, 4, 500])
     told = Seasonal().predict(CellsAsk(truth, Fraction(1)), cells((5,)))

@@ -8,11 +8,11 @@ theirs: 1 where axes multiply, 0 where they add up. Of one axis there are none.
 
 How far a sum is off has two parts. The noise of what was measured is known. Finer waves are taken
 to be off by as much as the fastest ones of pairs that were measured would be (of one axis: as large
-as the faster half of them), in any phase, and by more where there are more rows: a season with
-sharper features can be further off.
+as the faster half of them, or falling as the first one does, if it is the only one), in any phase,
+and by more where there are more rows: a season with sharper features can be further off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -32,6 +32,7 @@ QUESTIONS_MAX: Final = 1 << 11
 _UNIT: Final = 1 << 8  # what 1 is in a wave
 _LEAST: Final = 1e-9  # of a margin
 _FINER: Final = 1.5
+_ROUGH: Final = 0.5
 
 
 @final
@@ -97,21 +98,35 @@ class Seasonal:
         fine = even * np.clip(float(seen @ said) / max(float(said @ said), _LEAST), 0, 1)
         cells: Floats = (slow + fine - back @ (rows @ fine)).reshape(ask.shape)
         left = _left(seen - rows[fast] @ fine, (rows[fast] ** 2).sum(axis=1))
-        where = _rough(even) * left
-        weighed = where[:, None] * back
-        sizes, turned = np.linalg.eigh(back.T @ weighed)
-        twice = rows.T @ (turned * np.sqrt(np.maximum(sizes, 0)))
+        if cells.ndim == 1:
+            outside = _of_waves(self._finer(cells, left))
+        else:
+            outside = _of_cells(_rough(even) * left, back, rows)
 
         def guess(lows: Ints, highs: Ints) -> Guess:
             asked = Workload(ask.shape, lows, highs, "boxes")
-            outside = asked.answers(where.reshape(ask.shape)) + _products(twice, twice, asked)
-            outside = np.maximum(outside - 2 * _products(weighed, rows.T, asked), 0)
-            spread = np.sqrt(_products(back, back, asked) + outside)
+            spread = np.sqrt(_products(back, back, asked) + np.maximum(outside(asked), 0))
             return Guess(asked.answers(cells), spread, max(1, fast.size))
 
         follow = "follow from the margins alone" if cells.ndim > 1 else "are left out"
         words = f"waves beyond {self.harmonics} harmonics {follow}"
         return Estimate(cells, words=(words,), guess=guess)
+
+    def _finer(self, cells: Floats, left: float) -> Floats:
+        """The mean square of each wave of one axis that was left out, as one of length 1.
+
+        It is ``left``. If there is one harmonic, each falls from the one before as that did from
+        the total, as waves of rows around one hour do; but cells may vary by themselves, by
+        `_ROUGH` of their squared mean, so that none is below that if the first is not.
+        """
+        size = cells.size
+        found = np.full(size // 2 + 1, left)
+        if self.harmonics == 1:
+            total = max(float(cells.sum()) ** 2 / size, _LEAST)
+            powers = min(1.0, left / total) ** np.arange(found.size)
+            found = np.maximum(total * powers, min(left, _ROUGH * total / size))
+        found[: self.harmonics + 1] = 0
+        return found
 
     def blocks(self, shape: tuple[int, ...]) -> list[Block]:
         """The margins, then the waves."""
@@ -208,7 +223,33 @@ def _rough(even: Floats) -> Floats:
 
     Half as much again as on average, since finer waves are no draws from those that were measured.
     """
-    return even / float(even.mean()) * _FINER if even.any() else np.ones_like(even)
+    return even / float(even.mean()) * _FINER
+
+
+def _of_waves(squares: Floats) -> Callable[[Workload], Floats]:
+    """The variance of boxes by waves in any phase: that follows from their lengths."""
+
+    def outside(asked: Workload) -> Floats:
+        (size,) = asked.shape
+        alike = np.fft.irfft(squares, size)
+        sums = 2 * alike.cumsum().cumsum() - np.arange(1, size + 1) * alike[0]
+        found: Floats = sums[(asked.highs - asked.lows)[:, 0]]
+        return found
+
+    return outside
+
+
+def _of_cells(where: Floats, back: Floats, rows: Floats) -> Callable[[Workload], Floats]:
+    """The variance of boxes by cells of their own variances, less what the numbers tell of them."""
+    weighed = where[:, None] * back
+    sizes, turned = np.linalg.eigh(back.T @ weighed)
+    twice = rows.T @ (turned * np.sqrt(np.maximum(sizes, 0)))
+
+    def outside(asked: Workload) -> Floats:
+        alone = asked.answers(where.reshape(asked.shape)) + _products(twice, twice, asked)
+        return alone - 2 * _products(weighed, rows.T, asked)
+
+    return outside
 
 
 def _left(numbers: Floats, sizes: Floats) -> float:
