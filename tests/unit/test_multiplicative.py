@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 import noisegate
 from noisegate.errors import SpecError
-from noisegate.releases.multiplicative import answers, best_rounds, build, row_of
+from noisegate.releases.multiplicative import STEPS_MAX, answers, best_rounds, build, row_of
 from noisegate.releases.recipes import recipe
 from noisegate.releases.weights import Weights
 from noisegate.releases.workload import all_ranges, ranges
@@ -40,7 +40,7 @@ def test_a_step_lowers_the_potential_by_what_the_proof_says():
             right = exact[mask].sum()
             target = right + DICE.normal(0, 30)
             before, held = entropy(exact, table.cells), table.answer(question)
-            table.step(question, target)
+            table.step([(question, target)])
             gain = ((held - right) / (2 * table.total)) ** 2
             loss = ((target - right) / (2 * table.total)) ** 2
             assert before - entropy(exact, table.cells) >= gain - loss - 1e-12
@@ -74,11 +74,48 @@ def test_one_question_converges_from_one_side():
     question = table.add(np.array([True, True, False, False]))
     seen = [table.answer(question)]
     for _ in range(90):
-        table.step(question, 80.0)
+        table.step([(question, 80.0)])
         seen.append(table.answer(question))
     assert np.all(np.diff(seen) > 0)
     assert 79.9 < seen[-1] <= 80
     assert table.cells.sum() == pytest.approx(exact.sum())
+
+
+def test_many_steps_are_the_textbooks_one_after_another():
+    for _ in range(20):
+        _, table, masks, known = instance()
+        cells, whole = table.cells.copy(), table.total
+        targets = [float(whole * DICE.normal(0.5, 1)) for _ in known]
+        for _ in range(7):
+            for mask, target in zip(masks, targets, strict=True):
+                cells[mask] *= np.exp((target - cells[mask].sum()) / (2 * whole))
+                cells *= whole / cells.sum()
+        table.step(list(zip(known, targets, strict=True)), 7)
+        assert table.cells == pytest.approx(cells, rel=1e-9, abs=1e-9 * whole)
+
+
+@pytest.mark.parametrize("target", [1e9, -1e9, 1e300, -1e300])
+def test_targets_far_beyond_the_total_leave_a_table_of_positive_numbers(target):
+    table = Weights(np.ones(6))
+    masks = ([1, 1, 0, 0, 0, 0], [1] * 6, [0, 1, 1, 1, 0, 0])
+    known = [table.add(np.array(mask, np.bool_)) for mask in masks]
+    table.step([(question, target) for question in known], 200)
+    assert table.cells.min() > 0
+    assert table.cells.sum() == pytest.approx(6)
+
+
+@pytest.mark.parametrize(("rounds", "replays", "times"), [(8, 50, 50), (500, 50, 4), (500, 0, 0)])
+def test_of_many_rounds_the_measurements_are_gone_through_less_often(
+    monkeypatch, rounds, replays, times
+):
+    seen = []
+    monkeypatch.setattr(
+        Weights, "step", lambda self, told, times=1: seen.append((len(told), times))
+    )
+    ask = CellsAsk(np.array([5, 6, 7, 8]), Fraction(10))
+    build(ask, BLOCK, rounds=rounds, replays=replays, total=26.0)
+    assert seen[1::2] == [(done + 1, times) for done in range(rounds)]
+    assert sum(told * times for told, times in seen[1::2]) <= STEPS_MAX
 
 
 def test_atoms_are_cells_that_no_question_tells_apart():

@@ -23,6 +23,7 @@ from noisegate.transforms.strategy import Block, Groups, Matrix
 
 ROUNDS_MAX: Final = 500
 REPLAYS: Final = 50
+STEPS_MAX: Final = 1 << 19
 TOTAL_SHARE: Final = Fraction(1, 20)
 _OFTEN: Final = 2  # rounds for each question
 _BOUND: Final = 2.5  # the bound's second term, 10 T ln|Q| / ε, in shortfalls of a choice
@@ -61,6 +62,7 @@ def build(
             most two for each question.
         total: The sum of all cells, if it is public; else a twentieth of the price measures it.
         replays: How often past measurements are gone through after each round; 0 is the textbook.
+            Of very many rounds it is fewer times, for about `STEPS_MAX` steps in all.
         average: Give the mean of all rounds' tables, which the proof is about, not the last.
     """
     require_block(block)
@@ -74,6 +76,7 @@ def build(
     if times is None:
         times = best_rounds(ask, block.size, cells, count, left)
     share = left / (2 * times)
+    replays = min(replays, max(1, STEPS_MAX // (times * (times + 1) // 2)))
     table = Weights(np.full(cells, count / cells))
     told: list[tuple[int, float]] = []
     away = np.zeros(times)
@@ -86,10 +89,8 @@ def build(
         (noisy,) = ask.sums([_set(mask)], [share])
         told.append((table.add(mask), float(noisy.values[0])))
         away[done] = told[-1][1] - guesses[chosen]
-        table.step(*told[-1])
-        for _ in range(replays):
-            for each in told:
-                table.step(*each)
+        table.step(told[-1:])
+        table.step(told, replays)
         tables += table.cells
     found = tables / times if average else table.cells
     said = "1 question" if block.size == 1 else f"{block.size:,} questions"

@@ -11,6 +11,8 @@ answers can be gone through again and again at almost no cost.
 [1.5, 1.5, 0.5, 0.5]
 """
 
+from collections.abc import Sequence
+from math import exp
 from typing import final
 
 import numpy as np
@@ -19,6 +21,8 @@ from numpy.typing import NDArray
 from noisegate.releases.estimate import Floats
 
 _TINY = 1e-12  # of the total: no part becomes nothing, or it could never come back
+_STEEP = 20.0  # the power of a step at most: targets of noise alone may be far beyond the total
+_RANGE = 1e-30  # of the total: how far it may stray between two scalings, and the least part
 
 
 def projected(table: Floats, inside: NDArray[np.bool_], target: float) -> Floats:
@@ -81,14 +85,27 @@ class Weights:
         self._now = projected(self._now, self._inside[question], target)
         self._cells = None
 
-    def step(self, question: int, target: float) -> None:
-        """The textbook's step: cells inside are multiplied by e^((target - answer) / 2n) [HLM12].
+    def step(self, told: Sequence[tuple[int, float]], times: int = 1) -> None:
+        """The textbook's step for each question and target in turn, all of them ``times`` times.
 
+        Cells inside are multiplied by e^((target - answer) / 2n) [HLM12].
         Claim: KL(B ‖ table) falls by at least ((answer - b) / 2n)² - ((target - b) / 2n)², where b
             is what B, of the same total n, counts. Why: [HLM12, Lemma A.4].
         """
-        inside = self._inside[question]
-        held = float(self._now[inside].sum())
-        grown = self._now * np.where(inside, np.exp((target - held) / (2 * self.total)), 1.0)
-        self._now = grown * (self.total / grown.sum())
-        self._cells = None
+        now, part, whole = self._now.copy(), np.empty_like(self._now), self.total
+        rows = self._inside.astype(np.float64)
+        for _ in range(times):
+            for question, target in told:
+                inside, total = rows[question], float(np.add.reduce(now))
+                if not _RANGE < total / whole < 1 / _RANGE:  # else it is scaled once a time
+                    now *= whole / total
+                    total = whole
+                held = float(np.dot(inside, now)) * whole / total
+                power = (target - held) / (2 * whole)
+                grown = exp(min(max(power, -_STEEP), _STEEP)) - 1
+                np.multiply(inside, now, out=part)
+                np.multiply(part, grown, out=part)
+                np.add(now, part, out=now)
+            now *= whole / float(now.sum())
+            np.maximum(now, _RANGE * whole, out=now)
+        self._now, self._cells = now, None
