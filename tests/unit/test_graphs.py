@@ -89,6 +89,16 @@ def test_the_lightest_tree_takes_missing_edges_as_the_heaviest():
     assert abs(half.rows[0][0] - (38 + 10)) < 100
 
 
+def test_numbers_that_cannot_be_negative_say_so():
+    roads = graph()
+    for answer in (roads.edges(epsilon=1), roads.degrees(epsilon=1), roads.triangles(epsilon=1)):
+        assert list(answer.unsigned()) == [answer.columns[-1]]
+    for low, known in ((0, ["spanning_tree"]), (-1, [])):
+        facts = {**FACTS, "km": {**FACTS["km"], "between": [low, 10]}}
+        answer = graph(gate(facts=facts)).spanning_tree_cost("km", epsilon=1)
+        assert list(answer.unsigned()) == known
+
+
 def test_a_vertex_is_protected_by_a_degree():
     roads = graph(level="node")
     edges = roads.edges(epsilon=200, degree=30)

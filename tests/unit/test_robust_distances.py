@@ -64,6 +64,12 @@ def test_sql_of_counts_is_a_distance_to_the_nearest_condition():
     assert float(answer.cost.epsilon) == 40
 
 
+@pytest.mark.parametrize(("term", "known"), [("x", ["distance"]), ("x - 5", [])])
+def test_a_distance_that_cannot_be_negative_says_so(term, known):
+    sql = f"SELECT SUM({term}) FILTER (WHERE y > 3) AS a, SUM({term}) AS b FROM data"
+    assert list(gate().distance(sql, epsilon=1).unsigned()) == known
+
+
 def test_a_unit_with_three_rows_has_three_times_the_noise():
     lines = [([1, 0], 5), ([1, 1], "10.5")]
     asked = {"columns": ["x", "y"], "label": "sick = 1", "separators": lines, "epsilon": 1}

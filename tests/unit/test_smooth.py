@@ -99,6 +99,12 @@ def test_a_bound_that_stands_the_test_gives_an_answer_with_its_error():
     assert 2 < answer.margins("0.95")["middle"][0] < 4
 
 
+@pytest.mark.parametrize(("number", "known"), [("cost", ["m"]), ("cost - 900", [])])
+def test_a_quantile_that_cannot_be_negative_says_so(number, known):
+    answer = gate().smooth(f"SELECT MEDIAN({number}) AS m FROM data", epsilon=5)
+    assert list(answer.unsigned()) == known
+
+
 def test_a_bound_that_does_not_stand_the_test_gives_nothing_and_costs_its_price():
     door = ng.open(
         pa.table({"x": [0, 1000] * 50}), epsilon=4, delta="1e-5",

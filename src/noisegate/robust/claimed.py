@@ -51,7 +51,9 @@ def ask_claimed(
     def finish(found: Found) -> Answer:
         table = pa.table({"distance": [found.values[0][0]]})
         words = f"Provided that {measurement.claim}, as declared."
-        return found.answer(asked, table, lambda sure: (noise.interval(sure),), (words,))
+        return found.answer(
+            asked, table, lambda sure: (noise.interval(sure),), (words,), unsigned=True
+        )
 
     return till.settle(measurement, finish, asked=asked, fresh=fresh, provided=measurement.claim)
 

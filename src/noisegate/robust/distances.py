@@ -87,16 +87,22 @@ class Distance:
         def widths(confidence: Number) -> HalfWidths:
             return (self._width(value, confidence),)
 
-        return found.answer(self._sql, _table(shown_number(value)), widths, words)
+        table = _table(shown_number(value))
+        return found.answer(self._sql, table, widths, words, unsigned=self._unsigned)
+
+    @property
+    def _unsigned(self) -> bool:
+        """Whether no number can be negative."""
+        tally = self._found.query.tally
+        return isinstance(tally, Sums) and all(term.low >= 0 for term in tally.terms)
 
     @property
     def _sampling(self) -> Sampling | None:
         """What sampling adds to numbers from 0 on; None of all rows, or where signs differ."""
-        query, chance = self._found.query, self._till.rules.sample
-        signed = not isinstance(query.tally, Sums) or any(t.low < 0 for t in query.tally.terms)
-        if chance is None or signed:
+        chance = self._till.rules.sample
+        if chance is None or not self._unsigned:
             return None
-        return sampling_of(chance, int(query.single), self._found.grain)
+        return sampling_of(chance, int(self._found.query.single), self._found.grain)
 
     def _width(self, value: Fraction, confidence: Number) -> int | float:
         """How far the least may be off; of a sample, half of what may fail is for sampling.

@@ -179,7 +179,8 @@ class Graph:
                 off = _largest(noise, confidence, len(values))
                 return (shown_number(off * unit),) * len(values)
 
-            return found.answer(self._sql(statistic), _table(statistic, values), widths, words)
+            table = _table(statistic, values)
+            return found.answer(self._sql(statistic), table, widths, words, unsigned=True)
 
         measurement = Measurement(query=query, mechanisms=(asked,))
         return self._till.settle(
@@ -214,7 +215,8 @@ class Graph:
             few = f"Among vertices of at most {cap} edges." if cap else None
             words = (*read.words(found), *self._words(few))
             table = _table(statistic, read.numbers(found))
-            return found.answer(self._sql(statistic), table, read.widths(found), words)
+            widths = read.widths(found)
+            return found.answer(self._sql(statistic), table, widths, words, unsigned=read.unsigned)
 
         return self._till.settle(
             measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=step

@@ -161,8 +161,13 @@ class Found:
         table: "pa.Table",
         widths: Widths | None = None,
         caveats: Sequence[str] = (),
+        *,
+        unsigned: bool,
     ) -> Answer:
-        """The answer; ``widths`` are those of the last column at a confidence, where known."""
+        """The answer; ``widths`` are those of the last column at a confidence, where known.
+
+        ``unsigned``: it cannot be negative before noise.
+        """
         names = table.column_names
 
         def half_widths(confidence: Number) -> Sequence[HalfWidths]:
@@ -170,8 +175,9 @@ class Found:
             return (*[None] * (len(names) - 1), last)
 
         return Answer(
-            sql=sql, table=table, half_widths=half_widths, caveats=tuple(caveats), **self.standing
-        )
+            sql=sql, table=table, half_widths=half_widths, caveats=tuple(caveats),
+            unsigned=lambda: names[-1:] if unsigned else (), **self.standing,
+        )  # fmt: skip
 
 
 @final
@@ -185,6 +191,11 @@ class ByReaches:
     noise: LocalNoise
     grain: Fraction
     low: Fraction = Fraction(0)
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether the exact numbers cannot be negative."""
+        return self.low + self.noise.low * self.grain >= 0
 
     def numbers(self, found: Found) -> list[float | None]:
         """The number of each row."""
