@@ -83,6 +83,7 @@ class Adaptive:
         tree = refine(ask, ground, plan, quanta=left, total=total)
         ask.done(0.8, f"{tree.size} boxes")
         _, counts = posterior(tree, shrink=single, gaussian=ask.gaussian)
+        noise = sqrt(2) / float(signal(Law.of(ask), np.array([left]))[0])
         between = np.sqrt(density)  # margins and evenness, half and half
         spread = _smoothed(tree, counts, between, order, ask.shape)
         boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
@@ -92,8 +93,8 @@ class Adaptive:
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain
-            found = np.floor(values + 1 / 3) if single else _rounded(values)
-            return found.astype(np.int64)[order.places].reshape(ask.shape)
+            found = _nearest(values, noise * grain) if single else _rounded(values)
+            return found[order.places].reshape(ask.shape)
 
         return Estimate(spread[order.places].reshape(ask.shape), words=tuple(words), mend=mend)
 
@@ -187,6 +188,18 @@ def _leaves(tree: Tree) -> tuple[Ints, Ints, Ints]:
     leaves = np.flatnonzero(tree.levels[: tree.size] < 0)
     leaves = leaves[np.argsort(tree.lows[leaves])]
     return leaves, tree.lows[leaves], tree.highs[leaves] - tree.lows[leaves]
+
+
+def _nearest(values: Floats, noise: float) -> Ints:
+    """Whole numbers: the nearest ones; below the noise up from 2/3 on only, as most hold nothing.
+
+    >>> _nearest(np.array([0.6, 0.7, 1.6, 9.4, 9.6]), 0.1).tolist()
+    [0, 1, 2, 9, 10]
+    >>> _nearest(np.array([0.6, 0.7, 1.6, 9.4, 9.6]), 3.0).tolist()
+    [0, 1, 1, 9, 10]
+    """
+    low = values < max(1.0, noise)
+    return np.where(low, np.floor(values + 1 / 3), np.rint(values)).astype(np.int64)
 
 
 def _rounded(values: Floats) -> Ints:
