@@ -270,12 +270,32 @@ def test_points_are_kept_in_files(points, tmp_path):
         points.save(tmp_path / "people.exe")
 
 
+def test_points_are_drawn_along_two_numbers_and_else_as_the_histogram(points, tmp_path):
+    pytest.importorskip("altair")
+    assert points.plot().to_dict() == points.histogram.plot().to_dict()
+    costly = PEOPLE.append_column("cost", [np.arange(PEOPLE.num_rows) % 50])
+    facts = {**COLUMNS, "cost": {"between": [0, 49], "nullable": False}}
+    gate = ng.open(costly, epsilon=2, delta=1e-3, columns=facts)
+    asked = {"columns": {"ward": None, "age": 50, "cost": 25}, "probability": "1/2", "crowd": 20}
+    made = gate.release("crowd-points", **asked, epsilon=1)
+    spec = made.plot().to_dict()
+    drawn = {name: made.columns[name].tolist() for name in ("age", "cost", "ward")}
+    assert [spec["encoding"][name]["title"] for name in ("x", "y", "color")] == list(drawn)
+    (rows,) = spec["datasets"].values()
+    found = [(row["x"], row["y"], row["color"]) for row in rows]
+    assert found == list(zip(*drawn.values(), strict=True))
+    made.save(tmp_path / "people.png")
+    assert (tmp_path / "people.png").stat().st_size > 5_000
+
+
 def test_a_crowd_of_nobody_has_no_points(gate):
     asked = {"columns": {"age": 1, "ward": None}, "probability": "1/10", "epsilon": "0.5"}
     nobody = gate.release("crowd-points", **asked, crowd=60)
     assert nobody.size == 0
     with pytest.raises(SpecError):
         nobody.mean(lambda age, **_: age)
+    with pytest.raises(SpecError):
+        nobody.plot()
 
 
 def test_other_crowds_are_not_known(gate):
@@ -286,4 +306,4 @@ def test_other_crowds_are_not_known(gate):
                 | wrong
             )
     endings = gate.release_endings("crowd-points", columns={"ward": None}, probability="1/4")
-    assert ".csv" in endings
+    assert {".csv", ".png"} <= set(endings)

@@ -489,13 +489,31 @@ def test_a_session_with_more_drop_outs_says_nothing():
         by_pipes(agreement(), {1: "contribute", 3: "reveal"})
 
 
-def test_owners_in_processes_of_their_own_add_up_at_the_command_line():
-    asked = ["lab", "owners", "--owners", "4", "--colluding", "1", "--epsilon", "900", "--json"]
+def test_a_sum_is_drawn_with_its_margins_below_its_price():
+    pytest.importorskip("altair")
+    agreed = agreement(epsilon=Fraction(1))
+    made = OwnersRelease(agreement=agreed, numbers=np.array([5, 60, 70, 80]), stayed=(0, 1, 2, 3))
+    spec = made.plot(0.9).to_dict()
+    (rows,) = spec["datasets"].values()
+    off = made.margins(0.9).tolist()
+    ends = zip([5, 60, 70, 80], off, strict=True)
+    assert [(row["sum"], row["low"], row["high"]) for row in rows] == [
+        pytest.approx((value, value - wide, value + wide)) for value, wide in ends
+    ]
+    assert spec["title"]["text"] == ["Sum of 4 of 5 owners"]
+    assert " ".join(spec["title"]["subtitle"]).startswith("Price ε = 1.")
+
+
+def test_owners_in_processes_of_their_own_add_up_at_the_command_line(tmp_path):
+    drawn = tmp_path / "sum.svg"
+    asked = ["lab", "owners", "--owners", "4", "--colluding", "1", "--epsilon", "900", "--json",
+             "--save", str(drawn)]  # fmt: skip
     done = CliRunner().invoke(app, asked)
     found = json.loads(done.stdout)
     assert found["stayed"] == [0, 1, 2]
     assert found["sum"] == pytest.approx(found["exact"], abs=1e-6)
     assert "any 1 owners together" in found["promise"]
+    assert "Sum of 3 of 4 owners" in drawn.read_text()
 
 
 def test_the_command_line_refuses_what_owners_cannot_bear():

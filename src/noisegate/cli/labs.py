@@ -2,12 +2,14 @@
 
 import json
 from math import ceil
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from noisegate.cli.app import Json, lab_app
 from noisegate.cli.printing import print_table
+from noisegate.cli.releases import require_writable
 
 
 @lab_app.callback()
@@ -24,15 +26,21 @@ def owners(
         int | None, typer.Option(help="Sum so many Fourier coefficients, not the weeks.")
     ] = None,
     epsilon: Annotated[str, typer.Option(help="The price for one person.")] = "1",
+    save: Annotated[list[Path] | None, typer.Option(help="Draw it: .png .svg .html.")] = None,
     as_json: Json = False,
 ) -> None:
     """Add up the series of owners who trust nobody: each is a process, and some drop out."""
     from noisegate.lab.owners import run  # noqa: PLC0415 - slow to load
+    from noisegate.query.plot import write  # noqa: PLC0415
+    from noisegate.releases.held import PICTURES  # noqa: PLC0415
 
+    require_writable(save or [], PICTURES)
     found, exact = run(
         owners=count, drop_outs=drop_outs, colluding=colluding, epsilon=epsilon,
         coefficients=coefficients,
     )  # fmt: skip
+    for path in save or []:
+        write(found.plot(), path)
     shown, margins = found.series(), found.margins()
     if as_json:
         facts = {

@@ -8,7 +8,7 @@ noise to the points themselves, as [GHLP12] do, moves them further and promises 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import isnan, log, sqrt
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -22,11 +22,14 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
+from noisegate.query.plot import altair, framed
 from noisegate.releases.axes import Axis
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.held import Held
 
 FORM: Final = "noisegate-crowd-points/1"
+_POINTS_MAX: Final = 5_000  # in a picture
+_CHANNELS: Final = ("x", "y", "color")
 
 
 @final
@@ -36,7 +39,6 @@ class CrowdPoints(Held):
 
     kind: ClassVar[str] = "crowd-points"
     form: ClassVar[str] = FORM
-    endings: ClassVar[tuple[str, ...]] = (".parquet", ".csv", ".json", ".md")
     histogram: CrowdRelease
     columns: dict[str, NDArray[Any]]
     stated: Card | None = None
@@ -76,14 +78,47 @@ class CrowdPoints(Held):
             caveats=(drawn, *below.caveats),
         )
 
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+        """The points along two columns of numbers, coloured by another column, an altair chart.
+
+        Where there are not two, the histogram says more.
+        """
+        axes = sorted(self.histogram.axes, key=lambda axis: axis.ends is None)
+        if sum(axis.ends is not None for axis in axes) < 2:
+            return self.histogram.plot(confidence)
+        self._require_points()
+        alt, shown = altair(), dict(zip(_CHANNELS, axes, strict=False))
+        points = zip(*map(self._values, shown.values()), strict=True)
+        rows = [dict(zip(shown, point, strict=True)) for point in points if None not in point]
+        places, tips = {}, []
+        for name, axis in shown.items():
+            field = f"{name}:{'N' if axis.ends is None else 'Q'}"
+            place = getattr(alt, name.capitalize())(field, title=axis.name)
+            places[name] = place if axis.ends is None else place.scale(zero=False, nice=False)
+            tips.append(alt.Tooltip(field, title=axis.name))
+        chart = alt.Chart(alt.InlineData(values=rows)).mark_circle(size=14, opacity=0.5)
+        chart = chart.encode(**places, tooltip=tips).properties(width=420, height=300)
+        notes = [f"{len(rows):,} of {self.size:,} points."] if len(rows) < self.size else []
+        return framed(chart, self.answer(0), title=title, notes=notes)
+
+    def _values(self, axis: Axis) -> list[Any]:
+        """The first points along an axis, as a chart has them; None where a number is missing."""
+        held = self.columns[axis.name][:_POINTS_MAX].tolist()
+        if axis.ends is None:
+            return ["(none)" if each is None else str(each) for each in held]
+        return [None if isnan(each) else each for each in held]
+
+    def _require_points(self) -> None:
+        if not self.size:
+            raise SpecError("No cell is shown, so there are no points.", fix="Use wider cells.")
+
     def record(self) -> dict[str, Any]:
         """What the points were made of."""
         return self.histogram.record()
 
     def mean(self, function: Callable[..., Any]) -> float:
         """The average of a function of the columns over all points, such as ``lambda x, y: x``."""
-        if not self.size:
-            raise SpecError("No cell is shown, so there are no points.", fix="Use wider cells.")
+        self._require_points()
         return float(np.mean(function(**self.columns)))
 
     def smooth_error(

@@ -36,6 +36,8 @@ from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.loss import ApproxDP
+from noisegate.query.display import percent
+from noisegate.query.plot import altair, priced
 from noisegate.releases.asking import variance_of
 from noisegate.releases.estimate import Floats
 from noisegate.releases.tails import tail_factor
@@ -112,6 +114,23 @@ class OwnersRelease:
         factor = tail_factor(float(failure_of(confidence)), gaussian=False)
         spread: Floats = factor * np.sqrt(self.variance * np.square(self._back()).sum(axis=1))
         return spread
+
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+        """The sum of each period in the band of its ±, an altair chart."""
+        alt, shown, off = altair(), self.series(), self.margins(confidence)
+        ends = zip(shown.tolist(), (shown - off).tolist(), (shown + off).tolist(), strict=True)
+        rows = [
+            {"period": period, "sum": value, "low": low, "high": high}
+            for period, (value, low, high) in enumerate(ends, start=1)
+        ]
+        across = alt.X("period:Q", axis=alt.Axis(format="d", tickMinStep=1))
+        base = alt.Chart(alt.InlineData(values=rows)).encode(across.scale(zero=False, nice=False))
+        label = f"sum (± at {percent(confidence)} confidence)"
+        band = base.mark_area(opacity=0.25).encode(y=alt.Y("low:Q", title=label), y2="high:Q")
+        line = base.mark_line().encode(y=alt.Y("sum:Q", title=label))
+        chart = alt.layer(band, line).properties(width=560, height=300)
+        title = title or f"Sum of {len(self.stayed)} of {self.agreement.owners} owners"
+        return priced(chart, title, self.loss, self.words)
 
     def _back(self) -> Floats:
         block = self.agreement.block
