@@ -113,6 +113,18 @@ def test_rows_in_lumps_add_no_more_than_is_said_and_much_of_it(name):
     assert 0.05 * stated.most < np.sqrt(np.mean(squares)) < 1.25 * stated.most
 
 
+def test_sides_of_odd_lengths_are_told_as_others():
+    for name in ("privtree", "uniform-grid", "adaptive-grid"):
+        even, odd = (
+            recipe(name).predict(
+                CellsAsk(np.zeros((side, side), np.int64), Fraction(1, 10)),
+                all_ranges((side, side), most=400),
+            )
+            for side in (40, 41)
+        )
+        assert 0.8 < odd.most / even.most < 1.25
+
+
 def test_a_grid_that_is_given_says_what_part_of_rows_is_added():
     asked, ask = all_ranges((12,), most=200), CellsAsk(np.zeros(12, np.int64), NO_NOISE)
     stated = recipe("uniform-grid", size=4).predict(ask, asked)

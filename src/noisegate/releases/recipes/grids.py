@@ -70,7 +70,7 @@ class UniformGrid:
                 return Predicted(rms=noise)
             return Predicted(rms=None, words=_TENTH, noise=noise, share=min(1.0, part))
         most, share = 0.0, 1 - self.total
-        for size in (-(-max(ask.shape) // 2), max(ask.shape)):
+        for size in (max(1, max(ask.shape) // 2), max(ask.shape)):
             boxes = self._boxes(ask.shape, size)
             noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, share)), workload)
             held = sqrt(_FULL) * made_for(ask, size, share, self.c)
@@ -135,7 +135,7 @@ class AdaptiveGrid:
         coarse = divided(*whole(ask.shape), np.array([[self.least]]))
         lows, highs, _ = coarse[-1]
         longest, found = int((highs - lows).max()) + 1, []
-        for size in (1, -(-longest // 2), longest):
+        for size in (1, max(1, longest // 2), longest):
             fine = divided(lows, highs, np.full((lows.shape[0], 1), size))
             boxes = Boxes.of(ask.shape, [*coarse, *fine])
             shares = last_shares(boxes, second)
