@@ -11,9 +11,10 @@ from test_cli import run
 
 import noisegate
 from noisegate.errors import SpecError
+from noisegate.releases.boxplots import BoxplotRelease
+from noisegate.releases.cdf import CdfRelease
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.held import ENDINGS
-from noisegate.releases.quantiles import BoxplotRelease, CdfRelease
 from noisegate.releases.recipes.above import AboveRelease
 from noisegate.releases.running import SeriesRelease
 from noisegate.releases.sparse import SparseRelease

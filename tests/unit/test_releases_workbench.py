@@ -182,7 +182,7 @@ def test_over_budget_is_refused_before_anything_is_drawn():
 @pytest.mark.parametrize(
     ("terms", "words"),
     [
-        ({"name": "histogramm"}, "no release 'histogramm'"),
+        ({"name": "histogramm"}, "no release 'histogramm'.*synthetic"),
         *(({"name": name}, "has a name") for name in (None, 5, [], ["histogram"], "", b"cells")),
         ({"table": ["people"]}, "are texts"),
         ({"where": 5}, "are texts"),
@@ -277,6 +277,22 @@ def test_only_plans_of_sums_from_0_on_speak_of_clipping(method):
         plan = gate.release_plan("histogram", sql, epsilon=1, method=method, **terms)
         assert plan.rms is not None
         assert ("clipping" in str(plan)) == clipped
+
+
+def test_the_plan_of_a_hierarchy_states_every_level_in_the_units_of_the_sum():
+    gate, terms = gate_of(epsilon=50), {"epsilon": 1, "parents": [[0] * 5 + [1] * 5]}
+    counts, sums = (
+        gate.release_plan("totals", f"SELECT {term} FROM people GROUP BY BIN(age, 10)", **terms)
+        for term in ("COUNT(*)", "SUM(age / 8)")
+    )
+    for plan in (counts, sums):
+        single, parent, whole = plan.level_margins(0.9)
+        assert single == pytest.approx(plan.margin(0.9))
+        assert single < parent < whole
+        assert f"± {plan.level_margins()[2]:.3g}, from single keys to all" in str(plan)
+        assert plan.to_dict(0.9)["level_margins"] == [single, parent, whole]
+    reach = 99 / 8  # of a row in a sum
+    assert sums.level_margins() == pytest.approx([reach * e for e in counts.level_margins()], 0.05)
 
 
 def test_bins_without_bounds_say_which_bounds_are_missing():

@@ -65,7 +65,8 @@ class Predicted:
     depends on the rows, and then ``words`` say on what, ``most`` is about what hardly any rows
     exceed, and ``noise`` is the part that does not depend on them; each None where nothing is
     known. ``share`` is what rows may add at most as a part of their total. Where a release knows
-    its error from a few numbers alone, these are ``seen``.
+    its error from a few numbers alone, these are ``seen``. ``levels`` are the errors of sums from
+    single keys to all, where these have a hierarchy.
     """
 
     rms: float | None
@@ -74,6 +75,7 @@ class Predicted:
     noise: float | None = None
     share: float | None = None
     seen: int | None = None
+    levels: tuple[float, ...] = ()
 
     @property
     def numbers(self) -> dict[str, float | None]:

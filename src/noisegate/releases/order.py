@@ -7,8 +7,8 @@ from typing import Any, TypeVar, final
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.query.question import Terms
+from noisegate.releases.boxplots import Asked
 from noisegate.releases.options import require_options
-from noisegate.releases.quantiles import Asked
 from noisegate.transforms.query import CAP_MAX
 
 T = TypeVar("T")

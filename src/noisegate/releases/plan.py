@@ -48,7 +48,7 @@ class ReleasePlan(Facts):
     mended; None where it depends on the rows, and then ``words`` say on what, ``most`` is about
     what hardly any rows exceed, and ``noise`` the part that does not depend on them, if known;
     ``share`` is what rows may add, as a part of their total. Of errors that a release knows from
-    ``seen`` numbers alone it states a wider ±.
+    ``seen`` numbers alone it states a wider ±. ``levels`` are the errors of sums of a hierarchy.
     ``price`` is what releasing now would charge: 0 where it was released before.
     """
 
@@ -66,6 +66,7 @@ class ReleasePlan(Facts):
     noise: float | None = None
     share: float | None = None
     seen: int | None = None
+    levels: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
 
     @property
@@ -84,6 +85,10 @@ class ReleasePlan(Facts):
     def noise_margin(self, confidence: Number = 0.95) -> float | None:
         """The ± that noise alone gives a usual question."""
         return self._margin(self.noise, confidence)
+
+    def level_margins(self, confidence: Number = 0.95) -> list[float]:
+        """The ± of a sum of each level of a hierarchy, from single keys to all."""
+        return [self._margin(each, confidence) or 0.0 for each in self.levels]
 
     def share_margin(self, confidence: Number = 0.95) -> float | None:
         """The ± that a usual question hardly exceeds, as a part of the total."""
@@ -105,6 +110,9 @@ class ReleasePlan(Facts):
         lines.append(("method", self.method))
         lines.append(("for", f"{self.workload} ({self.questions:,} questions)"))
         lines.append(("error", self._error(confidence)))
+        if self.levels:
+            each = ", ".join(f"± {width:.3g}" for width in self.level_margins(confidence))
+            lines.append(("levels", f"{each}, from single keys to all"))
         lines += [("mind", words) for words in self.words]
         return [*lines, ("price", price_words(self.price, fits=self.fits))]
 
@@ -143,6 +151,7 @@ class ReleasePlan(Facts):
             "most_margin": self.most_margin(confidence),
             "noise_margin": self.noise_margin(confidence),
             "share_margin": self.share_margin(confidence),
+            "level_margins": self.level_margins(confidence),
             "confidence": float(confidence),
             "words": list(self.words),
         }

@@ -26,6 +26,8 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.asking import DoorAsk, Price
 from noisegate.releases.attempts import Attempts
+from noisegate.releases.boxplots import BoxplotRelease, boxplot, boxplot_sql
+from noisegate.releases.cdf import CdfRelease
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.finish import finish
@@ -42,7 +44,6 @@ from noisegate.releases.making import (
 from noisegate.releases.marginal_bench import MarginalBench, cube_of
 from noisegate.releases.order import Order, agreed, boxes, is_running, own, steps
 from noisegate.releases.plan import ReleasePlan
-from noisegate.releases.quantiles import BoxplotRelease, CdfRelease, boxplot, boxplot_sql
 from noisegate.releases.recipes import FROM_ZERO, RECIPES, Recipe, recipe
 from noisegate.releases.recipes.above import (
     AboveOrder,
@@ -74,6 +75,7 @@ _OTHERS: Final[Mapping[str, type[Held]]] = {  # names with results of their own
     "boxplot": BoxplotRelease,
     "cdf": CdfRelease,
 }
+_HIGHER: Final = ("synthetic", "questions", "crowd-histogram", "crowd-points")  # made elsewhere
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _WITHOUT_MISSING: Final = ("map", "series")
 
@@ -141,6 +143,7 @@ class Workbench:
             },
             share=None if job.grid.signed else job.predicted.share,
             seen=job.predicted.seen,
+            levels=tuple(each * float(job.grid.grain) for each in job.predicted.levels),
             gaussian=job.making.price.gaussian,
             words=tuple(filter(None, (job.predicted.words, job.mending, *job.grid.caveats))),
         )
@@ -266,7 +269,7 @@ class Workbench:
 
     def _grid(self, order: Order) -> tuple[Grid, Terms]:
         if order.name not in KINDS and order.name not in RECIPES:
-            names = dict.fromkeys((*KINDS, *_OTHERS, *RECIPES))
+            names = dict.fromkeys((*KINDS, *_OTHERS, *_HIGHER, *RECIPES))
             raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
         if (order.sql is None) == (order.columns is None):
             raise SpecError(

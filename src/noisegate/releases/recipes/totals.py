@@ -52,9 +52,8 @@ class Totals:
         tree, shares = self._plan(ask, workload)
         spread = self._variance(ask, tree, shares)(workload.lows, workload.highs)
         noise = self._noise(ask, tree, shares)
-        each = [tree.node_variance(level, noise) ** 0.5 for level in range(len(shares))]
-        words = "from single keys to all: ± " + ", ".join(f"{rms:.1f}" for rms in each)
-        return Predicted(rms=float(np.sqrt(spread.mean())), words=words)
+        each = tuple(tree.node_variance(level, noise) ** 0.5 for level in range(len(shares)))
+        return Predicted(rms=float(np.sqrt(spread.mean())), levels=each)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """One round."""
