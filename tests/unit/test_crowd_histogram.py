@@ -270,7 +270,7 @@ def test_points_are_kept_in_files(points, tmp_path):
         points.save(tmp_path / "people.exe")
 
 
-def test_points_are_drawn_along_two_numbers_and_else_as_the_histogram(points, tmp_path):
+def test_points_are_drawn_along_two_numbers_and_else_as_the_histogram(points):
     pytest.importorskip("altair")
     assert points.plot().to_dict() == points.histogram.plot().to_dict()
     costly = PEOPLE.append_column("cost", [np.arange(PEOPLE.num_rows) % 50])
@@ -284,8 +284,6 @@ def test_points_are_drawn_along_two_numbers_and_else_as_the_histogram(points, tm
     (rows,) = spec["datasets"].values()
     found = [(row["x"], row["y"], row["color"]) for row in rows]
     assert found == list(zip(*drawn.values(), strict=True))
-    made.save(tmp_path / "people.png")
-    assert (tmp_path / "people.png").stat().st_size > 5_000
 
 
 def test_a_crowd_of_nobody_has_no_points(gate):
