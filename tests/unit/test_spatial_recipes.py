@@ -100,7 +100,7 @@ def test_rows_in_lumps_add_no_more_than_is_said_and_much_of_it(name):
     """Of 576 cells 16 are full, with 40 to 40,000 rows each.
 
     Over the four tables it is 0.18, 0.39 and 0.59 of what is said, with deviations of 0.02, 0.02
-    and 0.07 (60 tried): 1.25 is 9 away.
+    and 0.07 (60 tried): 1.4 is 11 away.
     """
     asked, lumps = all_ranges((24, 24), most=400), np.zeros((24, 24), np.int64)
     lumps[1::6, 2::6] = 1
@@ -110,7 +110,7 @@ def test_rows_in_lumps_add_no_more_than_is_said_and_much_of_it(name):
         ask = CellsAsk(lumps * each, Fraction(1, 10))
         away = asked.answers(recipe(name).build(ask, asked).cells) - asked.answers(lumps * each)
         squares.append(np.mean(away**2))
-    assert 0.05 * stated.most < np.sqrt(np.mean(squares)) < 1.25 * stated.most
+    assert 0.05 * stated.most < np.sqrt(np.mean(squares)) < 1.4 * stated.most
 
 
 def test_sides_of_odd_lengths_are_told_as_others():
