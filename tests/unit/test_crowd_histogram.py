@@ -11,6 +11,7 @@ from scipy.stats import binom
 import noisegate as ng
 from noisegate.crowd.blending import Blending, DeclaredBlending, solved
 from noisegate.crowd.histogram import CrowdRelease
+from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.query.estimates.counted import between, most
 
@@ -264,6 +265,11 @@ def test_points_are_kept_in_files(points, tmp_path):
     points.save(tmp_path / "people.csv")
     assert len((tmp_path / "people.csv").read_text().splitlines()) == points.size + 1
     points.save(tmp_path / "people.parquet")
+    again = CrowdPoints.load(tmp_path / "people.parquet")
+    assert again.to_arrow().equals(points.to_arrow())
+    assert (again.promise, again.card()) == (points.promise, points.card())
+    assert again.smooth_error(slope=1, spread=9) == points.smooth_error(slope=1, spread=9)
+    assert again.free
     points.save(tmp_path / "people.md")
     assert "Release card" in (tmp_path / "people.md").read_text()
     with pytest.raises(SpecError):

@@ -275,12 +275,17 @@ class CrowdRelease(Charged):
     def load(cls, file: str | Path) -> "CrowdRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)
+        return cls.of(record, table.column("sampled").to_numpy())
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], counts: NDArray[np.int64]) -> "CrowdRelease":
+        """The release of a record that was read, and of the counts beside it."""
         noise = from_record(record["noise"])
         if not isinstance(noise, CrowdCounts):
             raise SpecError("The file is of no crowd.", fix="Use it as save() wrote it.")
         return cls(
             axes=tuple(map(Axis.from_record, record["axes"])),
-            counts=table.column("sampled").to_numpy(),
+            counts=counts,
             noise=noise,
             value=record["value"],
             **record["standing"],

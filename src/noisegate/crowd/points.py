@@ -9,6 +9,7 @@ noise to the points themselves, as [GHLP12] do, moves them further and promises 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isnan, log, sqrt
+from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -25,7 +26,7 @@ from noisegate.query.card import Card
 from noisegate.query.plot import altair, framed
 from noisegate.releases.axes import Axis
 from noisegate.releases.chance import Coins, public_coins
-from noisegate.releases.held import Held
+from noisegate.releases.held import Held, read_held
 
 FORM: Final = "noisegate-crowd-points/1"
 _POINTS_MAX: Final = 5_000  # in a picture
@@ -114,7 +115,14 @@ class CrowdPoints(Held):
 
     def record(self) -> dict[str, Any]:
         """What the points were made of."""
-        return self.histogram.record()
+        return self.histogram.record() | {"counts": self.histogram.counts.ravel().tolist()}
+
+    @classmethod
+    def load(cls, file: str | Path) -> "CrowdPoints":
+        """The points that `save` wrote to a Parquet file. Needs no gate."""
+        _, record = read_held(file, cls)
+        histogram = CrowdRelease.of(record, np.array(record["counts"], np.int64))
+        return replace(points_of(histogram), stated=histogram.stated)
 
     def mean(self, function: Callable[..., Any]) -> float:
         """The average of a function of the columns over all points, such as ``lambda x, y: x``."""
