@@ -23,13 +23,34 @@ def maps(bench):
 
 
 def test_a_cell_of_the_table_is_auto_beside_peer_and_recipes(grids):
-    peer = grids.Peer("HB", 0.02, 0.03, 0.015, own=True)
+    peer = grids.Peer("HB", 0.2, 0.3, 0.15, own=True)  # ten times what auto errs by
     row = grids.compared(np.arange(64), prefixes(64), 500, peer, (3, 1))
     assert row["trials"] == 3
-    assert row["ratio"] == pytest.approx(row["auto"] / (0.02 * 500))
+    assert row["ratio"] == pytest.approx(row["auto"] / (0.2 * 500))
     assert row["met"] == (row["ratio"] <= 1.1)
     assert row["peer"] == "HB (own run)"
     assert set(grids.BESIDE[1]) & set(RECIPES) <= set(row)
+
+
+def test_what_few_trials_do_not_tell_is_tried_further_beside_uniform_on_the_same_tables(
+    grids, monkeypatch
+):
+    peer = grids.Peer(grids.UNIFORM, 0.01, None, None, own=False)
+    ours = iter([1.1, 1.2] * 10)
+    monkeypatch.setattr(grids, "error_of", lambda *_: next(ours))
+    monkeypatch.setattr(grids, "uniform", lambda *_: 1.0)
+    monkeypatch.setattr(grids, "FURTHER", 8)
+    row = grids.compared(np.arange(64), prefixes(64), 500, peer, (2, 0))
+    assert row["trials"] == 6  # 1.15 is then twice .055 / √6 above 1.1; before, it was not
+    assert row["ratio"] == pytest.approx(1.15)
+    assert row["peer_error"] == 1
+    assert not row["met"]
+
+
+def test_uniform_errs_by_the_noise_of_the_total_and_by_what_is_uneven(grids, monkeypatch):
+    monkeypatch.setattr(grids, "EPSILON", Fraction(900))
+    assert grids.uniform(np.array([2, 2, 2, 2]), prefixes(4)) == 0
+    assert grids.uniform(np.array([3, 1, 3, 1]), prefixes(4)) == pytest.approx(np.sqrt(2) / 4)
 
 
 def test_the_error_is_the_norm_over_questions_of_what_is_released(grids, monkeypatch):
