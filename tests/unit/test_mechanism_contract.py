@@ -42,6 +42,7 @@ from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.unevenness import Unevenness
 from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.loss import ApproxDP
@@ -69,6 +70,7 @@ EXAMPLES = (
     Splits(factor=THIRD, shape=(4, 3), boxes=(0, 0, 3, 1, 0)),
     DawaPartition(scale=THIRD, penalty=7, sides=(4, 3)),
     FourierCut(factor=THIRD, cuts=(1, 3), noises=(0, 5), weights=(9, 2)),
+    Unevenness(scale=THIRD, parts=8),
     SparseGeometric(scale=THIRD, domain=1 << 64, threshold=20, tau=30),
     SparsePriority(scale=THIRD, domain=1 << 40, threshold=8, size=5),
     OutsideBand(threshold=4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),

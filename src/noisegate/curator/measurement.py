@@ -39,6 +39,7 @@ from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
+from noisegate.mechanisms.unevenness import Unevenness
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.subset import Places
@@ -67,7 +68,7 @@ _ALLOWED: Final[dict[type, set[type]]] = {
 _BY_REACHES: Final = (LocalQuantile, LocalGraph)
 _LOCAL: Final[set[type]] = {SmoothStudent, SmoothLaplace, SmoothLognormal, ProposeTestRelease}
 # What may read a sum's cells and choose by them.
-_CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut}
+_CHOICES: Final[set[type]] = {PrivTree, Splits, DawaPartition, FourierCut, Unevenness}
 # What says of one block of questions only which of them stand out.
 _COMPARISONS: Final[set[type]] = {AboveThreshold, Furthest, SmallDatabase}
 # What chooses among candidates by their scores, or says how low the least is.

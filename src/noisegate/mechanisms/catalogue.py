@@ -44,13 +44,14 @@ from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.unevenness import Unevenness
 from noisegate.mechanisms.winsorised import Winsorised
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,
     Exponential, PermuteAndFlip, TopK, NoisyMax, AboveThreshold, Quantile, Quantiles, KeySelection,
     ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
-    SparseGeometric, SparsePriority,
+    Unevenness, SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
     ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,
     Winsorised, PerturbedLogistic,
