@@ -189,6 +189,7 @@ def test_extreme_cells_do_not_wrap():
         lambda: FourierCut(factor=1, cuts=(1,), noises=(0,), weights=(1,), grain=1 << 91),
         lambda: FourierCut.for_epsilon(1, cuts=(1,), noises=(0,), weights=()),
         lambda: FourierCut.for_epsilon(1, cuts=(1,), noises=(0,), weights=(1,), grain=0),
+        lambda: FourierCut.for_epsilon(1, cuts=(1,), noises=(0,), weights=(1,), grain=float("inf")),
         lambda: CUT.sample(np.zeros(1, np.int64)),
         lambda: CUT.sample(np.zeros(99, np.int64)),
     ],
@@ -396,3 +397,42 @@ def test_a_cut_is_drawn_by_its_odds(monkeypatch):
 def test_extreme_cells_of_a_series_do_not_overflow():
     cells = np.array([np.iinfo(np.int64).max, np.iinfo(np.int64).min] * 8)
     assert int(CUT.sample(cells)[0]) in (1, 2, 3, 5)
+
+
+def one_step_that_turns_all_roundings(cells, cut):
+    """A flat spectrum whose squares lie just below the middle of two floats of their sum.
+
+    A step of 2^24 in the first cell lifts some above it: running sums, rounded down before, are
+    rounded up.
+    """
+    last, most = cells // 2, cut.limit(cells)
+    phases = np.pi * np.arange(last + 1) ** 2 / cells
+
+    def series(squares):
+        waves = np.sqrt(squares) * np.exp(1j * phases)
+        waves[[0, -1]] = 0
+        return np.fft.irfft(waves, cells)
+
+    highest = 2 * last * (0.99 * most / np.abs(series(np.ones(last + 1))).max()) ** 2
+    exponent = np.floor(np.log2(highest))
+    square, unit = 0.999 * 2.0**exponent / last, 2.0 ** (exponent - 53)
+    step, lifted = 1 << 24, np.cos(phases) > 0.05
+    slack = 0.02 * 4 * np.sqrt(square / 2) * step
+    whole = np.floor(square / unit)
+    here = series(np.where(lifted, (whole + 0.5) * unit - slack, whole * unit) / 2)
+    here = np.rint(here).astype(np.int64)
+    return here, here + step * (np.arange(cells) == 0), L1(step)
+
+
+def test_many_cuts_are_refused_since_their_sum_would_be_rounded_too_often(monkeypatch):
+    cells = 1 << 17
+    cuts = {"factor": 1, "weights": (1,) * 17, "grain": 1 << 34}
+    some = FourierCut(cuts=(1, cells // 2 + 1), noises=(0, 0), **cuts)
+    here, there, moved = one_step_that_turns_all_roundings(cells, some)
+    assert np.abs(some.tails(here) - some.tails(there)).max() <= some.reach(moved)
+    every = {"cuts": tuple(range(1, cells // 2 + 1)), "noises": (0,) * (cells // 2)}
+    with pytest.raises(SpecError, match="too many cuts"):
+        FourierCut(**every, **cuts)
+    monkeypatch.setattr(fourier_cut, "CUTS_MAX", cells)  # a broken copy
+    broken = FourierCut(**every, **cuts)
+    assert np.abs(broken.tails(here) - broken.tails(there)).max() > broken.reach(moved)

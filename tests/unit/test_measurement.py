@@ -12,7 +12,8 @@ from noisegate.algebra.expression import Field
 from noisegate.algebra.relation import PerUnit, Table
 from noisegate.algebra.tally import Distinct, Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Unsupported
+from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
@@ -20,6 +21,7 @@ from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.privtree import PrivTree
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.unevenness import Unevenness
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
@@ -223,3 +225,21 @@ def test_a_choice_for_another_table_is_refused_before_it_is_paid():
     with pytest.raises(Unsupported, match="another table"):
         Measurement(query=cells, mechanisms=(PrivTree.for_epsilon(1, shape=(4,)),))
     Measurement(query=cells, mechanisms=(PrivTree.for_epsilon(1, shape=(3,)),))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Unevenness(scale=3, parts=8),
+        FourierCut(factor=1, cuts=(1,), noises=(0,), weights=(1,)),
+    ],
+)
+def test_a_choice_for_more_cells_is_refused_before_it_is_paid(choice):
+    few = Sums(relation=ROWS, by=(by("code", "a"),), terms=(ONE,), rows_per_unit=3)
+    with pytest.raises(SpecError, match=r"too few|no series"):
+        measured(few, choice)
+
+
+def test_how_uneven_a_row_is_costs_every_row_of_a_unit():
+    measurement = measured(TALLIES["sums"], Unevenness(scale=6, parts=2))
+    assert pure_loss(measurement.event()).epsilon == Fraction(3, 6)

@@ -210,7 +210,10 @@ class Measurement:
         plain = self.query.strategy is None and len(tally.terms) == 1
         if not plain or len(self.mechanisms) != 1:
             raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
-        shape = getattr(self.mechanisms[0], "shape", (tally.cells,))
+        (mechanism,) = self.mechanisms
+        if isinstance(mechanism, FourierCut | Unevenness):
+            mechanism.require_cells((tally.cells,))
+        shape = getattr(mechanism, "shape", (tally.cells,))
         if prod(shape) != tally.cells:
             raise Unsupported("The choice is for another table.", fix="Give it this shape.")
 

@@ -36,7 +36,8 @@ ONE_STEP: Final = L1(1)
 _NUMBER_MAX: Final = 1 << 40
 _PRIME_MAX: Final = 1 << 11  # NumPy splits the transform by smaller prime factors; else by chirps
 _CHIRPS: Final = 1 << 12  # how much these are off, in 2^-53ths of the length of the transform
-_LENGTH: Final = 1 << 7  # and how much squares, sums, the root and the grain are
+_LENGTH: Final = 1 << 7  # and how much squares, sums, the root and the grain are, with at most
+CUTS_MAX: Final = 128  # cuts: the running sum over these is rounded once for each
 
 
 @final
@@ -63,6 +64,8 @@ class FourierCut(Mechanism[L1]):
         rising = all(low < high for low, high in zip(self.cuts, self.cuts[1:], strict=False))
         if not rising or not self.cuts or len(self.cuts) != len(self.noises):
             raise SpecError("The cuts do not fit.", fix="Give rising cuts, and a noise for each.")
+        if len(self.cuts) > CUTS_MAX:
+            raise SpecError("There are too many cuts.", fix=f"Give at most {CUTS_MAX} of them.")
         if not any(self.weights):
             raise SpecError("All weights are 0.", fix="Give one weight for each octave.")
 
@@ -78,9 +81,9 @@ class FourierCut(Mechanism[L1]):
         moved: L1 = ONE_STEP,
     ) -> "FourierCut":
         """The sharpest choice whose event costs exactly ``epsilon`` for cells that move so far."""
-        exact = [tuple(map(Fraction, each)) for each in (cuts, noises, weights, (grain,))]
+        exact = [tuple(map(Fraction, each)) for each in (cuts, noises, weights)]
         one = cls(factor=Fraction(1), cuts=exact[0], noises=exact[1], weights=exact[2],
-                  grain=exact[3][0])  # fmt: skip
+                  grain=fraction(grain, name="grain"))  # fmt: skip
         factor = factor_for(epsilon, score_sensitivity=one.reach(moved), monotone=False)
         return replace(one, factor=factor)
 
@@ -96,8 +99,11 @@ class FourierCut(Mechanism[L1]):
             everywhere, and octave o has at most 2^(o-1) frequencies: f(e_i)² ≤ Σ 2^o w_o². Clamping
             moves no two cells further apart.
         Rounding: the Fourier transform is computed in floats, see `_lost` for how far it is off.
-            Cells are clamped first, so that all of it is below ½ grain [each way], and the length
-            is rounded down to whole grains: 2 grains more, which R has in it, once for all cells.
+            A square has 4 roundings, a sum of up to 2^21 of them by pairs 33, the running sum one
+            for each of at most 128 cuts; the root halves that, and it, the cells, the grain and the
+            division have 4: below 87 of the 128 that are allowed for. Cells are clamped first, so
+            that all of it is below ½ grain [each way], and the length is rounded down to whole
+            grains: 2 grains more, which R has in it, once for all cells.
         """
         far = self.reach(sensitivity)
         return ExponentialEvent(epsilon=price_of(self.factor, far, monotone=False))
@@ -119,11 +125,8 @@ class FourierCut(Mechanism[L1]):
 
     def tails(self, exact: Int64Array) -> Int64Array:
         """The weighted length of what each cut drops, in grains, rounded down."""
-        if exact.ndim != 1 or not 2 <= exact.size <= CELLS_MAX:
-            raise SpecError("The cells are no series.", fix=f"Give 2 to {CELLS_MAX} cells.")
+        self.require_cells(exact.shape)
         last = exact.size // 2
-        if last.bit_length() > len(self.weights):
-            raise SpecError("There are octaves without weight.", fix="Give a weight for each.")
         waves = np.fft.rfft(clamped(exact, self.limit(exact.size)).astype(np.float64))
         squares = (waves.real**2 + waves.imag**2) * _twice(exact.size)
         places = np.arange(1, last + 1)
@@ -135,6 +138,13 @@ class FourierCut(Mechanism[L1]):
             total += float(squares[ends[place] : ends[place + 1]].sum())
             found[place] = int(sqrt(total) / float(self.grain))
         return found
+
+    def require_cells(self, shape: tuple[int, ...]) -> None:
+        """Refuse what is no series, or too long for the weights."""
+        if len(shape) != 1 or not 2 <= shape[0] <= CELLS_MAX:
+            raise SpecError("The cells are no series.", fix=f"Give 2 to {CELLS_MAX} cells.")
+        if (shape[0] // 2).bit_length() > len(self.weights):
+            raise SpecError("There are octaves without weight.", fix="Give a weight for each.")
 
     def limit(self, cells: int) -> int:
         """Where cells are clamped, so that no length is off by ½ grain."""

@@ -62,10 +62,14 @@ class Unevenness(Mechanism[L1]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The excess plus noise: one number."""
-        if exact.ndim != 1 or exact.size < self.parts:
-            raise SpecError("The cells are too few.", fix=f"Give a row of {self.parts} or more.")
+        self.require_cells(exact.shape)
         value = np.array([excess(clamped(exact, INPUT_MAX // exact.size), self.parts)], np.int64)
         return noisy(value, discrete_laplace(self.scale, value.shape, bits=bits))
+
+    def require_cells(self, shape: tuple[int, ...]) -> None:
+        """Refuse what is no row, or has not enough cells for the parts."""
+        if len(shape) != 1 or shape[0] < self.parts:
+            raise SpecError("The cells are too few.", fix=f"Give a row of {self.parts} or more.")
 
 
 def excess(cells: Int64Array, parts: int) -> int:
