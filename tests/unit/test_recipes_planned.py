@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from cells_ask import CellsAsk
 
-from noisegate.errors import Bug, NoisegateError
-from noisegate.releases.asking import Noisy
+from noisegate.errors import Bug, NoisegateError, SpecError
+from noisegate.releases.asking import Noisy, Price
 from noisegate.releases.design import Asked, Designer, pruned
 from noisegate.releases.halves import Halves, added_up
-from noisegate.releases.recipes import recipe
+from noisegate.releases.recipes import planned, recipe
 from noisegate.releases.recipes.auto import choice
-from noisegate.releases.recipes.planned import _next
+from noisegate.releases.recipes.planned import _Felt, _next
 from noisegate.releases.shares import Law
+from noisegate.releases.transcript import Told
 from noisegate.releases.tree_prior import Evidence, fit
 from noisegate.releases.tree_risk import Boxes, Risk, Singles
 from noisegate.releases.workload import Workload, cells, prefixes, ranges
@@ -27,11 +28,15 @@ class Watched(CellsAsk):
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        self.asked = []
+        self.asked, self.felt = [], []
 
     def sums(self, blocks, shares):
         self.asked += list(zip(blocks, shares, strict=True))
         return super().sums(blocks, shares)
+
+    def choose(self, mechanism_of, share):
+        self.felt.append(share)
+        return super().choose(mechanism_of, share)
 
 
 def some_ranges(size, count=60):
@@ -52,9 +57,10 @@ def rms(workload, exact, found):
 @pytest.mark.parametrize("make", [prefixes, lambda n: cells((n,)), some_ranges])
 def test_shares_add_up_to_one_exactly_and_every_round_is_a_partition(size, gaussian, make):
     exact = rng.poisson(30, size)
-    ask = Watched(exact, Fraction(1, 3), gaussian=gaussian)
-    found = recipe("planned").build(ask, make(size))
-    assert sum(share for _, share in ask.asked) == 1
+    ask, workload = Watched(exact, Fraction(1, 3), gaussian=gaussian), make(size)
+    found = recipe("planned").build(ask, workload)
+    assert sum(share for _, share in ask.asked) + sum(ask.felt) == 1
+    assert bool(ask.felt) == (size >= 16 and not np.array_equal(workload.lows, workload.highs))
     for block, _ in ask.asked:
         assert isinstance(block, Groups)
         assert np.unique(block.labels).tolist() == list(range(block.size))
@@ -108,14 +114,136 @@ def test_more_axes_and_other_shapes_are_refused_before_anything_is_asked():
 def test_what_is_hardly_worth_dividing_is_spent_at_once():
     tree = Halves.over(8)
     plan = [(tree.level(1), 1e-9), (tree.level(2), 1e-9), (tree.level(3), 1e-9)]
-    ((bins, share),) = _next(plan, Fraction(2, 10**6), last=True)
+    ((bins, share),) = _next(plan, Fraction(2, 10**6), last=True, wary=True)
     assert (bins.size, share) == (2, Fraction(2, 10**6))
     some = [(tree.level(0), 0.2), (tree.level(2), 0.3), (tree.level(3), 0.5)]
-    assert [share for _, share in _next(some, Fraction(1), last=False)] == [
+    assert [share for _, share in _next(some, Fraction(1), last=False, wary=True)] == [
         Fraction(1, 5),
         Fraction(3, 10),
     ]
-    assert sum(share for _, share in _next(some, Fraction(1), last=True)) == 1
+    assert sum(share for _, share in _next(some, Fraction(1), last=True, wary=True)) == 1
+
+
+# tables that are felt to be even
+
+
+class Feeling(Watched):
+    """Is told that the fuller half has so many rows more."""
+
+    def __init__(self, *excesses):
+        super().__init__(np.full(64, 5), Fraction(1, 10))
+        self.excesses = list(excesses)
+
+    def choose(self, mechanism_of, share):
+        super().choose(mechanism_of, share)
+        return np.array([self.excesses.pop(0)])
+
+
+@pytest.mark.parametrize(
+    ("excesses", "felt"),
+    [
+        ([60, -40], ["1/100", "1/10"]),  # noise of ±1414, then of ±141: nothing beyond 269
+        ([4000, 260], ["1/100", "1/10"]),  # three deviations are 4511
+        ([4000, 280], ["1/100", "1/10"]),
+        ([4600], ["1/100"]),
+    ],
+)
+def test_a_table_of_which_no_part_stands_out_is_measured_as_one(excesses, felt):
+    ask = Feeling(*excesses)
+    found = recipe("planned").build(ask, prefixes(64))
+    assert list(map(str, ask.felt)) == felt
+    sizes = [block.size for block, _ in ask.asked]
+    if excesses[-1] < 269:
+        assert sizes == [1]
+        assert ask.asked[0][1] == Fraction(89, 100)
+        assert np.ptp(found.cells) == 0
+    else:
+        assert sizes[0] == 16
+        assert found.guess is None
+
+
+def test_an_even_table_is_off_by_noise_by_chance_and_by_what_it_may_be_uneven():
+    ask = Feeling(0, 0)
+    found = recipe("planned").build(ask, prefixes(64))
+    lows, highs = np.array([[0], [0], [0], [63]]), np.array([[63], [31], [15], [63]])
+    sums, spread, _ = found.guess(lows, highs)
+    total, noise = found.cells.sum(), ask.variance(ask.asked[0][0], Fraction(89, 100))
+    assert sums == pytest.approx(total * np.array([1, 1 / 2, 1 / 4, 1 / 64]))
+    assert spread[0] ** 2 == pytest.approx(noise)
+    beside = spread**2 - noise * np.array([1, 1 / 4, 1 / 16, 1 / 64**2])
+    assert beside[1:] / beside[1] == pytest.approx([1, 3 / 4, 63 / 1024])
+    uneven = 4 * beside[1] - total
+    assert 20 < uneven**0.5 < 141  # below the noise with which it was felt, above a seventh of it
+
+
+def test_a_price_too_low_for_feeling_buys_measurements_all_the_same():
+    ask = Watched(np.full(64, 5), Fraction(1, 10**11))
+    recipe("planned").build(ask, prefixes(64))
+    assert ask.felt == []
+    assert sum(share for _, share in ask.asked) == 1
+
+
+@pytest.mark.parametrize("limit", ["1/3", "1/200"])
+def test_shares_that_buy_no_noise_are_put_together(limit, monkeypatch):
+    """Variances below the limit are refused, as they are at the lowest prices."""
+    ask = Watched(np.repeat([900, 0, 40, 5], 64), Fraction(1, 10))
+
+    def variance(block, share):
+        if share < Fraction(limit):
+            raise SpecError("Too wide.", fix="Pay more.")
+        return 200 / float(share) ** 2
+
+    monkeypatch.setattr(ask, "variance", variance)
+    monkeypatch.setattr(planned, "_LOOK_SHARE", Fraction(1, 3))
+    recipe("planned").build(ask, prefixes(256))
+    spent = [share for _, share in ask.asked]
+    assert min(spent) >= Fraction(limit)
+    assert sum(spent) + sum(ask.felt) == 1
+    assert bool(ask.felt) == (limit == "1/200")
+
+
+def test_answers_of_another_version_are_not_taken_for_its_own():
+    told = Told(
+        Price(amount=Fraction(1, 10), gaussian=False),
+        shape=(64,),
+        moved=1,
+        rounds=((np.arange(16),), (np.arange(4),)),
+    )
+    with pytest.raises(Bug, match="not those of this recipe"):
+        recipe("planned").build(told, prefixes(64))
+
+
+def test_a_partition_that_is_all_of_a_plan_is_measured_in_two_goes():
+    tree = Halves.over(64)
+    for level, left, last, wary, spent in (
+        (4, "4/5", False, True, "6/25"),
+        (4, "4/5", False, False, "4/5"),
+        (3, "4/5", False, True, "4/5"),
+        (4, "4/5", True, True, "4/5"),
+        (4, "1/10", False, True, "1/10"),
+    ):
+        plan = [(tree.level(level), 0.8)]
+        ((bins, share),) = _next(plan, Fraction(left), last=last, wary=wary)
+        assert (bins.size, share) == (1 << level, Fraction(spent))
+
+
+def test_a_table_is_likely_even_unless_more_is_felt_than_its_rows_have_by_chance():
+    nothing = _Felt(Fraction(1))
+    assert nothing.likely(1000.0, 1.0) == 0.92
+    felt = _Felt(Fraction(89, 100), 300.0, 100.0**2, 100.0)
+    assert felt.likely(-50.0, 1.0) == pytest.approx(0.92 * np.exp(-1.4 * 2))
+    assert felt.likely(900.0, 1.0) == pytest.approx(0.92 * np.exp(-1.4 * 2))  # 96 by chance
+    assert felt.likely(2_500.0, 1.0) == pytest.approx(0.92 * np.exp(-1.4 * 1.4))
+    assert felt.likely(625.0, 4.0) == felt.likely(2_500.0, 1.0)  # rows of 4 grains
+    assert felt.likely(10_000.0, 1.0) == 0.92
+    assert felt._replace(excess=9000.0).likely(0.0, 1.0) == 0.05
+
+
+def test_how_uneven_an_even_table_is_by_chance():
+    """2,000 tables: 1 in 40 exceeds what it hardly exceeds; ten times fewer or more never do."""
+    rows = np.sort(rng.multinomial(10_000, np.full(8, 1 / 8), 2_000), axis=1)
+    found = rows[:, 4:].sum(axis=1) - rows[:, :4].sum(axis=1)
+    assert 0.005 < (found > 3.2 * 100).mean() < 0.1
 
 
 # the fit
@@ -126,7 +254,7 @@ def test_the_fit_of_one_level_keeps_its_sums_where_halves_are_rough():
     evidence = Evidence.none(tree)
     values = np.array([1000, 10, 400, 3000, 50, 2000, 1, 700])
     evidence.add(tree.level(3), Noisy(values, 1.0))
-    found = fit(evidence)
+    found = fit(evidence, 0.92)
     assert found.sums[-1] == pytest.approx(values, abs=3)
     for above, below in zip(found.sums, found.sums[1:], strict=False):
         assert below.reshape(-1, 2).sum(axis=1) == pytest.approx(above)
@@ -139,7 +267,7 @@ def test_the_fit_is_of_the_mirror_image_the_mirror_image():
     for each in (values, values[::-1]):
         evidence = Evidence.none(tree)
         evidence.add(tree.level(6), Noisy(each, 200.0))
-        found.append(fit(evidence).sums[-1])
+        found.append(fit(evidence, 0.92).sums[-1])
     assert found[0] == pytest.approx(found[1][::-1], rel=1e-6, abs=1e-6)
 
 
@@ -150,7 +278,7 @@ def test_even_tables_are_smoothed_and_uneven_ones_are_not():
         evidence = Evidence.none(tree)
         values = exact + np.rint(rng.normal(0, noise**0.5, 256)).astype(np.int64)
         evidence.add(tree.level(8), Noisy(values, noise))
-        error = np.sqrt(np.mean((fit(evidence).sums[-1] - exact) ** 2))
+        error = np.sqrt(np.mean((fit(evidence, 0.92).sums[-1] - exact) ** 2))
         assert error < factor * noise**0.5  # 5 standard errors away in both cases
 
 
@@ -166,7 +294,7 @@ def test_a_table_that_looks_even_is_taken_to_be_even(values, fewest, most, kept)
     tree = Halves.over(64)
     evidence = Evidence.none(tree)
     evidence.add(tree.level(2), Noisy(np.array(values), 94.0**2))
-    found = fit(evidence)
+    found = fit(evidence, 0.92)
     first, second = found.sums[2][:2]
     assert kept[0] <= (first - second) / (values[0] - values[1]) <= kept[1]
     designer = Designer(tree, Asked.of(tree, prefixes(64)), Law(gaussian=False, amount=0.1))
@@ -179,7 +307,7 @@ def test_one_number_far_out_is_no_evidence_for_a_rough_table():
     tree = Halves.over(64)
     evidence = Evidence.none(tree)
     evidence.add(tree.level(2), Noisy(np.array([250, 250, 250, 250 + 4 * 94]), 94.0**2))
-    found = fit(evidence)
+    found = fit(evidence, 0.92)
     assert found.sums[2][3] / found.sums[0][0] < 0.28  # measured 0.45; 0.29 for normal noise
 
 
@@ -188,7 +316,7 @@ def test_nothing_is_put_beyond_the_end():
         tree = Halves.over(size)
         evidence = Evidence.none(tree)
         evidence.add(tree.level(0), Noisy(np.array([1000]), 4.0))
-        found = fit(evidence).sums
+        found = fit(evidence, 0.92).sums
         assert found[-1][size:].sum() == 0
         assert found[-1].sum() == pytest.approx(1000)
 

@@ -9,8 +9,7 @@ stretches become empty.
 
 Few rows do not tell classes apart: every split might be rough, and a little of that everywhere
 costs more than all noise. So there is one more case, weighed against all classes by everything that
-was measured: the table is even throughout, up to the chance of its rows. It is thought likely
-before, since a table of few rows that is not seen to be uneven is best taken to be even.
+was measured: the table is even throughout, up to the chance of its rows.
 
 Given the classes, all is Gaussian, and two passes over the tree are exact: up with what the bins
 below say, down with what the bins elsewhere say.
@@ -34,7 +33,6 @@ _ROUGHNESS: Final = np.array([0.0, 0.03, 0.1, 0.3, 1.0, 0.02, 0.02])[:, None]
 _SIDE: Final = np.array([0, 0, 0, 0, 0, 1, -1])[:, None]
 _PRIOR: Final = np.array([0.2, 0.2, 0.2, 0.15, 0.15, 0.05, 0.05])
 _EVEN: Final = np.array([1.0, 0, 0, 0, 0, 0, 0])
-_FLAT: Final = 0.92  # how likely a table is even throughout, before anything is known
 _STEEP: Final = 500.0  # no odds beyond e to this are told apart
 _TAIL: Final = 2**0.5  # deviations; from there on the log of a density falls evenly
 _ROUGH: Final = 4  # the class that shrinks least
@@ -109,8 +107,11 @@ class Fitted:
         self.variances.append(joined(slope**2 * above + rest, (1 - slope) ** 2 * above + rest))
 
 
-def fit(evidence: Evidence) -> Fitted:
-    """The sums of all nodes by all that was measured."""
+def fit(evidence: Evidence, even: float) -> Fitted:
+    """The sums of all nodes by all that was measured.
+
+    ``even`` is how likely a table is even throughout, before it is measured.
+    """
     tree = evidence.tree
     frequencies = np.tile(_PRIOR, (tree.depth + 1, 1))
     shares = [even.copy() for even in tree.even]
@@ -120,7 +121,7 @@ def fit(evidence: Evidence) -> Fitted:
         means, variances = upward(evidence, shares, spreads)
         found, odds = _downward(tree, means, variances, frequencies, flat, rough=step == 0)
         if step > 0:
-            flat = _FLAT / (_FLAT + (1 - _FLAT) * float(np.exp(min(odds, _STEEP))))
+            flat = even / (even + (1 - even) * float(np.exp(min(odds, _STEEP))))
         measured = len(variances) - 1
         shares[:measured] = found.shares[:measured]
         spreads[:measured] = found.spreads[:measured]
