@@ -12,10 +12,10 @@ from noisegate.releases.design import Asked, Designer, pruned
 from noisegate.releases.halves import Halves, added_up
 from noisegate.releases.recipes import planned, recipe
 from noisegate.releases.recipes.auto import choice
-from noisegate.releases.recipes.planned import _Felt, _next
+from noisegate.releases.recipes.planned import _Felt, _flattened, _next
 from noisegate.releases.shares import Law
 from noisegate.releases.transcript import Told
-from noisegate.releases.tree_prior import Evidence, fit
+from noisegate.releases.tree_prior import Evidence, fit, least_squares
 from noisegate.releases.tree_risk import Boxes, Risk, Singles
 from noisegate.releases.workload import Workload, cells, prefixes, ranges
 from noisegate.transforms.strategy import Groups
@@ -258,6 +258,22 @@ def test_the_fit_of_one_level_keeps_its_sums_where_halves_are_rough():
     assert found.sums[-1] == pytest.approx(values, abs=3)
     for above, below in zip(found.sums, found.sums[1:], strict=False):
         assert below.reshape(-1, 2).sum(axis=1) == pytest.approx(above)
+
+
+def test_least_squares_weigh_sums_by_what_they_are_known_to():
+    tree = Halves.over(5)
+    evidence = Evidence.none(tree)
+    evidence.add(tree.level(0), Noisy(np.array([140]), 1.0))
+    evidence.add(tree.level(3), Noisy(np.array([10, 20, 30, 40, 10]), 10.0))
+    more = 30 * 10 / 51  # the sum of five is known to 50, so it moves by 50/51 of the way
+    assert least_squares(evidence) == pytest.approx(np.array([10, 20, 30, 40, 10]) + more, rel=1e-3)
+    evidence.add(tree.level(3), Noisy(np.array([-500, 0, 0, 0, 0]), 0.01))
+    assert least_squares(evidence).min() == 0
+
+
+def test_half_of_an_estimate_is_least_squares_in_the_planned_bins():
+    labels = np.array([0, 0, 1, 2, 2])
+    assert _flattened(np.array([1.0, 3, 5, 0, 9]), labels).tolist() == [2, 2, 5, 4.5, 4.5]
 
 
 def test_the_fit_is_of_the_mirror_image_the_mirror_image():

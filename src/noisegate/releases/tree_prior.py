@@ -128,6 +128,16 @@ def fit(evidence: Evidence, even: float) -> Fitted:
     return _completed(tree, found, flat * _EVEN + (1 - flat) * frequencies[-1])
 
 
+def least_squares(evidence: Evidence) -> Floats:
+    """The cells with all splits taken to be as rough as can be, none negative."""
+    tree = evidence.tree
+    unknown = [np.full(even.size, UNKNOWN) for even in tree.even]
+    means, variances = upward(evidence, tree.even, unknown)
+    none = np.tile(_PRIOR, (tree.depth + 1, 1))
+    found, _ = _downward(tree, means, variances, none, 0.0, rough=True)
+    return _completed(tree, found, _EVEN).sums[-1][: tree.cells]
+
+
 def _downward(
     tree: Halves,
     means: Levels,
