@@ -277,7 +277,7 @@ def test_rounds_that_ask_what_is_furthest_off_tell_how_far_the_rest_is(shape):
     """All answers of nearly every release are within: of 240, one had 0.997.
 
     The ± is 0.42 of that of a model which sees no groups that cross others, with a deviation of
-    0.1 for each release and 0.76 as the largest of 240: the mean of three is 10 away from 1.
+    0.1 for each release and 0.76 as the largest of 240: 0.8 is 6 away from the mean of three.
     """
     size = prod(shape)
     chances = SHAPES["rough"][:size] + SHAPES["smooth"][60 : 60 + size]
@@ -290,7 +290,7 @@ def test_rounds_that_ask_what_is_furthest_off_tell_how_far_the_rest_is(shape):
         shares.append(held(release, exact, asked))
         ratios.append(np.mean(release.widths(asked, 0.95)) / np.mean(nested.widths(asked, 0.95)))
     assert np.mean(shares) > 0.95
-    assert np.mean(ratios) < 1
+    assert np.mean(ratios) < 0.8
 
 
 WEEK = np.add.outer(40 + 8 * np.arange(7), 30 * np.sin(np.arange(24) / 4) ** 2)

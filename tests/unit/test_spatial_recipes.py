@@ -95,22 +95,28 @@ def test_what_depends_on_the_rows_is_said_with_the_noise_part(name):
     assert ask.spent.max() == 0
 
 
-@pytest.mark.parametrize("name", ["privtree", "uniform-grid", "adaptive-grid"])
-def test_rows_in_lumps_add_no_more_than_is_said_and_much_of_it(name):
+@pytest.mark.parametrize(
+    ("name", "part"), [("privtree", 0.175), ("uniform-grid", 0.38), ("adaptive-grid", 0.588)]
+)
+def test_rows_in_lumps_add_a_part_of_what_is_said(name, part):
     """Of 576 cells 16 are full, with 40 to 40,000 rows each.
 
-    Over the four tables it is 0.18, 0.39 and 0.59 of what is said, with deviations of 0.02, 0.02
-    and 0.07 (60 tried): 1.4 is 11 away.
+    Over the four tables it is so much of what is said, with deviations of 0.024, 0.018 and 0.073
+    (150 tried): the mean of four is at least 6 of its own away from the bounds.
     """
     asked, lumps = all_ranges((24, 24), most=400), np.zeros((24, 24), np.int64)
     lumps[1::6, 2::6] = 1
     stated = recipe(name).predict(CellsAsk(lumps, Fraction(1, 10)), asked)
-    squares = []
-    for each in (40, 400, 4000, 40_000):
-        ask = CellsAsk(lumps * each, Fraction(1, 10))
-        away = asked.answers(recipe(name).build(ask, asked).cells) - asked.answers(lumps * each)
-        squares.append(np.mean(away**2))
-    assert 0.05 * stated.most < np.sqrt(np.mean(squares)) < 1.4 * stated.most
+
+    def off():
+        squares = []
+        for each in (40, 400, 4000, 40_000):
+            ask = CellsAsk(lumps * each, Fraction(1, 10))
+            away = asked.answers(recipe(name).build(ask, asked).cells - lumps * each)
+            squares.append(np.mean(away**2))
+        return np.sqrt(np.mean(squares)) / stated.most
+
+    assert np.mean([off() for _ in range(4)]) == pytest.approx(part, rel=0.45)
 
 
 def test_sides_of_odd_lengths_are_told_as_others():
