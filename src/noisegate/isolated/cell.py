@@ -6,45 +6,61 @@
 
 Claim: the k-th answer is made of the k-th block, the task and chance alone, and of how busy those
     of its turn (`workers`) keep the machine; how many blocks there are and the task decide when
-    each begins and ends, and when all is over. Why: every block has a process of its own, made of
-    one that has seen no rows, and locked in before it looks at the program (`lockdown.py`); its
-    answer is taken when its time is over, never before, and it is ended then. The next turn begins
-    at a time that was fixed beforehand. By then all is cleared away, unless a program took pains to
-    make that slow; nobody waits for it, or whoever holds a watch could tell. Should the machine
-    itself stand still, all that follows is put off by a whole turn.
+    each begins and ends, and when all is over. Why: every block has a process of its own, copied
+    from one that no program can reach (`template.py`), and locked in before it looks at the program
+    (`lockdown.py`); its answer is taken when its time is over, never before, and it is ended then,
+    from here. The next turn begins at a time that was fixed beforehand, on another processor where
+    there is one. By then all is cleared away: the pause is several times what the slowest program
+    takes that was found; nobody waits longer, or whoever holds a watch could tell. Should the
+    machine itself stand still, all that follows is put off by a whole turn.
     The first begins a 16th, an 8th, a 4th … of a second after blocks were asked for. So how long it
     took to read all of them shows in which of these moments it is, and in nothing else; programs
-    have no clock to tell these apart.
+    have no clock to tell these apart. Programs of other questions, of whichever process, wait until
+    this one has ended and its memory is free (`alone.py`).
 """
 
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from select import select
-from tempfile import TemporaryFile
-from threading import Lock
 from time import monotonic, sleep
 from typing import Final, Self, final
 
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import SourceError, SpecError, Unsupported
+from noisegate.isolated.alone import alone
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
-from noisegate.isolated.lockdown import can_lock
+from noisegate.isolated.lockdown import can_lock, can_run
 
+WORKERS_MAX: Final = 100  # one message carries all descriptors of a turn
 _FIRST: Final = 1 / 16  # when blocks begin, if they are there by then
-_PAUSE: Final = 0.05  # between blocks, and more for the memory that has to be cleared away
-_PAUSE_PER_BYTE: Final = 0.25 / (1 << 30)
-_ALONE: Final = Lock()
+# Between turns, and more for the memory that has to be cleared away. Measured on two cores of a
+# Neoverse N1: full memory in as many pieces as the kernel allows is gone after 15 ms (64 MB), 63 ms
+# (256 MB) and 118 ms (1 GB), a process that did nothing after 1 ms.
+_PAUSE: Final = 0.1
+_PAUSE_PER_BYTE: Final = 0.5 / (1 << 30)
 _LOADED_MAX: Final = 64  # modules that a rehearsal may find missing
+_LOADING: Final = 60.0  # seconds for all modules
+_REHEARSAL: Final = 10.0  # seconds, however many a block may take
 _WORDS: Final = 4096
-_ONE_THREAD: Final = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+_MEMORY_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
+# One thread, and no page in which the kernel notes the processor: always the same surroundings.
+_SURROUNDINGS: Final = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "GLIBC_TUNABLES": "glibc.pthread.rseq=0",
+}
 
 
 @final
@@ -74,11 +90,12 @@ class Task:
         """The time from the beginning of one turn to that of the next."""
         return self.seconds + self.pause
 
-    def packed(self, block: bytes, *, rehearsal: bool = False) -> bytes:
+    def packed(self, block: bytes, *, processor: int, rehearsal: bool = False) -> bytes:
         """All that a child is given: what to do, and the rows."""
         order = {
             "text": self.text, "name": self.name, "outputs": self.outputs, "memory": self.memory,
             "seconds": self.seconds, "locked": self.locked, "rehearsal": rehearsal,
+            "processor": processor,
         }  # fmt: skip
         text = json.dumps(order).encode()
         return SIZE.pack(len(text)) + text + block
@@ -86,20 +103,25 @@ class Task:
 
 @final
 class Cell:
-    """A clean process, and the children that it starts. Use it as a context."""
+    """A clean process, and what is copied from it. Use it as a context."""
 
     def __init__(self, task: Task) -> None:
-        if not hasattr(os, "fork"):
-            raise Unsupported("This machine starts no processes for blocks.", fix="Use Linux.")
+        if not can_run():
+            raise Unsupported(
+                "Programs do not run on this machine.", fix="Use Linux on x86_64 or aarch64."
+            )
         if task.locked and not can_lock():
             raise Unsupported(
                 "This machine cannot lock a program in.",
                 fix="Use Linux on x86_64, or 6.12 and later on aarch64; "
                 "or trusted=True, if it is your own program.",
             )
+        if task.workers > WORKERS_MAX:
+            raise SpecError("These are too many workers.", fix=f"Use up to {WORKERS_MAX}.")
         if task.locked:
             _require_room(task)
         self._task, self._imports = task, task.imports
+        self._processors = sorted(os.sched_getaffinity(0))
 
     def __enter__(self) -> Self:
         self._start()
@@ -111,23 +133,25 @@ class Cell:
     def answers(self, blocks: Iterable[bytes]) -> list[bytes]:
         """What the program says about each block: raw bytes, none where it said nothing in time.
 
-        Blocks are read whole before any runs. Locked-in programs run alone, whoever asked.
+        Blocks are read whole before any runs.
         """
         asked = monotonic()
         listed = list(blocks)
         begin = _next_moment(asked)
-        with _ALONE if self._task.locked else nullcontext():
-            return self._in_turns(listed, begin)
-
-    def _in_turns(self, blocks: Sequence[bytes], begin: float) -> list[bytes]:
         task, found = self._task, list[bytes]()
-        for first in range(0, len(blocks), task.workers):
-            while monotonic() > begin + task.pause / 2:
-                begin += task.turn
-            _wait_until(begin)
-            end = monotonic() + task.seconds
-            tasks = [task.packed(block) for block in blocks[first : first + task.workers]]
-            found += self._said(tasks, task.outputs * 8, end=end)
+        for first in range(0, len(listed), task.workers):
+            with ExitStack() as turn:
+                given = [
+                    task.packed(block, processor=self._processor(first + place))
+                    for place, block in enumerate(listed[first : first + task.workers])
+                ]
+                children = self._children(given, turn)
+                while monotonic() > begin + task.pause / 2:
+                    begin += task.turn
+                _wait_until(begin)
+                children.start()
+                _wait_until(monotonic() + task.seconds)
+                found += children.said(task.outputs * 8)
             begin += task.turn
         _wait_until(begin)
         return [said if len(said) == task.outputs * 8 else b"" for said in found]
@@ -135,85 +159,90 @@ class Cell:
     def rehearse(self, block: bytes) -> tuple[str, ...]:
         """Run the program on made-up rows, and refuse it if it fails there.
 
-        Returns the modules that it turned out to need beyond those that were named. What goes wrong
-        is told, so it runs alone too: else it could tell how busy a program with rows is.
+        Returns the modules that it turned out to need beyond those that were named. A program that
+        works for longer than some seconds passes: what it would say is not known.
         """
-        with _ALONE if self._task.locked else nullcontext():
-            return self._rehearsed(block)
-
-    def _rehearsed(self, block: bytes) -> tuple[str, ...]:
         for _ in range(_LOADED_MAX):
-            (said,) = self._said([self._task.packed(block, rehearsal=True)], _WORDS, end=None)
-            if said == b"O":
+            said = self._tried(block)
+            if said in {b"O", None}:
                 return self._imports[len(self._task.imports) :]
-            words, module = _went_wrong(said)
+            words, module = _went_wrong(said or b"")
             if module is None or module in self._imports:
                 break
+            self._stop()
             self._imports += (module,)
-            self._load(module)
+            self._start()
         raise SpecError(
             f"On made-up rows the program fails: {words}",
             fix="It sees a dictionary of NumPy arrays, and no file, network, thread or clock. "
             "Mend it, give it more seconds or memory, or rehearse=False.",
         )
 
-    def _said(self, tasks: Sequence[bytes], most: int, *, end: float | None) -> list[bytes]:
-        """A child for each task, from start to end.
+    def _tried(self, block: bytes) -> bytes | None:
+        """What the program says of made-up rows; None where it would have had more time."""
+        processor, seconds = self._processor(0), self._task.seconds
+        with ExitStack() as turn:
+            given = self._task.packed(block, processor=processor, rehearsal=True)
+            children = self._children([given], turn)
+            children.start()
+            answered, _, _ = select(children.answers, [], [], min(seconds, _REHEARSAL))
+            (said,) = children.said(_WORDS)
+        return said if answered or seconds <= _REHEARSAL else None
 
-        Without an ``end``, until the first has answered or its time is up. If the clean process is
-        gone, which no program can cause, a new one takes its place.
-        """
-        with ExitStack() as open_until_then:
-            try:
-                answers = [self._child(task, open_until_then) for task in tasks]
-                if end is None:
-                    select(answers, [], [], self._task.seconds)
-                else:
-                    _wait_until(end)
-                self._channel.sendall(b"k")
-                said = [_read(answer, most + 1) for answer in answers]
-                self._echoed(b"k")
-            except OSError:
-                _wait_until(end or monotonic())
-                self._restart()
-                return [b""] * len(tasks)
-            return said
+    def _processor(self, place: int) -> int:
+        """Each block has another than the one before, where there are several."""
+        return self._processors[place % len(self._processors)]
 
-    def _child(self, task: bytes, kept: ExitStack) -> int:
-        """Start one, and say where it will answer."""
-        given, (answer, sent) = _held(task), os.pipe()
-        kept.callback(os.close, answer)
-        os.set_blocking(answer, False)
+    def _children(self, given: Sequence[bytes], turn: ExitStack) -> "_Children":
+        """A process for each of these, waiting for the start."""
+        pipe = _Pipes(turn)
+        waits, start = pipe.new()
+        tasks = [pipe.keep(_held(each)) for each in given]
+        answers, sent = zip(*(pipe.new() for _ in given), strict=True)
+        places = [each for pair in zip(tasks, sent, strict=True) for each in pair]
         try:
-            socket.send_fds(self._channel, [b"f"], [given, sent])
-            self._echoed(b"f")
-        finally:
-            os.close(given)
-            os.close(sent)
-        return answer
-
-    def _echoed(self, order: bytes) -> None:
-        if self._channel.recv(1) != order:
-            raise BrokenPipeError
+            socket.send_fds(self._channel, [b"t"], [waits, *places])
+            order, processes, _, _ = socket.recv_fds(self._channel, 1, len(given))
+        except OSError:
+            order, processes = b"", []
+        for process in processes:
+            pipe.keep(process)
+        if not order or len(processes) != len(given):
+            raise SourceError(
+                "The processes for programs ended, which no program can cause.",
+                fix="See whether the machine is short of memory, then ask the same again.",
+            )
+        pipe.close(waits, *places)
+        return _Children(start, answers, tuple(processes), pipe)
 
     def _start(self) -> None:
-        self._channel, other = socket.socketpair()
+        self._channel, orders = socket.socketpair()
+        self._leash, other = socket.socketpair()
+        held = alone() if self._task.locked else None
         locked = [LOCKED] if self._task.locked else []
-        self._process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-I", "-m", "noisegate.isolated.zygote", str(other.fileno()), *locked],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            pass_fds=[other.fileno()], env=_ONE_THREAD, cwd="/", start_new_session=True,
-        )  # fmt: skip
-        other.close()
-        self._load(*self._imports)
+        with orders, other:
+            self._process = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-I", "-m", "noisegate.isolated.template", *locked],
+                stdin=orders.fileno(), stdout=other.fileno(),
+                stderr=subprocess.DEVNULL if held is None else held.fileno(),
+                env=_SURROUNDINGS, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        if held is not None:
+            held.close()  # the new process has it
+        self._load()
 
-    def _load(self, *modules: str) -> None:
-        """Let the clean process load modules; children that are made later have them."""
+    def _load(self) -> None:
+        """Let the clean process load modules, in time."""
+        self._channel.settimeout(_LOADING)
         try:
-            self._channel.sendall(b"i")
-            send(self._channel, modules)
+            send(self._channel, self._imports)
             missing = receive(self._channel)
-            self._echoed(b"i")
+            self._channel.settimeout(None)
+        except TimeoutError:
+            self._stop()
+            raise SpecError(
+                f"The modules are not loaded in {_LOADING:.0f} seconds.", fix="Use fewer of them."
+            ) from None
         except OSError:
             self._stop()
             raise Unsupported(
@@ -224,20 +253,62 @@ class Cell:
             self._stop()
             raise SpecError(
                 f"The module {missing[0]!r} cannot be loaded.",
-                fix="Programs use what is installed here and shares no memory, not files beside.",
+                fix="Import what is installed beside noisegate, and nothing that shares memory.",
             )
 
     def _stop(self) -> None:
+        """End all: the root sees the end of its leash, and whoever is left ends with it."""
         self._channel.close()
+        self._leash.close()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def _restart(self) -> None:
-        self._stop()
-        self._start()
+
+@final
+class _Pipes:
+    """Descriptors that are open until the end of a turn, or closed before."""
+
+    def __init__(self, turn: ExitStack) -> None:
+        self._open = set[int]()
+        turn.callback(lambda: self.close(*self._open))
+
+    def keep(self, descriptor: int) -> int:
+        self._open.add(descriptor)
+        return descriptor
+
+    def new(self) -> tuple[int, int]:
+        read, write = os.pipe()
+        return self.keep(read), self.keep(write)
+
+    def close(self, *descriptors: int) -> None:
+        for descriptor in descriptors:
+            self._open.remove(descriptor)
+            os.close(descriptor)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """The processes of one turn: they wait for the start, and have to be ended."""
+
+    beginning: int
+    answers: tuple[int, ...]
+    processes: tuple[int, ...]
+    pipes: _Pipes
+
+    def start(self) -> None:
+        """All at once: they wait for the end of one pipe."""
+        self.pipes.close(self.beginning)
+
+    def said(self, most: int) -> list[bytes]:
+        """End them all, and take what they have said by now."""
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        return [_read(answer, most + 1) for answer in self.answers]
 
 
 def _require_room(task: Task) -> None:
@@ -251,7 +322,10 @@ def _require_room(task: Task) -> None:
 
 
 def _memory_of_machine() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """What there is, or what a container may have of it."""
+    stated = (file.read_text().strip() for file in _MEMORY_LIMITS if file.exists())
+    limits = (int(text) for text in stated if text.isdecimal())
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *limits])
 
 
 def _next_moment(asked: float) -> float:
@@ -269,11 +343,7 @@ def _wait_until(end: float) -> None:
 
 def _held(task: bytes) -> int:
     """A descriptor of a file in memory alone, to be read from its beginning."""
-    if sys.platform == "linux":
-        held = os.memfd_create("task")
-    else:
-        with TemporaryFile() as file:
-            held = os.dup(file.fileno())
+    held = os.memfd_create("task")
     with io.FileIO(held, "r+", closefd=False) as file:
         left = memoryview(task)
         while left:
@@ -283,6 +353,7 @@ def _held(task: bytes) -> int:
 
 
 def _read(answer: int, most: int) -> bytes:
+    os.set_blocking(answer, False)
     try:
         return os.read(answer, most)
     except BlockingIOError:

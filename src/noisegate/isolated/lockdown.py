@@ -2,14 +2,16 @@
 
 Claim: after `lock` a process cannot open, read or change a file, make a process or a thread, send
     a signal, reach the network or any other process, or leave anything behind; what it has left is
-    its own memory, and writing to descriptors 0 to 3; nor can it see which processes there are, how
-    long they have worked, or what time it is. Why: the kernel refuses every call that is
-    not listed here [seccomp], for good: the filter cannot be taken off, and holds for whatever the
-    process becomes. Descriptors 0 to 2 are the null device, 3 is the pipe of the answer. A clock
-    needs no call where the kernel shows the time in pages of the process: empty ones are put in
-    their place. The counter of the processor ends a process that reads it [PR_SET_TSC].
+    its own memory, and writing to descriptors 0 to 3; nor can it see which processes there are, its
+    own number, on which processor it was put, how long others have worked, or what time it is.
+    Why: the kernel refuses every call that is not listed here [seccomp], for good: the filter
+    cannot be taken off, and holds for whatever the process becomes. Descriptors 0 to 2 are the null
+    device, 3 is the pipe of the answer. A clock needs no call where the kernel shows the time in
+    pages of the process: empty ones are put in their place. The counter of the processor ends a
+    process that reads it [PR_SET_TSC]. The processor is fixed by the turn.
     What is not claimed: that a program cannot feel how busy the machine is, by whether it is done
     in time. So those that run at once may feel each other (`transforms/blocks.py` counts them).
+    `THREATS.md` beside this file lists all ways that were thought of.
 """
 
 import ctypes
@@ -40,16 +42,21 @@ _CALLS: Final = {
     "x86_64": {
         "write": 1, "mmap": 9, "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13,
         "rt_sigprocmask": 14, "rt_sigreturn": 15, "sched_yield": 24, "mremap": 25, "madvise": 28,
-        "getpid": 39, "exit": 60, "sigaltstack": 131, "gettid": 186, "futex": 202,
-        "sched_getaffinity": 204, "exit_group": 231, "getrandom": 318,
+        "exit": 60, "sigaltstack": 131, "futex": 202, "sched_getaffinity": 204, "exit_group": 231,
+        "getrandom": 318,
     },
     "aarch64": {
         "write": 64, "exit": 93, "exit_group": 94, "futex": 98, "sched_getaffinity": 123,
         "sched_yield": 124, "sigaltstack": 132, "rt_sigaction": 134, "rt_sigprocmask": 135,
-        "rt_sigreturn": 139, "getpid": 172, "gettid": 178, "brk": 214, "munmap": 215,
-        "mremap": 216, "mmap": 222, "mprotect": 226, "madvise": 233, "getrandom": 278,
+        "rt_sigreturn": 139, "brk": 214, "munmap": 215, "mremap": 216, "mmap": 222, "mprotect": 226,
+        "madvise": 233, "getrandom": 278,
     },
 }  # fmt: skip
+# The number of a process depends on which others there are; every program is told that it is 0.
+_NUMBERS: Final = {
+    "x86_64": {"getpid": 39, "gettid": 186},
+    "aarch64": {"getpid": 172, "gettid": 178},
+}
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # Which values of one argument (its place) a call may have: memory that is of no file; only itself;
 # locks that are opened, never waited for, as until when is a clock; advice that frees memory, as
@@ -61,8 +68,21 @@ _ONLY: Final = {
     "madvise": (2, (4, 8)),
 }
 _ALLOW, _KILL_PROCESS, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # refused: EPERM
+_ZERO: Final = 0x00050000  # not done, and no error either: the call returns 0
 _LOAD, _EQUAL, _ABOVE, _RETURN = 0x20, 0x15, 0x25, 0x06
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # on every kind of machine
+# Since which version of Landlock it can deny what, in three words: running, writing, making and
+# removing files (reading them and listing folders are bits 2 and 3), moving and cutting them; TCP;
+# abstract sockets and signals.
+_LANDLOCK_DENIES: Final = (
+    ((1, 0x1FFF & ~0b1100), (2, 1 << 13), (3, 1 << 14)), ((4, 0b11),), ((6, 0b11),),
+)  # fmt: skip
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # places in what the kernel shows to a filter
+
+
+def can_run() -> bool:
+    """Whether programs run on machines of this kind at all."""
+    return sys.platform == "linux" and platform.machine() in _CALLS and sys.byteorder == "little"
 
 
 @cache
@@ -70,28 +90,62 @@ def can_lock() -> bool:
     """Whether this machine can lock a process in: tried once, by one that does nothing else."""
     import subprocess  # noqa: PLC0415 - not in every child
 
-    if sys.platform != "linux" or platform.machine() not in _CALLS or sys.byteorder != "little":
+    if not can_run():
         return False
     trial = [sys.executable, "-I", "-m", "noisegate.isolated.lockdown"]
     return subprocess.run(trial, env={}, capture_output=True, check=False).returncode == 0  # noqa: S603 - ourselves
 
 
-def limit(*, seconds: float, memory: int) -> None:
-    """Bound memory (bytes more than now), time of the processor, and files: none, of no size.
+def end_with_parent() -> None:
+    """Let the kernel end this process when its parent is gone."""
+    _control(_DIE_WITH_PARENT, _KILL)
 
-    Should the machine run out of memory, this process ends before any other: else a program that
-    takes all it may, for one row's sake, could end the door itself, for all to see.
+
+def end_first() -> None:
+    """Let this process and its copies end before any other, should memory run out.
+
+    Else a program that takes all it may, for one row's sake, could end the door itself, for all to
+    see. Among the copies, the one that holds most memory ends first.
     """
-    import resource  # noqa: PLC0415 - not on every machine
-
     with suppress(OSError), open(_ENDS_FIRST, "wb", buffering=0) as order:  # noqa: PTH123 - nothing else to load
         order.write(b"1000")
-    size = _size() if sys.platform == "linux" else 0
+
+
+def only_read() -> None:
+    """Change no file, run no other program and reach no network from here on [Landlock].
+
+    For the loading of modules, whose code is trusted but chosen by name. Where the kernel has no
+    Landlock (before Linux 5.13) only the size of files is bounded: by 0.
+    """
+    import resource  # noqa: PLC0415 - not in every child
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    _control(_NO_NEW_PRIVILEGES, 1)
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    version = call(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
+    words = [sum(bits for since, bits in word if version >= since) for word in _LANDLOCK_DENIES]
+    if not any(words):
+        return
+    rules = struct.pack(f"={sum(map(bool, words))}Q", *filter(None, words))
+    held = call(_LANDLOCK_CREATE, rules, ctypes.c_size_t(len(rules)), 0)
+    if held < 0 or call(_LANDLOCK_RESTRICT, held, 0):
+        raise OSError(ctypes.get_errno(), "The kernel does not restrict the loading of modules.")
+    os.close(held)
+
+
+def limit(*, seconds: float, memory: int, processor: int) -> None:
+    """Bound memory (bytes more than now), time of the processor, and files: none, of no size.
+
+    The process runs on one processor.
+    """
+    import resource  # noqa: PLC0415 - not in every child
+
+    os.sched_setaffinity(0, {processor})
     bounds = {
         resource.RLIMIT_CPU: int(seconds) + 2,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_AS: size + memory,
+        resource.RLIMIT_AS: _size() + memory,
     }
     for which, most in bounds.items():
         with suppress(ValueError, OSError):  # lower already, or unknown to the machine
@@ -109,7 +163,7 @@ def lock() -> None:
     lines = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
     _take_the_time_away()
     _control(_SET_COUNTER, _ENDS_READERS)
-    _control(_DIE_WITH_PARENT, _KILL)
+    end_with_parent()  # once more: a change of user undoes it
     _control(_SET_DUMPABLE, 0)
     _control(_NO_NEW_PRIVILEGES, 1)
     _control(_SET_SECCOMP, _FILTER_MODE, lines)
@@ -148,6 +202,8 @@ def _program(machine: str) -> bytes:
     ]
     for number in sorted(calls.values()):
         lines += [_line(_EQUAL, number, 0, 1), _line(_RETURN, _ALLOW)]
+    for number in _NUMBERS[machine].values():
+        lines += [_line(_EQUAL, number, 0, 1), _line(_RETURN, _ZERO)]
     lines += [  # write: to descriptors 0 to 3 alone
         _line(_EQUAL, write, 0, 6),
         _line(_LOAD, _ARGUMENTS + 4),
