@@ -255,7 +255,10 @@ def open_policy(
         practice=practice,
         crowd=policy.crowd,
     )
-    return Gate(Curator(source=rows, tables=tables, ledger=book, account=account), rules)
+    curator = Curator(
+        source=rows, tables=tables, ledger=book, account=account, packages=policy.packages
+    )
+    return Gate(curator, rules)
 
 
 def _tables(policy: "Policy") -> tuple[dict[str, str], dict[str, TableDomain]]:

@@ -415,3 +415,59 @@ def test_a_file_must_hold_the_function(tmp_path):
         program_of(f"{tmp_path}/a.py:f")
     with pytest.raises(SpecError, match="no Python"):
         program_of(f"{tmp_path}/b.py:g")
+
+
+# --- modules -------------------------------------------------------------------------------------
+
+POLICY = """
+name = "people"
+[budget]
+epsilon = 8
+[tables.people]
+every_row_is_one_person = true
+[tables.people.columns]
+age = { type = "integer", between = [0, 100] }
+"""
+
+
+@pytest.mark.parametrize("rehearse", [True, False])
+@pytest.mark.parametrize(
+    "line", ["import venv.__main__", "import subprocess", "import numpy.__main__"]
+)
+def test_modules_that_nobody_allowed_are_never_loaded(
+    unspent, tmp_path, monkeypatch, line, rehearse
+):
+    """They would run unlocked, before anything is paid: one of these makes folders."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.py").write_text(f"def f(rows):\n    {line}\n    return 1")
+    with pytest.raises(Unsupported, match="may not import"):
+        unspent.apply(f"{tmp_path}/p.py:f", epsilon=1, rehearse=rehearse, **TERMS)
+    assert unspent.spent.epsilon == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["p.py"]
+
+
+@pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+def test_a_policy_says_which_packages_programs_import(tmp_path):
+    (tmp_path / "people.csv").write_text("age\n" + "50\n" * 40)
+    text = "def f(rows):\n    import graphlib, packaging.version\n    return 10"
+    (tmp_path / "p.py").write_text(text)
+    terms = {"columns": ["age"], "range": (0, 100), "blocks": 2, "seconds": 0.5, "memory": 64}
+    for modules, allowed in (("", False), ('[programs]\nmodules = ["packaging"]\n', True)):
+        (tmp_path / "people.toml").write_text(POLICY + modules)
+        door = noisegate.open(tmp_path / "people.toml")
+        if not allowed:
+            with pytest.raises(Unsupported, match=r"'packaging.version'.*\[programs\] modules"):
+                door.apply(f"{tmp_path}/p.py:f", epsilon=1, **terms)
+            assert door.spent.epsilon == 0
+        else:
+            assert door.apply(f"{tmp_path}/p.py:f", epsilon=8, **terms).answers == 2
+
+
+@pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+def test_what_a_rehearsal_finds_missing_is_loaded_only_if_it_is_allowed(unspent):
+    def hidden(rows):
+        return __import__("pdb").line_prefix  # no line names it
+
+    with pytest.raises(Unsupported, match="may not import 'pdb'"):
+        unspent.apply(hidden, epsilon=1, **TERMS)
+    assert unspent.spent.epsilon == 0

@@ -7,7 +7,7 @@ blocks, their median, or the centre of most of them. The numbers of single block
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,6 +21,7 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import fresh_coins
 from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.modules import require_allowed
 from noisegate.isolated.rows import packed
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -120,8 +121,13 @@ def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
     return numbers if isinstance(mechanism, _CHANGED) else numbers.sum(keepdims=True)
 
 
-def require_place(tally: Blocks) -> None:
-    """Refuse what this machine cannot run, or not apart from all else: before any charge."""
+def require_place(tally: Blocks, packages: Collection[str]) -> None:
+    """Refuse what this machine cannot run, not apart from all else, or not with these packages.
+
+    Before any charge. A trusted program is the steward's own, and imports what it likes.
+    """
+    if not tally.trusted:
+        require_allowed(tally.program.imports, packages)
     Cell(_task(tally))
 
 
@@ -149,6 +155,7 @@ def rehearsed(
     asked: BlockMeasurement,
     tables: Mapping[str, TableDomain],
     public: "Callable[[str], pa.Table]",
+    packages: Collection[str],
 ) -> BlockMeasurement:
     """The same question, with the modules that its program turns out to need.
 
@@ -159,11 +166,12 @@ def rehearsed(
     from noisegate.sources.practice import practice_rows  # noqa: PLC0415
 
     tally = asked.query.tally
+    require_place(tally, packages)
     known = {name: public(name) for name, table in tables.items() if table.is_public}
     twin = DuckDBSource(practice_rows(tables, known, rows=_MADE_UP), tables)
     (rows,) = twin.blocks(replace(tally, blocks=1), "made up")
     with Cell(_task(tally)) as cell:
-        more = cell.rehearse(packed(rows))
+        more = cell.rehearse(packed(rows), packages=packages)
     program = replace(tally.program, imports=(*tally.program.imports, *more))
     return replace(asked, query=BlockQuery(replace(tally, program=program)))
 

@@ -12,7 +12,7 @@ request may run again under it, because nothing had left.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
@@ -31,6 +31,7 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
 from noisegate.errors import PolicyError, Unsupported
+from noisegate.isolated.modules import PACKAGES
 from noisegate.ledger.store import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.domain import TableDomain
@@ -62,12 +63,14 @@ class Curator:
         tables: Mapping[str, TableDomain],
         ledger: Ledger,
         account: str,
+        packages: Collection[str] | None = None,
         bits: Bits = SYSTEM,
     ) -> None:
         ledger.require_secure(type(bits) is SystemBits)
         (self.dataset,) = {table.dataset for table in tables.values()}
         _require_root(ledger, account, self.dataset)
         self._source, self._bits = source, bits
+        self._packages = frozenset(PACKAGES if packages is None else packages)
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -80,7 +83,7 @@ class Curator:
             return earlier
         self._require_own(measurement)
         if not isinstance(measurement, Measurement):
-            require_place(measurement.query.tally)
+            require_place(measurement.query.tally, self._packages)
         question = measurement.question()
         request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
         event = measurement.event()
@@ -156,7 +159,7 @@ class Curator:
     def rehearse(self, measurement: BlockMeasurement) -> BlockMeasurement:
         """The same, ready to be asked; refuses a program that fails on made-up rows. Free."""
         self._require_own(measurement)
-        return rehearsed(measurement, self.tables, self.public)
+        return rehearsed(measurement, self.tables, self.public, self._packages)
 
     def price(self, event: Event) -> tuple[ApproxDP, bool]:
         """What an event would cost now, and whether it fits. Free; depends on no row."""

@@ -26,7 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ from noisegate.errors import SourceError, SpecError, Unsupported
 from noisegate.isolated.alone import alone
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
 from noisegate.isolated.lockdown import can_lock, can_run
+from noisegate.isolated.modules import require_allowed
 
 WORKERS_MAX: Final = 100  # one message carries all descriptors of a turn
 _FIRST: Final = 1 / 16  # when blocks begin, if they are there by then
@@ -156,11 +157,12 @@ class Cell:
         _wait_until(begin)
         return [said if len(said) == task.outputs * 8 else b"" for said in found]
 
-    def rehearse(self, block: bytes) -> tuple[str, ...]:
+    def rehearse(self, block: bytes, *, packages: Collection[str] = ()) -> tuple[str, ...]:
         """Run the program on made-up rows, and refuse it if it fails there.
 
-        Returns the modules that it turned out to need beyond those that were named. A program that
-        works for longer than some seconds passes: what it would say is not known.
+        Returns the modules that it turned out to need beyond those that were named, and may import
+        (`modules.py`). A program that works for longer than some seconds passes: what it would say
+        is not known.
         """
         for _ in range(_LOADED_MAX):
             said = self._tried(block)
@@ -169,6 +171,7 @@ class Cell:
             words, module = _went_wrong(said or b"")
             if module is None or module in self._imports:
                 break
+            require_allowed([module], packages)
             self._stop()
             self._imports += (module,)
             self._start()

@@ -73,6 +73,7 @@ class Policy:
     keys_delta: Fraction = Fraction(0)
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ of a question about crowds
     analysts: Mapping[str, ApproxDP] = field(default_factory=lambda: MappingProxyType({}))
+    packages: tuple[str, ...] | None = None  # that programs may import; None: the usual ones
 
     def ledger_url(self) -> str:
         """Where the budget is kept: as said, else beside the policy."""
@@ -164,6 +165,7 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         max_epsilon=_optional(asked, "max_epsilon"),
         keys_delta=fraction(asked.get("keys_delta", budget.delta * _KEYS_DELTA_SHARE)),
         crowd=_crowd(asked.get("crowd")),
+        packages=_listed(terms.get("programs", {}).get("modules")),
         analysts=MappingProxyType(
             {name: _share(share, budget) for name, share in terms.get("analysts", {}).items()}
         ),
@@ -174,6 +176,10 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         _require_path(table, tables)
         _require_references(table, tables)
     return policy
+
+
+def _listed(names: list[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
 
 
 def _optional(terms: Mapping[str, Any], key: str) -> Fraction | None:
