@@ -95,3 +95,16 @@ def test_help_imports_nothing_heavy():
     loaded = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in ("numpy", "duckdb", "sqlglot", "scipy", "flint", "cryptography", "pandas"):
         assert f"'{heavy}'" not in loaded, f"`noisegate --help` imports {heavy}"
+
+
+def test_every_test_that_the_security_page_names_exists():
+    named = re.findall(r"`(test_\w+)`", (ROOT / "SECURITY.md").read_text())
+    defined = {
+        found
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for found in re.findall(r"^def (test_\w+)\(", file.read_text(), re.MULTILINE)
+    }
+    assert len(named) > 40
+    assert set(named) <= defined
+    files = re.findall(r"`((?:tests|src)/[\w/.]+)`", (ROOT / "SECURITY.md").read_text())
+    assert [file for file in files if not (ROOT / file).exists()] == []
