@@ -86,7 +86,7 @@ def table(name, columns, unit, path=(), key=()):
     )
 
 
-WHO = PrivacyUnit(column="pid")
+WHO = PrivacyUnit(column="pid", ids="patient")
 PEOPLE = table("people", [
     column("pid", Kind.INTEGER), column("ward", Kind.TEXT, keys=WARDS),
     column("age", Kind.INTEGER, between=(0, 120)), column("bmi", Kind.NUMBER, between=(10, 50)),
@@ -94,10 +94,10 @@ PEOPLE = table("people", [
 VISITS = table("visits", [
     column("vid", Kind.INTEGER), column("who", Kind.INTEGER),
     column("cost", Kind.NUMBER, between=(-100, 900)), column("code", Kind.TEXT),
-], PrivacyUnit(column="who"))  # fmt: skip
+], PrivacyUnit(column="who", ids="patient"))  # fmt: skip
 DRUGS_TAKEN = table("taken", [
     column("visit", Kind.INTEGER), column("code", Kind.TEXT), column("dose", Kind.NUMBER),
-], PrivacyUnit(column="who"), path=(Step(column="visit", table="visits", key="vid"),))  # fmt: skip
+], PrivacyUnit(column="who", ids="patient"), path=(Step(column="visit", table="visits", key="vid"),))  # fmt: skip
 DRUGS = table("drugs", [
     column("code", Kind.TEXT), column("price", Kind.INTEGER, between=(0, 9)),
 ], None, key=("code",))  # fmt: skip

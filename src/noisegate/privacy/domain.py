@@ -1,7 +1,7 @@
 """Public facts about tables: kinds, keys, bounds, owners. Declared, never read from rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import Enum
 from fractions import Fraction
@@ -297,13 +297,15 @@ class TableDomain:
     """A table of a data set: whose rows they are, how much of one unit counts, its columns.
 
     ``unit`` None is a public table: exact and free. Otherwise ``unit.column`` names the owner, in
-    this table or, along the ``path`` of foreign keys, in the last table of the path.
+    this table or, along the ``path`` of foreign keys, in the last table of the path. ``unit.ids``
+    names the id space; where it is left open, it is the ids of that one column and of no other.
     ``rows_per_unit_max`` and ``groups_per_unit_max`` are the caps that questions use unless they
     say otherwise. ``key`` are columns of a public table whose values do not repeat.
 
     ``origin`` says where the rows are and ``snapshot`` names their state. A question is answered
     once for each of them; when rows were added, the steward declares a new snapshot, and questions
-    are drawn and paid for anew.
+    are drawn and paid for anew. ``trusted_view``: the rows are a view's, and the steward vouches
+    that a unit's rows in it depend on that unit alone.
     """
 
     dataset: str
@@ -316,9 +318,14 @@ class TableDomain:
     groups_per_unit_max: int | None = None
     origin: str = ""
     snapshot: str = "1"
+    trusted_view: bool = False
 
     def __post_init__(self) -> None:
         column = None if self.unit is None else self.unit.column
+        if self.unit is not None and self.unit.ids is None:
+            end = self.path[-1].table if self.path else self.name
+            ids = f"rows of {end}" if column is None else f"{end}.{column}"
+            object.__setattr__(self, "unit", replace(self.unit, ids=ids))
         for text in (self.dataset, self.name, column, self.origin, self.snapshot):
             require_plain(text)
         if (

@@ -33,7 +33,9 @@ def domains(
         name: TableDomain(
             dataset=policy.name,
             name=name,
-            unit=None if table.public else PrivacyUnit(column=table.unit, noun=policy.protects),
+            unit=None
+            if table.public
+            else PrivacyUnit(column=table.unit, noun=policy.noun(name), ids=policy.space(name)),
             columns=MappingProxyType(_columns(policy, table, stored[name], keys_of)),
             path=table.path,
             key=table.key,
@@ -41,6 +43,7 @@ def domains(
             groups_per_unit_max=table.groups_per_unit,
             origin=origins.get(name, ""),
             snapshot=policy.snapshot,
+            trusted_view=table.trusted_view,
         )
         for name, table in policy.tables.items()
     }
