@@ -251,7 +251,7 @@ def open_policy(
     rows = _source(data, tables, practice=practice)
     book = _book(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
     dataset = policy.name
-    units = _protected(book, dataset, units_of(tables.values()), noun=policy.protects)
+    units = _protected(book, dataset, units_of(tables.values()))
     _open_root(book, dataset, units, budget=policy.budget, accountant=policy.accountant)
     share = None if analyst is None else policy.share_of(analyst)
     if analyst is None and policy.analysts and not practice:
@@ -322,22 +322,28 @@ def _book(
     return open_ledger(":memory:" if source is None else str(ledger_beside(source)))
 
 
-def _protected(ledger: Ledger, dataset: str, units: Sequence[PrivacyUnit], *, noun: str) -> str:
+def _protected(ledger: Ledger, dataset: str, units: Sequence[PrivacyUnit]) -> str:
     """Whom the data set's account protects, in words: one unit of any of its id spaces.
 
     The account pays for every question, whichever space it is about, so its sum holds for each
     unit of each space. One that was opened for fewer units, or for more, is the same account:
     tables may come and go. Where a unit became another one, what was paid for the earlier one says
-    nothing about it, and the ledger refuses. ``noun`` is what units were called when there was one
-    space.
+    nothing about it, and the ledger refuses.
     """
-    words = [{str(unit), str(replace(unit, noun=noun))} for unit in units]
+    words = sorted({str(unit) for unit in units})
     if dataset in ledger.accounts():
         known = ledger.balance(dataset).unit
-        said = set(re.split(r"(?<=\)) or (?=one )", known))
-        if said <= set().union(*words) or all(said & either for either in words):
+        said = {_naming(each) for each in re.split(r"(?<=\)) or (?=one )", known)}
+        now = {_naming(each) for each in words}
+        if said <= now or now <= said:
             return known
-    return " or ".join(sorted({str(unit) for unit in units}))
+    return " or ".join(words)
+
+
+def _naming(unit: str) -> str:
+    """How units are told apart, without what they are called, which is for people."""
+    how = unit.partition(" (")[2]
+    return "row" if how.startswith("declared:") else how
 
 
 def _open_root(

@@ -51,7 +51,7 @@ def _protected(policy: Policy) -> str:
     words = " or ".join(f"one {noun}" for noun in dict.fromkeys(nouns))
     if len(spaces) < 2:
         return words
-    return f"{words}; ids of different spaces are never matched, and who is two of them is two"
+    return f"{words}; ids of different spaces are never matched: somebody in two counts as two"
 
 
 def _about(policy: Policy, table: TablePolicy) -> list[str]:
