@@ -343,6 +343,15 @@ def test_a_view_is_no_private_table_unless_the_steward_vouches_for_it(folder, vi
     gate(folder, VIEWED % (view, "trusted_view = true"), practice=True)
 
 
+def test_rows_that_find_their_owner_in_a_view_say_so(folder):
+    with duckdb.connect(str(folder / "clinic.duckdb")) as made:
+        made.execute("CREATE TABLE notes AS SELECT i AS cost FROM range(3) t(i)")
+    notes = "[tables.notes]\nunit = { column = 'patient_id', via = ['cost -> visits.cost'] }\n"
+    vouched = gate(folder, VIEWED % ("dear", "trusted_view = true") + notes + "rows_per_unit = 1\n")
+    answer = vouched.sql("SELECT COUNT(*) FROM notes", epsilon=1)
+    assert "'notes' (by 'visits', a view, whose steward vouches" in str(answer.guarantee)
+
+
 def test_a_table_is_the_one_that_the_source_names(folder):
     """Not another one that is called as the policy calls it, nor one of another schema."""
     few = gate(folder, VIEWED % ("doubled", ""))

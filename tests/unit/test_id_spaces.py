@@ -47,7 +47,7 @@ def test_columns_that_say_whose_ids_they_hold_share_a_space_by_their_name(read, 
 
 
 @pytest.mark.parametrize(
-    "column", ["id", "uid", "pid", "key", "who", "record_id", "row_no", "nummer"]
+    "column", ["id", "uid", "pid", "key", "who", "record_id", "row_no", "nummer", "x_id"]
 )
 def test_columns_of_anything_share_a_space_only_if_the_steward_says_so(read, column):
     assert spaces(read(a=f'"{column}"', b=f'"{column}"')) == {

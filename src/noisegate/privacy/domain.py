@@ -304,8 +304,8 @@ class TableDomain:
 
     ``origin`` says where the rows are and ``snapshot`` names their state. A question is answered
     once for each of them; when rows were added, the steward declares a new snapshot, and questions
-    are drawn and paid for anew. ``trusted_view``: the rows are a view's, and the steward vouches
-    that a unit's rows in it depend on that unit alone.
+    are drawn and paid for anew. ``views`` are the tables, this one or those on its path, whose
+    rows are a view's: the steward vouches that a unit's rows there depend on that unit alone.
     """
 
     dataset: str
@@ -318,7 +318,7 @@ class TableDomain:
     groups_per_unit_max: int | None = None
     origin: str = ""
     snapshot: str = "1"
-    trusted_view: bool = False
+    views: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         column = None if self.unit is None else self.unit.column

@@ -127,4 +127,7 @@ def names_of(tables: Iterable[TableDomain]) -> str:
 
 
 def _name(table: TableDomain) -> str:
-    return f"{table.name!r} ({VIEW})" if table.trusted_view else repr(table.name)
+    if not table.views:
+        return repr(table.name)
+    by = "".join(f"by {name!r}, " for name in table.views if name != table.name)
+    return f"{table.name!r} ({by}{VIEW})"

@@ -108,8 +108,10 @@ def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) ->
     """Refuse private tables whose rows are computed when they are read. Reads no rows."""
     files = {name: plain(each, name) for name, each in data.items()}
     used = {name: tuple(table.columns) for name, table in tables.items()}
-    with duckdb.connect(":memory:") as connection:
-        stored_types(connection, files)
+    shared = duckdb.connect(":memory:") if any(map(is_database, files.values())) else None
+    with (shared or _for_frames(os.getpid())).cursor() as connection:
+        if shared is not None:
+            stored_types(connection, files)
         require_stored_rows(connection, files, tables, used)
 
 

@@ -31,8 +31,8 @@ _GENERATED = (
     "AND database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)"
 )
 _FIXED = (
-    "SELECT function_name FROM duckdb_functions() WHERE function_type = 'scalar' "
-    "GROUP BY function_name HAVING bool_and(coalesce(stability, '') = 'CONSISTENT')"
+    "SELECT function_name FROM duckdb_functions() GROUP BY function_name "  # macros may shadow one
+    "HAVING bool_and(function_type = 'scalar' AND coalesce(stability, '') = 'CONSISTENT')"
 )
 
 
@@ -52,14 +52,14 @@ def require_stored_rows(
             continue
         where = (f"file{place}", each.table) if isinstance(each, Within) else None
         is_view = where is not None and not _asked(connection, _STORED, where)[0][0]
-        if is_view and not table.trusted_view:
+        if is_view and name not in table.views:
             raise PolicyError(
                 f"The source of the private table {name!r} is a view: what it computes for one "
                 f"{table.unit and table.unit.noun} may depend on the rows of others.",
                 fix="Store its rows as a table. Or, if every row of it is made from rows of one "
                 f"{table.unit and table.unit.noun} alone, say trusted_view = true in the policy.",
             )
-        if table.trusted_view and not is_view and file_of(each) is not None:  # no made-up rows
+        if name in table.views and not is_view and file_of(each) is not None:  # no made-up rows
             raise PolicyError(f"The source of {name!r} is no view.", fix="Leave out trusted_view.")
         if where is not None and not is_view:
             _require_fixed(connection, where, name, used[name])

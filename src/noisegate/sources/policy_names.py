@@ -81,7 +81,7 @@ def whose(column: str) -> str:
     ('patient', 'customer', '', '', '')
     """
     noun = stem(column) or person(column)
-    return "" if noun.rpartition("_")[2] in _ANYBODY else noun
+    return "" if len(noun) < 3 or noun.rpartition("_")[2] in _ANYBODY else noun
 
 
 def is_identifying(column: str) -> bool:

@@ -43,7 +43,11 @@ def domains(
             groups_per_unit_max=table.groups_per_unit,
             origin=origins.get(name, ""),
             snapshot=policy.snapshot,
-            trusted_view=table.trusted_view,
+            views=tuple(
+                each
+                for each in (name, *(step.table for step in table.path))
+                if policy.tables[each].trusted_view
+            ),
         )
         for name, table in policy.tables.items()
     }
