@@ -207,6 +207,7 @@ APART = TWO % ('"patient_id"', '"doctor_id"')
 TOGETHER = TWO % (
     '{ column = "patient_id", ids = "person" }', '{ column = "doctor_id", ids = "person" }'
 )  # fmt: skip
+PATIENTS = APART.partition("[tables.shifts]")[0]
 VIEWED = """
 [tables.visits]
 unit = "patient_id"
@@ -303,10 +304,22 @@ def test_both_spaces_are_charged_to_one_budget(folder):
     assert asked.remaining.epsilon == 0
 
 
+@pytest.mark.parametrize(
+    "other",
+    ['unit = "cost"', "every_row_is_one_person = true", "public = true",
+     'unit = { column = "patient_id", ids = "somebody" }'],
+)  # fmt: skip
+def test_rows_of_one_source_have_one_owner(folder, other):
+    """Else who is protected by one table could be seen through the other."""
+    again = f'[tables.again]\nsource = "clinic.duckdb#%s"\n{other}\n'
+    for name in ("visits", "VISITS"):
+        with pytest.raises(PolicyError, match="somebody else's"):
+            gate(folder, PATIENTS + again % name)
+    same = '[tables.again]\nsource = "clinic.duckdb#visits"\nunit = "patient_id"\n'
+    assert gate(folder, PATIENTS + same)
+
+
 # accounts of earlier policies
-
-
-PATIENTS = APART.partition("[tables.shifts]")[0]
 
 
 @pytest.mark.parametrize(

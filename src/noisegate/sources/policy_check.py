@@ -135,14 +135,14 @@ def _persons(policy: Policy, tables: Mapping[str, TableDomain]) -> Iterator[Find
             yield _error(
                 place,
                 f"Column {table.unit!r} is {column.kind.value}, which does not name a "
-                f"{policy.protects} exactly.",
+                f"{policy.noun(name)} exactly.",
                 "Use a whole number or text.",
             )
         if column.hidden:
             yield _warning(
                 place,
                 f"Column {table.unit!r} is hidden, so that no question can join on it or count "
-                f"each {policy.protects} once.",
+                f"each {policy.noun(name)} once.",
                 "Leave out hidden: the unit never leaves in an answer.",
             )
 
@@ -235,14 +235,14 @@ def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
         yield _warning(
             place,
             f"Without rows_per_unit, COUNT(*) and sums must bring their own cap; only each "
-            f"{policy.protects} can be counted once.",
+            f"{policy.noun(table.name)} can be counted once.",
             "Add rows_per_unit: as how many rows one person counts at most.",
         )
     if table.unit is not None and table.groups_per_unit is None:
         yield _advice(
             place,
-            f"Without groups_per_unit, counts of {policy.protects}s by group, and groups that "
-            "are not declared, must bring their own cap.",
+            f"Without groups_per_unit, counts of {policy.noun(table.name)}s by group, and groups "
+            "that are not declared, must bring their own cap.",
             "Add groups_per_unit.",
         )
     if table.every_row_is_one_person:
@@ -295,7 +295,7 @@ def _costs(
         return
     epsilon = policy.default_epsilon or _EPSILON
     margin = Fraction(error(rows * _GRAINS / epsilon), _GRAINS)
-    at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.protects} may add"
+    at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.noun(table.name)} may add"
     place, of_rows = f"tables.{table.name}", f"{rows:,} row{'s' * (rows > 1)}"
     yield _advice(
         f"{place}.rows_per_unit" if table.unit else place,
@@ -305,7 +305,7 @@ def _costs(
     if rows > _ROWS_LARGE:
         yield _warning(
             f"{place}.rows_per_unit",
-            f"{of_rows} of one {policy.protects} is much: noise grows with it.",
+            f"{of_rows} of one {policy.noun(table.name)} is much: noise grows with it.",
             "Choose a number that most persons stay below, not the largest.",
         )
     for name, column in domain.columns.items():

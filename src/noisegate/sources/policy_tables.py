@@ -29,6 +29,7 @@ def domains(
     of a public table's column, ``origins`` say where the rows are.
     """
     _require_stored(policy, stored)
+    _require_one_owner(policy, origins)
     return {
         name: TableDomain(
             dataset=policy.name,
@@ -83,6 +84,28 @@ def _columns(
             keys = keys_of(target, column) if target else ()
             columns[name] = column_of(place, name, terms, stored=kind, keys=keys)
     return columns
+
+
+def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
+    """Rows that stand in two tables are the same units' in both, or public in both.
+
+    Why: were visits a patient's in one table and a doctor's in another, questions about the second
+        would be private for the doctor alone, and the data set's budget says nothing of patients.
+    """
+    seen: dict[str, str] = {}
+    for name, origin in origins.items():
+        file, mark, inside = origin.partition("#")
+        other = seen.setdefault(f"{file}{mark}{inside.casefold()}", name)
+        one, first = policy.tables[name], policy.tables[other]
+        said = [
+            (each.public, each.unit, each.path, policy.space(each.name)) for each in (one, first)
+        ]
+        if said[0] != said[1]:
+            raise PolicyError(
+                f"{policy.file.name}: tables.{name}: its source is that of table {other!r}, which "
+                "says that the same rows are somebody else's.",
+                fix="Declare rows once, or with the same unit. They have one owner.",
+            )
 
 
 def _require_stored(policy: Policy, stored: Stored) -> None:
