@@ -118,7 +118,7 @@ def test_where_there_are_several_spaces_units_are_called_by_theirs(read):
         a='"patient_id"', b='"doctor_id"', c='"id"', d='{ column = "id", ids = "nurse" }',
     )  # fmt: skip
     found = domains(policy, stored=dict.fromkeys("abcd", kinds), keys_of=lambda *_: ())
-    assert [table.unit.noun for table in found.values()] == ["patient", "doctor", "client", "nurse"]
+    assert [table.unit.noun for table in found.values()] == ["patient", "doctor", "person", "nurse"]
     one = read('protects = "client"\n' + HEAD, a='{ column = "id", ids = "nurse" }')
     assert one.noun("a") == "client"
 

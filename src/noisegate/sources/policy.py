@@ -141,7 +141,7 @@ class Policy:
         found = self.tables[self.tables[table].end]
         if found.unit is None or len(self.spaces()) < 2:
             return self.protects
-        return found.ids or whose(found.unit) or self.protects
+        return found.ids or whose(found.unit) or "person"
 
     def share_of(self, analyst: str) -> ApproxDP:
         """What an analyst may spend. Where analysts are listed, nobody else may ask."""
