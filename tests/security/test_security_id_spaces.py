@@ -37,8 +37,12 @@ FINE = Term(expression=Literal(1), grain=Fraction(1, 1024), low=0, high=1024)
 MANY = 20
 
 
-def declared(name, unit, ids):
-    columns = {each: Column(name=each, kind=Kind.INTEGER) for each in (unit, f"{name}_x")}
+TRUE = Literal(1)
+
+
+def declared(name, unit, ids, more=("x",)):
+    names = (unit, *(f"{name}_{each}" for each in more))
+    columns = {each: Column(name=each, kind=Kind.INTEGER, hidden=not more) for each in names}
     who = PrivacyUnit(column=unit, ids=ids)
     return TableDomain(
         dataset="clinic", name=name, unit=who, columns=MappingProxyType(columns)
@@ -76,14 +80,12 @@ def source(people, visits, shifts, domains=TABLES):
     )
 
 
-def tagged(relation, tag):
+def tagged(relation, tag, as_="tag"):
     """The rows, called by where they came from."""
-    value = tag if not isinstance(tag, str) else Literal(tag)
-    return Project(relation, (("tag", value),))
+    return Project(relation, ((as_, Literal(tag)),))
 
 
 ONE_EACH = ((Field("visits_x"), Field("shifts_x")),)
-MATCHED = ((Field("visits_x"), Field("shifts_x")),)
 OWN = tagged(PEOPLE, "own")
 SHOWN = Call("coalesce", (Field("shifts_x"), Literal(0)))
 FOLDED = PerUnit(
@@ -101,7 +103,7 @@ ATTACKS = {
         (NOBODY, ONE, LOTS), (NOBODY, ONE, NOBODY),
     ),
     "matching": (
-        Union((tagged(Matching(VISITS, SHIFTS, MATCHED), "both"), OWN)), ("own", "both"),
+        Union((tagged(Matching(VISITS, SHIFTS, ONE_EACH), "both"), OWN)), ("own", "both"),
         (ONE, LOTS, ONE), (ONE, LOTS, NOBODY),
     ),
     "no match": (
@@ -150,6 +152,31 @@ def test_tables_of_one_id_space_meet_whatever_their_columns_are_called():
     query = Query(asked(tagged(Join(visits, shifts, ONE_EACH), "both"), ("both",)))
     found = source({}, {5: 2, 6: 1}, {5: 1, 7: 1}, domains).sums(query.tally)
     assert found.sum() == 1024  # the rows of one person, as one row
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "met"),
+    [
+        ("(5), (6), (NULL)", "('5'), ('05'), ('x'), (NULL)", 1),
+        ("('a'), ('b'), ('c ')", "('A'), ('b'), ('c')", 1),
+        ("('a' COLLATE NOCASE), ('b')", "('A' COLLATE NOCASE), ('b')", 1),
+        ("(5::HUGEINT), (-1)", "(5), (6)", 1),
+        ("(5::UTINYINT), (0)", "(5::BIGINT), (9223372036854775807)", 1),
+        ("('-1'), ('1e0'), ('')", "(-1), (1), (0)", 1),
+        ("('é'), ('z')", "('e\u0301'), ('z')", 1),
+    ],
+)
+def test_ids_of_one_space_are_compared_as_they_are_stored(tmp_path, one, other, met):
+    """Whatever types and collations two tables have; no id can fail to be compared."""
+    file = tmp_path / "ids.duckdb"
+    domains = {name: declared(name, "id", "person", more=()) for name in ("a", "b")}
+    with duckdb.connect(str(file)) as made:
+        for name, values in (("a", one), ("b", other)):
+            made.execute(f"CREATE TABLE {name} AS SELECT col0 AS id FROM (VALUES {values})")
+    pairs = Join(*(tagged(Table(domains[name]), name, as_=name) for name in "ab"), ((TRUE, TRUE),))
+    query = Query(Sums(relation=pairs, by=(), terms=(FINE,), rows_per_unit=1))
+    found = DuckDBSource(dict.fromkeys("ab", file), domains).sums(query.tally)
+    assert found.sum() == met * 1024
 
 
 # samples

@@ -388,9 +388,8 @@ class Run:
         )
 
     def _guarantee(self, releases: Sequence[Release], question: Question) -> Guarantee:
-        private = self._curator.tables.values()
         used = [t for b in question.blocks for t in stability_of(b.relation).tables]
-        unit, *others = units_of(used) or units_of(private)
+        unit, *others = units_of(used) or units_of(self._curator.tables.values())
         events = {release.request_id or release.question: release.event for release in releases}
         scope = f"this answer about {names_of(used) or 'public rows only'}"
         loss = self._curator.loss_of(_all(list(events.values())))
