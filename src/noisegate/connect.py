@@ -327,15 +327,15 @@ def _protected(ledger: Ledger, dataset: str, units: Sequence[PrivacyUnit]) -> st
 
     The account pays for every question, whichever space it is about, so its sum holds for each
     unit of each space. One that was opened for fewer units, or for more, is the same account:
-    tables may come and go. Where a unit became another one, what was paid for the earlier one says
-    nothing about it, and the ledger refuses.
+    tables may come and go. Where a unit became another one, or the first table has one that is
+    new, what was paid earlier may say nothing about it, and the ledger refuses.
     """
-    words = sorted({str(unit) for unit in units})
+    first, words = _naming(str(units[0])), sorted({str(unit) for unit in units})
     if dataset in ledger.accounts():
         known = ledger.balance(dataset).unit
         said = {_naming(each) for each in re.split(r"(?<=\)) or (?=one )", known)}
         now = {_naming(each) for each in words}
-        if said <= now or now <= said:
+        if first in said and (said <= now or now <= said):
             return known
     return " or ".join(words)
 

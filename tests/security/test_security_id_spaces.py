@@ -251,6 +251,7 @@ def clinic(tmp_path):
         made.execute("""
             CREATE TABLE visits AS SELECT i % 9 AS patient_id, 'north' AS ward, 1 AS cost
                 FROM range(90) t(i);
+            CREATE TABLE copied AS FROM visits;
             CREATE TABLE shifts AS SELECT i AS doctor_id, 'south' AS ward, 2 AS hours
                 FROM range(9) t(i);
             CREATE VIEW first_ones AS SELECT * FROM visits LIMIT 5;
@@ -365,6 +366,10 @@ def test_an_account_is_not_opened_for_another_unit(folder):
     gate(folder, PATIENTS)
     with pytest.raises(PolicyError, match="other terms"):
         gate(folder, PATIENTS.replace('"patient_id"', '"cost"'))
+    still = '[tables.copied]\nunit = "patient_id"\n'  # as another table has it
+    with pytest.raises(PolicyError, match="other terms"):
+        gate(folder, PATIENTS.replace('"patient_id"', '"cost"') + still)
+    gate(folder, PATIENTS + still)
 
 
 # views
