@@ -61,7 +61,7 @@ def domain(unit=None, dataset="clinic", snapshot="1", name="people", **more):
     return TableDomain(
         dataset=dataset,
         name=name,
-        unit=PrivacyUnit(column=unit),
+        unit=PrivacyUnit(column=unit, ids=None if unit is None else "person"),
         columns=MappingProxyType(columns),
         snapshot=snapshot,
         **more,
