@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from noisegate.accounting.calibrate import geometric_error
-from noisegate.errors import PolicyError
+from noisegate.errors import PolicyError, SpecError
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ZCDP, ApproxDP
@@ -131,6 +131,22 @@ def test_a_table_without_declared_ids_shares_them_with_no_other():
     assert TableDomain(dataset="d", name="c", unit=unit, path=(step,)).unit.ids == "a.id"
     rows = PrivacyUnit(column=None)
     assert TableDomain(dataset="d", name="a", unit=rows).unit.ids == "rows of a"
+
+
+class Agreeable(str):
+    """The name of every id space."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
+@pytest.mark.parametrize("name", ["column", "ids"])
+def test_a_name_that_equals_every_other_names_no_unit(name):
+    with pytest.raises(SpecError, match="plain text"):
+        PrivacyUnit(**{"column": "id", name: Agreeable("id")})
 
 
 # what is promised

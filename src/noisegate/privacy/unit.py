@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import final
 
+from noisegate.errors import SpecError
+
 
 class Adjacency(Enum):
     """The relation between neighbouring data sets. noisegate's claims are for ADD_REMOVE."""
@@ -28,6 +30,10 @@ class PrivacyUnit:
     column: str | None
     noun: str = "person"
     ids: str | None = None
+
+    def __post_init__(self) -> None:
+        if not {type(text) for text in (self.column, self.noun, self.ids)} <= {str, type(None)}:
+            raise SpecError("A unit is named by something else than text.", fix="Use plain text.")
 
     def __str__(self) -> str:
         if self.column is None:
