@@ -1,7 +1,9 @@
 """The composition root: a policy, or a table and a budget, become a gate; keys are handed out."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
@@ -14,11 +16,18 @@ from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, TableDomain
+from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.run import Rules
-from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, stored_kinds
-from noisegate.sources.duckdb_files import plain_frame
+from noisegate.sources.duckdb import (
+    DuckDBSource,
+    listed_columns,
+    public_keys,
+    require_rows,
+    stored_kinds,
+)
+from noisegate.sources.duckdb_files import Data, data_of, plain_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,8 +116,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     if practice and epsilon is None:
         epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
-    _open_root(book, domain, budget=budget, accountant=accountant)
-    account = _open_analyst(book, domain, analyst=analyst, share=share)
+    _open_root(book, name, str(domain.unit), budget=budget, accountant=accountant)
+    account = _open_analyst(book, name, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
 
@@ -131,7 +140,8 @@ class Memory:
         self._epsilon, self._delta, self._accountant = epsilon, delta, accountant
         self._book = _book(ledger, None, practice=False)
         budget = ApproxDP(epsilon, delta)
-        _open_root(self._book, _in_memory("first"), budget=budget, accountant=accountant)
+        unit = str(PrivacyUnit(column=None))
+        _open_root(self._book, _MEMORY, unit, budget=budget, accountant=accountant)
 
     def matrix(
         self,
@@ -236,18 +246,19 @@ def open_policy(
 ) -> Gate:
     """Open a gate in front of the tables of a policy."""
     data, tables = _tables(policy)
-    first = next((table for table in tables.values() if not table.is_public), None)
-    if first is None:
+    if all(table.is_public for table in tables.values()):
         raise PolicyError("No table is private.", fix="Read public tables without a gate.")
     rows = _source(data, tables, practice=practice)
     book = _book(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
-    _open_root(book, first, budget=policy.budget, accountant=policy.accountant)
+    dataset = policy.name
+    units = _protected(book, dataset, units_of(tables.values()))
+    _open_root(book, dataset, units, budget=policy.budget, accountant=policy.accountant)
     share = None if analyst is None else policy.share_of(analyst)
     if analyst is None and policy.analysts and not practice:
         raise PolicyError(
             "Nobody is said to ask.", fix=f"Give analyst, one of: {', '.join(policy.analysts)}."
         )
-    account = _open_analyst(book, first, analyst=analyst, share=share)
+    account = _open_analyst(book, dataset, analyst=analyst, share=share)
     rules = Rules(
         epsilon=policy.default_epsilon,
         epsilon_max=policy.max_epsilon,
@@ -261,17 +272,18 @@ def open_policy(
     return Gate(curator, rules)
 
 
-def _tables(policy: "Policy") -> tuple[dict[str, str], dict[str, TableDomain]]:
+def _tables(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]]:
     """Where the tables of a policy are, and what is public about them."""
     from noisegate.sources.policy_tables import domains  # noqa: PLC0415 - only for policies
 
     origins = {name: policy.origin(name) for name in policy.tables}
-    data = {name: origin.partition("#")[0] for name, origin in origins.items()}
+    data = {name: data_of(origin) for name, origin in origins.items()}
 
     def keys_of(table: str, column: str) -> tuple[Key, ...]:
         return public_keys(data[table], table, column)
 
     tables = domains(policy, stored=stored_kinds(data), keys_of=keys_of, origins=origins)
+    require_rows(data, tables)
     return data, {
         name: replace(table, columns=listed_columns(data[name], table))
         if table.is_public
@@ -313,44 +325,68 @@ def _book(
     return open_ledger(":memory:" if source is None else str(ledger_beside(source)))
 
 
+def _protected(ledger: Ledger, dataset: str, units: Sequence[PrivacyUnit]) -> str:
+    """Whom the data set's account protects, in words: one unit of any of its id spaces.
+
+    The account pays for every question, whichever space it is about, so its sum holds for each
+    unit of each space. One that was opened for fewer units, or for more, is the same account:
+    tables may come and go. Where a unit became another one, or the first table has one that is
+    new, what was paid earlier may say nothing about it, and the ledger refuses.
+    """
+    first, words = _naming(str(units[0])), sorted({str(unit) for unit in units})
+    if dataset in ledger.accounts():
+        known = ledger.balance(dataset).unit
+        said = {_naming(each) for each in re.split(r"(?<=\)) or (?=one )", known)}
+        now = {_naming(each) for each in words}
+        if first in said and (said <= now or now <= said):
+            return known
+    return " or ".join(words)
+
+
+def _naming(unit: str) -> str:
+    """How units are told apart, without what they are called, which is for people."""
+    how = unit.partition(" (")[2]
+    return "row" if how.startswith("declared:") else how
+
+
 def _open_root(
-    ledger: Ledger, domain: TableDomain, *, budget: ApproxDP | None, accountant: str | None
+    ledger: Ledger, dataset: str, unit: str, *, budget: ApproxDP | None, accountant: str | None
 ) -> None:
     """The data set's own account: what all analysts together may learn."""
-    known = ledger.balance(domain.dataset) if domain.dataset in ledger.accounts() else None
+    known = ledger.balance(dataset) if dataset in ledger.accounts() else None
     if budget is None and known is None:
         raise PolicyError(
-            f"{domain.dataset!r} has no budget yet.",
+            f"{dataset!r} has no budget yet.",
             fix="Give epsilon, the budget of the data set (--budget on the command line).",
         )
     terms = budget or (known.budget if known else ApproxDP(0))
     if not 0 < terms.epsilon <= _EPSILON_MAX:
         raise SpecError("The budget is no budget.", fix="Use an epsilon from above 0 to 10**6.")
     ledger.open_account(
-        domain.dataset,
+        dataset,
         parent=None,
         accountant=accountant or (known.accountant if known and budget is None else "pure"),
         budget=terms,
-        unit=str(domain.unit),
+        unit=unit,
     )
 
 
 def _open_analyst(
-    ledger: Ledger, domain: TableDomain, *, analyst: str | None, share: Number | ApproxDP | None
+    ledger: Ledger, dataset: str, *, analyst: str | None, share: Number | ApproxDP | None
 ) -> str:
     """The account that questions are asked from, below the data set's."""
     if analyst is None:
         if share is not None:
             raise SpecError("A share belongs to an analyst.", fix="Give the analyst's name too.")
-        return domain.dataset
-    root, name = ledger.balance(domain.dataset), f"{domain.dataset}/{analyst}"
+        return dataset
+    root, name = ledger.balance(dataset), f"{dataset}/{analyst}"
     if share is None and name in ledger.accounts():
         return name
     budget = share if isinstance(share, ApproxDP) else root.budget
     if share is not None and not isinstance(share, ApproxDP):
         budget = ApproxDP(share, root.budget.delta)
     ledger.open_account(
-        name, parent=domain.dataset, accountant=root.accountant, budget=budget, unit=root.unit
+        name, parent=dataset, accountant=root.accountant, budget=budget, unit=root.unit
     )
     return name
 
@@ -376,12 +412,6 @@ def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, na
             "A durable ledger cannot tell one frame from another.",
             fix="Name the table: table='...', and a new snapshot when its rows change.",
         )
-
-
-def _in_memory(snapshot: str) -> TableDomain:
-    """Rows of an array: each is one unit."""
-    unit = PrivacyUnit(column=None)
-    return TableDomain(dataset=_MEMORY, name=_MEMORY, unit=unit, snapshot=snapshot)
 
 
 def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401
@@ -428,8 +458,9 @@ def check_policy(file: str | Path) -> "list[Finding]":
     from noisegate.sources.policy_check import check  # noqa: PLC0415
 
     policy = read_policy(file)
-    _, tables = _tables(policy)
-    return check(policy, tables, error=lambda scale: geometric_error(scale, confidence="0.95"))
+    data, tables = _tables(policy)
+    error = partial(geometric_error, confidence="0.95")
+    return check(policy, tables, stored=stored_kinds(data), error=error)
 
 
 def policy_page(file: str | Path) -> str:

@@ -9,7 +9,9 @@ from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.ledger.store import Ledger
+from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import protected
 from noisegate.query import looks
 from noisegate.query.answer import Answer
 from noisegate.query.estimates.sampling import chance_of
@@ -439,12 +441,11 @@ class Gate(RobustFace):
         return self._curator.ledger.history(self._curator.account)
 
     def __repr__(self) -> str:
-        private = [table for table in self.tables.values() if table.unit is not None]
         names = ", ".join(repr(name) for name in self.tables)
         kept = "durable ledger" if self._curator.ledger.durable else "ledger in memory only"
         mode = "made-up rows, free of charge; " if self._rules.practice else ""
         return (
-            f"<Gate of {names}: {mode}protects {private[0].unit}; "
+            f"<Gate of {names}: {mode}protects {protected(units_of(self.tables.values()))}; "
             f"spent {self.spent}, left {self.remaining:left}; {kept}>"
         )
 

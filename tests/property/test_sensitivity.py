@@ -1,7 +1,9 @@
 """Random tables, random questions, random neighbours: exact answers move by at most the claim.
 
-Each example is a small clinic of six persons, 24 random questions of the algebra, and the six
-neighbours, one for each person left out: 144 cases an example. Nothing here draws noise.
+Each example is a small clinic of six patients, six doctors of the same numbers, and six rows that
+are one person each; 24 random questions of the algebra; and the neighbours of each question, one
+for each unit left out of the id spaces that it reads, and one of another space: 168 cases an
+example. Nothing here draws noise.
 """
 
 import threading
@@ -50,6 +52,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms import stability
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query, shape_of, terms_of
 from noisegate.transforms.statistics.features import Linear, One, Products, Sides, Squares
@@ -65,8 +68,9 @@ from noisegate.transforms.statistics.weighings import (
 )
 
 EXAMPLES = 25  # of each of the three tests below
-QUESTIONS = 24  # of each example, 6 neighbours each: 10,800 new cases in every run
+QUESTIONS = 24  # of each example, 7 neighbours each: 12,600 new cases in every run
 PERSONS = 6
+SPACES = ("patient", "doctor", "rows of rows")
 WARDS = ("north", "south", "west")
 
 
@@ -86,7 +90,7 @@ def table(name, columns, unit, path=(), key=()):
     )
 
 
-WHO = PrivacyUnit(column="pid")
+WHO = PrivacyUnit(column="pid", ids="patient")
 PEOPLE = table("people", [
     column("pid", Kind.INTEGER), column("ward", Kind.TEXT, keys=WARDS),
     column("age", Kind.INTEGER, between=(0, 120)), column("bmi", Kind.NUMBER, between=(10, 50)),
@@ -94,10 +98,10 @@ PEOPLE = table("people", [
 VISITS = table("visits", [
     column("vid", Kind.INTEGER), column("who", Kind.INTEGER),
     column("cost", Kind.NUMBER, between=(-100, 900)), column("code", Kind.TEXT),
-], PrivacyUnit(column="who"))  # fmt: skip
+], PrivacyUnit(column="who", ids="patient"))  # fmt: skip
 DRUGS_TAKEN = table("taken", [
     column("visit", Kind.INTEGER), column("code", Kind.TEXT), column("dose", Kind.NUMBER),
-], PrivacyUnit(column="who"), path=(Step(column="visit", table="visits", key="vid"),))  # fmt: skip
+], PrivacyUnit(column="who", ids="patient"), path=(Step(column="visit", table="visits", key="vid"),))  # fmt: skip
 DRUGS = table("drugs", [
     column("code", Kind.TEXT), column("price", Kind.INTEGER, between=(0, 9)),
 ], None, key=("code",))  # fmt: skip
@@ -105,14 +109,21 @@ ROWS = table("rows", [
     column("ward", Kind.TEXT, keys=WARDS), column("code", Kind.TEXT),
     column("age", Kind.INTEGER, between=(0, 120)), column("bmi", Kind.NUMBER),
 ], PrivacyUnit(column=None))  # fmt: skip
-TABLES = {each.name: each for each in (PEOPLE, VISITS, DRUGS_TAKEN, DRUGS, ROWS)}
+SHIFTS = table("shifts", [
+    column("doc", Kind.INTEGER), column("code", Kind.TEXT),
+    column("hours", Kind.NUMBER, between=(0, 24)), column("bed", Kind.INTEGER, between=(0, 9)),
+], PrivacyUnit(column="doc", ids="doctor"))  # fmt: skip
+TABLES = {each.name: each for each in (PEOPLE, VISITS, DRUGS_TAKEN, DRUGS, ROWS, SHIFTS)}
 
 ODD = [0.0, -0.0, 1e308, -1e308, float("inf"), float("-inf"), float("nan"), 12.5, 50.0, None]
 CODES = ["a", "b", "", "é", None]
 
 
 def make_rows(random):
-    """Rows of persons 0..5, one with many rows; persons without any; rows without an owner."""
+    """Rows of patients 0..5, one with many rows, and of doctors 0..5, who are others.
+
+    There are units without any rows, and rows without an owner.
+    """
     owners = [*range(PERSONS), None]
     people, visits, taken, rows = [], [], [], []
     for _ in range(random.randint(0, 12)):
@@ -136,26 +147,36 @@ def make_rows(random):
          "bmi": random.choice(ODD)}
         for owner in range(PERSONS)
     ]  # fmt: skip
+    shifts = [
+        {"doc": random.choice(owners), "code": random.choice(CODES), "bed": random.randint(-1, 3),
+         "hours": random.choice([*ODD, 8.0])}
+        for _ in range(random.randint(0, 12))
+    ]  # fmt: skip
     drugs = [{"code": code, "price": random.randint(-3, 12)} for code in ("a", "b", "")]
-    return {"people": people, "visits": visits, "taken": taken, "rows": rows, "drugs": drugs}
+    found = (people, visits, taken, rows, drugs, shifts)
+    return dict(zip(("people", "visits", "taken", "rows", "drugs", "shifts"), found, strict=True))
 
 
-def without(data, person):
-    """All rows of all tables but this person's: what a neighbour holds."""
-    visits = [row for row in data["visits"] if row["who"] != person]
+def without(data, space, unit):
+    """All rows of all tables but this unit's: what a neighbour holds."""
+    if space == "doctor":
+        return {**data, "shifts": [row for row in data["shifts"] if row["doc"] != unit]}
+    if space != "patient":
+        return {**data, "rows": [row for row in data["rows"] if row["owner"] != unit]}
+    visits = [row for row in data["visits"] if row["who"] != unit]
     gone = {row["vid"] for row in data["visits"]} - {row["vid"] for row in visits}
     return {
-        "people": [row for row in data["people"] if row["pid"] != person],
+        **data,
+        "people": [row for row in data["people"] if row["pid"] != unit],
         "visits": visits,
         "taken": [row for row in data["taken"] if row["visit"] not in gone],
-        "rows": [row for row in data["rows"] if row["owner"] != person],
-        "drugs": data["drugs"],
     }
 
 
 TYPES = {"pid": pa.int64(), "ward": pa.string(), "age": pa.int64(), "bmi": pa.float64(),
          "vid": pa.int64(), "who": pa.int64(), "cost": pa.float64(), "code": pa.string(),
-         "visit": pa.int64(), "dose": pa.float64(), "price": pa.int64()}  # fmt: skip
+         "visit": pa.int64(), "dose": pa.float64(), "price": pa.int64(), "doc": pa.int64(),
+         "hours": pa.float64(), "bed": pa.int64()}  # fmt: skip
 
 
 def frames_of(data, random):
@@ -193,9 +214,9 @@ def renamed(relation, prefix):
 
 
 def some_relation(random, depth):  # noqa: PLR0911 - one for each operator
-    """A random tree over tables that belong to persons."""
+    """A random tree over tables that belong to patients, to doctors, or wrongly to both."""
     if depth == 0:
-        return Table(random.choice([PEOPLE, VISITS, DRUGS_TAKEN]))
+        return Table(random.choice([PEOPLE, VISITS, DRUGS_TAKEN, SHIFTS]))
     below = some_relation(random, depth - 1)
     schema = schema_of(below)
     kind = random.choice(["filter", "project", "join", "public", "match", "unit", "union"])
@@ -547,18 +568,21 @@ def planned_source():
 def require_neighbours(random, relation_of, source):
     data = make_rows(random)
     everyone = source._connection.read_of(frames_of(data, random))
-    others = [
-        source._connection.read_of(frames_of(without(data, person), random))
-        for person in range(PERSONS)
-    ]
+    units = [(space, unit) for space in SPACES for unit in range(PERSONS)]
+    others = {
+        unit: source._connection.read_of(frames_of(without(data, *unit), random)) for unit in units
+    }
     for _ in range(QUESTIONS):
         query = some_query(random, relation_of)
         source._connection.show(everyone)
         before = collected(source, query)
         guesses = guessed(query, before)
-        for other in others:
-            source._connection.show(other)
-            require_claim(query, guesses, before, collected(source, query))
+        asked = {each.unit.ids for each in query.tables if each.unit is not None}
+        stranger = random.choice([unit for unit in units if unit[0] not in asked])
+        for unit, other in others.items():
+            if unit[0] in asked or unit == stranger:
+                source._connection.show(other)
+                require_claim(query, guesses, before, collected(source, query))
         if isinstance(query.tally, Marginals):
             source._connection.show(everyone)
             require_sums(source, query.tally, before)
@@ -611,7 +635,7 @@ def test_questions_about_rows_that_are_persons_move_by_at_most_their_claim(sourc
 def test_a_planned_question_reads_the_rows_that_it_is_shown(source, monkeypatch):
     random = Random(7)
     data = make_rows(random)
-    everyone, others = frames_of(data, random), frames_of(without(data, 0), random)
+    everyone, others = frames_of(data, random), frames_of(without(data, "patient", 0), random)
     monkeypatch.setattr(duckdb, "connect", plain_connection)
     fresh, moved = DuckDBSource(others, TABLES), 0
     for _ in range(QUESTIONS):
@@ -623,6 +647,27 @@ def test_a_planned_question_reads_the_rows_that_it_is_shown(source, monkeypatch)
         np.testing.assert_equal(after, collected(fresh, query))
         moved += repr(before) != repr(after)
     assert moved > QUESTIONS / 4
+
+
+def both_kinds(random):
+    """Visits of patients and shifts of doctors as one table."""
+    named = [
+        Project(Table(each), (("code", Field("code")), ("n", Field(whole))))
+        for each, whole in ((VISITS, "vid"), (SHIFTS, "bed"))
+    ]
+    return Union(tuple(named)), 1
+
+
+def test_tables_of_two_id_spaces_are_no_question(source):
+    with pytest.raises(Unsupported, match="different id spaces"):
+        Query(some_tally(Random(0), *both_kinds(None)))
+
+
+def test_two_id_spaces_taken_for_one_are_caught(source, monkeypatch):
+    monkeypatch.setattr(stability, "require_one_space", lambda *_: None)
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), both_kinds, source)
 
 
 def test_a_bound_that_forgets_weights_is_caught(source, monkeypatch):

@@ -27,13 +27,17 @@ ONE = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
 FINE = Term(expression=Literal(1), grain=Fraction(1, 1024), low=0, high=1024)  # for weights
 
 
-def table(name, unit, *columns, **more):
-    """A table of (name, kind) columns or `Column`s; ``unit`` is "public", None for rows, or a column."""
+def table(name, unit, *columns, ids="person", **more):
+    """A table of (name, kind) columns or `Column`s; ``unit`` is "public", None for rows, or a column.
+
+    Units of all these tables are the same people, unless ``ids`` says otherwise.
+    """
+    ids = None if unit is None else ids
     made = [c if isinstance(c, Column) else Column(name=c[0], kind=c[1]) for c in columns]
     return TableDomain(
         dataset="clinic",
         name=name,
-        unit=None if unit == "public" else PrivacyUnit(column=unit),
+        unit=None if unit == "public" else PrivacyUnit(column=unit, ids=ids),
         columns=MappingProxyType({column.name: column for column in made}),
         **more,
     )
@@ -57,7 +61,7 @@ def domain(unit=None, dataset="clinic", snapshot="1", name="people", **more):
     return TableDomain(
         dataset=dataset,
         name=name,
-        unit=PrivacyUnit(column=unit),
+        unit=PrivacyUnit(column=unit, ids=None if unit is None else "person"),
         columns=MappingProxyType(columns),
         snapshot=snapshot,
         **more,

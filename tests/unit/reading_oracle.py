@@ -23,7 +23,7 @@ from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
 from noisegate.sources.duckdb_expressions import write
 
-PATIENT = PrivacyUnit(column="patient_id", noun="patient")
+PATIENT = PrivacyUnit(column="patient_id", noun="patient", ids="patient")
 DAYS = (Fraction(-30_000), Fraction(30_000))
 
 

@@ -118,6 +118,7 @@ def test_a_guarantee_travels_as_exact_text():
     assert Guarantee(loss=ApproxDP("1/3"), unit=row, scope="the survey").to_dict() == {
         "kind": "approx", "epsilon": "1/3", "delta": "0", "adjacency": "add_remove",
         "unit_column": None, "unit_noun": "person", "scope": "the survey",
+            "units": [{"column": None, "noun": "person", "ids": None}],
         "sentence": "ε = 0.333334 for adding or removing one row "
         "(declared: every row is one person) in the survey.",
     }  # fmt: skip

@@ -60,7 +60,7 @@ def findings(tmp_path):
         (tmp_path / "d.toml").write_text(text + more, encoding="utf-8")
         policy = read_policy(tmp_path / "d.toml")
         tables = domains(policy, stored=STORED, keys_of=lambda *_: ("a",))
-        return check(policy, tables, error=error)
+        return check(policy, tables, stored=STORED, error=error)
 
     return of
 
@@ -86,9 +86,8 @@ def test_the_example_has_no_errors_and_no_warnings():
         )
         for name in policy.tables
     }
-    found = check(
-        policy, domains(policy, stored=stored, keys_of=lambda *_: ("aspirin",)), error=error
-    )
+    tables = domains(policy, stored=stored, keys_of=lambda *_: ("aspirin",))
+    found = check(policy, tables, stored=stored, error=error)
     assert {one.severity for one in found} == {Severity.ADVICE}
     assert any("SUM(cost): ± 479,318 at ε = 0.1 for one cell" in one.problem for one in found)
 
@@ -143,7 +142,7 @@ def test_rows_that_are_said_to_be_persons_but_name_them_are_doubted(findings):
 
 def test_nothing_private_is_an_error(tmp_path):
     (tmp_path / "d.toml").write_text('name = "d"\nbudget = { epsilon = 1 }\n[tables]\n')
-    (first, *_) = check(read_policy(tmp_path / "d.toml"), {}, error=error)
+    (first, *_) = check(read_policy(tmp_path / "d.toml"), {}, stored={}, error=error)
     assert (first.severity, first.place) == (E, "tables")
 
 

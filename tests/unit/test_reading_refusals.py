@@ -112,7 +112,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM survey a JOIN survey b USING (code)": "unit of its own",
     "SELECT COUNT(*) FROM survey JOIN regions ON code = region AND country = 'X' JOIN codes ON chapter = country": "whole key",
     "SELECT COUNT(*) FROM survey s JOIN codes c ON s.code = c.chapter": "whole key of the public table .code",
-    "SELECT COUNT(*) FROM patients p JOIN doctors d ON p.patient_id = d.doctor_id": "different units",
+    "SELECT COUNT(*) FROM patients p JOIN doctors d ON p.patient_id = d.doctor_id": "different id spaces",
     "SELECT COUNT(*) FROM patients, patients": "same name",
     "SELECT COUNT(*) FROM visits v(a, b) WHERE b > 3": "renamed by position",
     "SELECT COUNT(*) FROM (patients JOIN visits USING (patient_id))": "brackets",

@@ -25,7 +25,7 @@ from noisegate.exact import Number, fraction, positive, shown
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import DeclaredEvent
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 
 
@@ -163,8 +163,8 @@ class DeclaredBlending:
             kind="measurement",
         )
         entry.settle(str(self).encode())
-        scope = f"what was made of {table.name!r} elsewhere, as its steward declares: {self}"
-        return Guarantee(loss=loss, unit=table.unit, scope=scope.removesuffix("."))
+        then = f" elsewhere, as its steward declares: {self}".removesuffix(".")
+        return guarantee_of(loss, [table], "what was made of", then)
 
     def __str__(self) -> str:
         return (

@@ -1,7 +1,7 @@
 """Public facts about tables: kinds, keys, bounds, owners. Declared, never read from rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import Enum
 from fractions import Fraction
@@ -297,13 +297,15 @@ class TableDomain:
     """A table of a data set: whose rows they are, how much of one unit counts, its columns.
 
     ``unit`` None is a public table: exact and free. Otherwise ``unit.column`` names the owner, in
-    this table or, along the ``path`` of foreign keys, in the last table of the path.
+    this table or, along the ``path`` of foreign keys, in the last table of the path. ``unit.ids``
+    names the id space; where it is left open, it is the ids of that one column and of no other.
     ``rows_per_unit_max`` and ``groups_per_unit_max`` are the caps that questions use unless they
     say otherwise. ``key`` are columns of a public table whose values do not repeat.
 
     ``origin`` says where the rows are and ``snapshot`` names their state. A question is answered
     once for each of them; when rows were added, the steward declares a new snapshot, and questions
-    are drawn and paid for anew.
+    are drawn and paid for anew. ``views`` are the tables, this one or those on its path, whose
+    rows are a view's: the steward vouches that a unit's rows there depend on that unit alone.
     """
 
     dataset: str
@@ -316,10 +318,14 @@ class TableDomain:
     groups_per_unit_max: int | None = None
     origin: str = ""
     snapshot: str = "1"
+    views: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.unit is not None and type(self.unit) is not PrivacyUnit:
+            raise SpecError("A table has no unit, but something else.", fix="Use a PrivacyUnit.")
         column = None if self.unit is None else self.unit.column
-        for text in (self.dataset, self.name, column, self.origin, self.snapshot):
+        ids = None if self.unit is None else self.unit.ids
+        for text in (self.dataset, self.name, column, ids, self.origin, self.snapshot):
             require_plain(text)
         if (
             not 1 <= len(self.dataset) <= 80
@@ -327,16 +333,7 @@ class TableDomain:
             or not self.dataset.isprintable()
         ):
             raise SpecError("The name of the data set is no name.", fix="Use 1 to 80 letters.")
-        for cap in (self.rows_per_unit_max, self.groups_per_unit_max):
-            if cap is not None and (type(cap) is not int or not 1 <= cap <= 1 << 20):
-                raise SpecError(
-                    "A cap per unit is not usable.", fix="Use a whole number from 1 to 2**20."
-                )
-            if cap is not None and column is None:
-                raise SpecError(
-                    "A cap on rows per unit needs a unit.",
-                    fix="Name the unit's column, or drop the cap.",
-                )
+        self._require_caps()
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         if any(name != column.name for name, column in self.columns.items()):
             raise SpecError("A column is listed under another name.", fix="Use its own.")
@@ -344,6 +341,22 @@ class TableDomain:
             raise SpecError("A path leads to no unit.", fix="Name the unit's column.")
         if self.key and (self.unit is not None or not set(self.key) <= set(self.columns)):
             raise SpecError("A key is for columns of a public table.", fix="Leave out key.")
+        if self.unit is not None and ids is None:
+            end = self.path[-1].table if self.path else self.name
+            ids = f"rows of {end}" if column is None else f"{end}.{column}"
+            object.__setattr__(self, "unit", replace(self.unit, ids=ids))
+
+    def _require_caps(self) -> None:
+        for cap in (self.rows_per_unit_max, self.groups_per_unit_max):
+            if cap is not None and (type(cap) is not int or not 1 <= cap <= 1 << 20):
+                raise SpecError(
+                    "A cap per unit is not usable.", fix="Use a whole number from 1 to 2**20."
+                )
+            if cap is not None and (self.unit is None or self.unit.column is None):
+                raise SpecError(
+                    "A cap on rows per unit needs a unit.",
+                    fix="Name the unit's column, or drop the cap.",
+                )
 
     @property
     def is_public(self) -> bool:

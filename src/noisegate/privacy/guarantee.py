@@ -6,26 +6,39 @@
 ε = 0.1 for adding or removing one person (all rows with the same 'patient_id') in table 'visits'.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
 
 from noisegate.errors import SpecError
-from noisegate.privacy.conversion import change_one, change_one_zcdp
+from noisegate.privacy.conversion import (
+    change_one,
+    change_one_zcdp,
+    group_of_approx,
+    group_of_zcdp,
+)
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ZCDP, ApproxDP
-from noisegate.privacy.unit import Adjacency, PrivacyUnit
+from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of
+
+VIEW: Final = "a view, whose steward vouches that a unit's rows in it depend on that unit alone"
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What is promised; its text is a sentence one can put under a figure."""
+    """What is promised; its text is a sentence one can put under a figure.
+
+    ``also`` are further units: those of tables that name the same people by another column, and
+    those of other id spaces. Each unit of each space is protected. Who has an id in two spaces is
+    two units, and protected as a group of two.
+    """
 
     loss: ApproxDP | ZCDP
     unit: PrivacyUnit
     scope: str
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+    also: tuple[PrivacyUnit, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.scope:
@@ -35,7 +48,29 @@ class Guarantee:
         verb = "adding or removing"
         if self.adjacency is Adjacency.CHANGE_ONE:
             verb = "changing"
-        return f"{self.loss} for {verb} {self.unit} in {self.scope}."
+        return f"{self.loss} for {verb} {protected(self.units)} in {self.scope}.{self._of_both}"
+
+    @property
+    def units(self) -> tuple[PrivacyUnit, ...]:
+        """All units that are protected."""
+        return (self.unit, *self.also)
+
+    @property
+    def _of_both(self) -> str:
+        """What is promised to somebody with an id in each of several spaces.
+
+        Claim: a person of k spaces is a group of k units. Adjacency: as stated. Why:
+            `group_of_approx`, `group_of_zcdp`. Rounding: up.
+        """
+        size, loss = len(spaces_of(self.units)), self.loss
+        if size == 1:
+            return ""
+        who = f"Somebody who is {size} such units at once"
+        if isinstance(loss, ApproxDP):
+            return f" {who} has {group_of_approx(loss, size=size)}."
+        if loss.delta:
+            return f" {who} is protected as a group of {size}."
+        return f" {who} has {group_of_zcdp(loss, size=size)}."
 
     def change_one(self) -> "Guarantee":
         """The corollary for changing one unit: removing it and adding another in its place.
@@ -47,11 +82,9 @@ class Guarantee:
             return self
         loss = self.loss
         doubled = change_one(loss) if isinstance(loss, ApproxDP) else change_one_zcdp(loss)
-        return Guarantee(
-            loss=doubled, unit=self.unit, scope=self.scope, adjacency=Adjacency.CHANGE_ONE
-        )
+        return replace(self, loss=doubled, adjacency=Adjacency.CHANGE_ONE)
 
-    def to_dict(self) -> dict[str, str | None]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; numbers are exact text."""
         loss = self.loss
         kind, amount = ("zcdp", loss.rho) if isinstance(loss, ZCDP) else ("approx", loss.epsilon)
@@ -62,15 +95,39 @@ class Guarantee:
             "adjacency": self.adjacency.name.lower(),
             "unit_column": self.unit.column,
             "unit_noun": self.unit.noun,
+            "units": [
+                {"column": unit.column, "noun": unit.noun, "ids": unit.ids} for unit in self.units
+            ],
             "scope": self.scope,
             "sentence": str(self),
         }
 
 
 def guarantee_of(
-    loss: ApproxDP, tables: Sequence[TableDomain], what: str = "this release about"
+    loss: ApproxDP,
+    tables: Sequence[TableDomain],
+    what: str = "this release about",
+    then: str = "",
 ) -> Guarantee:
-    """A loss as a promise about the unit of these tables."""
-    unit = next(table.unit for table in tables if table.unit is not None)
-    names = ", ".join(dict.fromkeys(repr(table.name) for table in tables))
-    return Guarantee(loss=loss, unit=unit, scope=f"{what} {names}")
+    """A loss as a promise about the units of these tables."""
+    unit, *others = units_of(tables)
+    scope = f"{what} {names_of(tables)}{then}"
+    return Guarantee(loss=loss, unit=unit, scope=scope, also=tuple(others))
+
+
+def units_of(tables: Iterable[TableDomain]) -> list[PrivacyUnit]:
+    """The units of these tables, each column of each id space once."""
+    found = spaces_of(table.unit for table in tables if table.unit is not None)
+    return [unit for space in found.values() for unit in space]
+
+
+def names_of(tables: Iterable[TableDomain]) -> str:
+    """The names of these tables, with what is only vouched for."""
+    return ", ".join(dict.fromkeys(map(_name, tables)))
+
+
+def _name(table: TableDomain) -> str:
+    if not table.views:
+        return repr(table.name)
+    by = "".join(f"by {name!r}, " for name in table.views if name != table.name)
+    return f"{table.name!r} ({by}{VIEW})"

@@ -16,7 +16,7 @@ from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism, failure_of
 from noisegate.privacy.event import Event, NothingEvent, Sequential
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.query.answer import CHOSEN, Answer, HalfWidths
@@ -388,14 +388,12 @@ class Run:
         )
 
     def _guarantee(self, releases: Sequence[Release], question: Question) -> Guarantee:
-        private = [table for table in self._curator.tables.values() if table.unit is not None]
         used = [t for b in question.blocks for t in stability_of(b.relation).tables]
-        unit = next((table.unit for table in used if table.unit is not None), private[0].unit)
-        assert unit is not None  # noqa: S101 - a private table has one
+        unit, *others = units_of(used) or units_of(self._curator.tables.values())
         events = {release.request_id or release.question: release.event for release in releases}
-        names = ", ".join(dict.fromkeys(repr(table.name) for table in used)) or "public rows only"
+        scope = f"this answer about {names_of(used) or 'public rows only'}"
         loss = self._curator.loss_of(_all(list(events.values())))
-        return Guarantee(loss=loss, unit=unit, scope=f"this answer about {names}")
+        return Guarantee(loss=loss, unit=unit, scope=scope, also=tuple(others))
 
     def _public(self, outer: str) -> list[str]:
         """The public tables that the free SQL names."""

@@ -150,6 +150,8 @@ class Held(ABC):
             "sql": kept.sql,
             "loss": [str(guarantee.loss.epsilon), str(guarantee.loss.delta)],  # type: ignore[union-attr]
             "unit": [guarantee.unit.column, guarantee.unit.noun],
+            "ids": guarantee.unit.ids,
+            "also": [[unit.column, unit.noun, unit.ids] for unit in guarantee.also],
             "scope": guarantee.scope,
             "question": kept.questions[0],
             "request": kept.request_ids[0] if kept.request_ids else "",
@@ -255,6 +257,12 @@ def standing(
     }
 
 
+def _unit(record: Sequence[str | None]) -> PrivacyUnit:
+    """A unit of a file; earlier files name no id space."""
+    column, noun, ids = record
+    return PrivacyUnit(column=column, noun=str(noun), ids=ids)
+
+
 def require_ending(path: Path, endings: tuple[str, ...]) -> None:
     """Refuse a file of a form that is not there."""
     if path.suffix.lower() not in endings:
@@ -287,7 +295,6 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         raise SpecError(
             f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
         )
-    column, noun = record["unit"]
     card = facts.get("noisegate.card")
     standing = {
         "sql": record["sql"],
@@ -295,8 +302,9 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         "remaining": None,
         "guarantee": Guarantee(
             loss=ApproxDP(*map(Fraction, record["loss"])),
-            unit=PrivacyUnit(column=column, noun=noun),
+            unit=_unit([*record["unit"], record.get("ids")]),
             scope=record["scope"],
+            also=tuple(_unit(each) for each in record.get("also", ())),
         ),
         "question": record["question"],
         "request_id": record.get("request", record.get("request_id")),

@@ -29,7 +29,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Key
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.purchase import inner_price
@@ -288,8 +288,6 @@ class Running:
         answers = series.advance(self.until)[: self.until]
         found = totals_of(counter, answers)
         loss = curator.loss_of(counter.event)
-        unit = next(table.unit for table in self.grid.query.tables if table.unit is not None)
-        names = ", ".join(repr(table.name) for table in self.grid.query.tables)
         life = counter.epochs[-1].end
         return SeriesRelease(
             sql=self.grid.sql,
@@ -303,11 +301,11 @@ class Running:
             whole=self.grid.whole,
             cost=ApproxDP(0) if opened else loss,
             remaining=curator.remaining(),
-            guarantee=Guarantee(
-                loss=loss,
-                unit=unit,
-                scope=f"all states of {names} over {life:,} periods, as long as rows are only "
-                f"added and {_kept(counter)}",
+            guarantee=guarantee_of(
+                loss,
+                self.grid.query.tables,
+                "all states of",
+                f" over {life:,} periods, as long as rows are only added and {_kept(counter)}",
             ),
             words=self._words,
             sampling=self._sampling,

@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
@@ -45,6 +44,7 @@ from noisegate.sources.duckdb_files import (
     KIND_OF,
     UNREACHABLE,
     Data,
+    file_of,
     is_database,
     is_text,
     lock_down,
@@ -68,6 +68,7 @@ from noisegate.sources.duckdb_tallies import (
     sums_query,
     values_query,
 )
+from noisegate.sources.duckdb_views import require_stored_rows
 from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
 
 if TYPE_CHECKING:
@@ -93,14 +94,25 @@ _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 
 def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
     """For each table the columns that questions can use, and their kinds. Reads no rows."""
-    files = {name: plain(each) for name, each in data.items()}
-    in_files = any(isinstance(each, Path) for each in files.values())  # one may be a database
+    files = {name: plain(each, name) for name, each in data.items()}
+    in_files = any(file_of(each) is not None for each in files.values())  # one may be a database
     shared = duckdb.connect(":memory:") if in_files else _for_frames(os.getpid())
     with shared.cursor() as connection:
         return {
             table: {column: KIND_OF[kind] for column, kind in types.items()}
             for table, types in stored_types(connection, files)[1].items()
         }
+
+
+def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) -> None:
+    """Refuse private tables whose rows are computed when they are read. Reads no rows."""
+    files = {name: plain(each, name) for name, each in data.items()}
+    used = {name: tuple(table.columns) for name, table in tables.items()}
+    shared = duckdb.connect(":memory:") if any(map(is_database, files.values())) else None
+    with (shared or _for_frames(os.getpid())).cursor() as connection:
+        if shared is not None:
+            stored_types(connection, files)
+        require_stored_rows(connection, files, tables, used)
 
 
 @cache
@@ -159,7 +171,7 @@ class DuckDBSource(Source):
         self._drawn: Drawn | None = None
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
-        self._data = {name: plain(data[name]) for name in tables}
+        self._data = {name: plain(data[name], name) for name in tables}
         self._connection = self._connect()
         for name in tables:
             self._try_once(name)
@@ -387,15 +399,17 @@ class DuckDBSource(Source):
         self._used = {name: self._used_columns(name) for name in self._tables}
         self._require_owners()
         with suppress(duckdb.Error):
+            require_stored_rows(connection, self._data, self._tables, self._used)
             connection.execute(f"SET memory_limit = {quoted(self._memory)}")
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
             connection.execute("SET preserve_insertion_order = false")
             for setting in self._settings():
                 connection.execute(setting)
-            lock_down(connection, [data for data in self._data.values() if isinstance(data, Path)])
+            files = map(file_of, self._data.values())
+            lock_down(connection, [file for file in files if file is not None])
             for place, (name, origin) in enumerate(origins.items()):
-                if not isinstance(data := self._data[name], Path):  # no column beyond those in use
+                if file_of(data := self._data[name]) is None:  # no column beyond those in use
                     connection.register(origin, only(data, self._used[name]))
                 names = [self._read(name, column) for column in self._used[name]]
                 shown = exp.select(*(names or [exp.alias_(exp.true(), "row")]))

@@ -3,9 +3,10 @@
 import csv
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import duckdb
 from sqlglot import exp
@@ -17,7 +18,17 @@ from noisegate.sources.duckdb_parts import WHOLE_TYPES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Data: TypeAlias = "str | Path | Any"  # a file, or a pandas, Polars or Arrow table
+
+@final
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A table or view of a DuckDB file, in its schema ``main``."""
+
+    file: Path
+    table: str
+
+
+Data: TypeAlias = "str | Path | Within | Any"  # in a file, or a pandas, Polars or Arrow table
 
 _FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # how the engine compares names
 _FILE_KINDS: Final = (".csv", ".tsv", ".parquet", ".duckdb")
@@ -35,30 +46,35 @@ KIND_OF: Final = {
 }
 
 
-def is_database(data: "Path | pa.Table") -> bool:
+def is_database(data: "Path | Within | pa.Table") -> bool:
     """A file of DuckDB's own: tables with whatever collations they were made with."""
-    return isinstance(data, Path) and data.suffix.lower() == ".duckdb"
+    return isinstance(data, Within)
 
 
-def is_text(data: "Path | pa.Table") -> bool:
+def file_of(data: "Path | Within | pa.Table") -> Path | None:
+    """The file that the rows are in, unless they are a frame's."""
+    return data.file if isinstance(data, Within) else data if isinstance(data, Path) else None
+
+
+def is_text(data: "Path | Within | pa.Table") -> bool:
     """A file of lines."""
     return isinstance(data, Path) and data.suffix.lower() in (".csv", ".tsv")
 
 
 def origin_of(
-    connection: duckdb.DuckDBPyConnection, data: "Path | pa.Table", table: str, place: int
+    connection: duckdb.DuckDBPyConnection, data: "Path | Within | pa.Table", place: int
 ) -> str:
     """What stands behind FROM: a reader of a file, a table of an attached file, or a frame."""
-    if not isinstance(data, Path):
+    if isinstance(data, Path):
+        return _reader(data)
+    if not isinstance(data, Within):
         connection.register(f"frame{place}", data)
         return f"frame{place}"
-    if data.suffix.lower() != ".duckdb":
-        return _reader(data)
-    _require_file(data)
-    connection.execute(f"ATTACH {quoted(str(data.resolve()))} AS file{place} (READ_ONLY)")
-    return exp.table_(exp.to_identifier(table, quoted=True), db="main", catalog=f"file{place}").sql(
-        dialect="duckdb"
-    )
+    _require_file(data.file)
+    where = quoted(str(data.file.resolve()))
+    connection.execute(f"ATTACH {where} AS file{place} (READ_ONLY, TYPE duckdb)")
+    inside = exp.to_identifier(data.table, quoted=True)
+    return exp.table_(inside, db="main", catalog=f"file{place}").sql(dialect="duckdb")
 
 
 def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
@@ -114,14 +130,14 @@ def _blank(rows: int) -> Any:  # noqa: ANN401 - an Arrow table
 
 
 def stored_types(
-    connection: duckdb.DuckDBPyConnection, data: "Mapping[str, Path | pa.Table]"
+    connection: duckdb.DuckDBPyConnection, data: "Mapping[str, Path | Within | pa.Table]"
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Where each table is, and its columns with their stored types; odd ones are left out."""
     with suppress(duckdb.Error):
         origins, types = {}, {}
         for place, (table, each) in enumerate(data.items()):
-            shape = each if isinstance(each, Path) else each.slice(0, 0)
-            origins[table] = origin_of(connection, shape, table, place)
+            shape = each if isinstance(each, Path | Within) else each.slice(0, 0)
+            origins[table] = origin_of(connection, shape, place)
             rows = connection.execute(f"DESCRIBE FROM {origins[table]}").fetchall()
             _require_own_names(connection, each, [str(row[0]) for row in rows])
             plain = {str(name): str(kind).partition("(")[0] for name, kind, *_ in rows}
@@ -131,7 +147,7 @@ def stored_types(
 
 
 def _require_own_names(
-    connection: duckdb.DuckDBPyConnection, data: "Path | pa.Table", names: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, data: "Path | Within | pa.Table", names: Sequence[str]
 ) -> None:
     """Refuse names that differ by case only: the engine would give one of them another name."""
     if isinstance(data, Path) and data.suffix.lower() == ".parquet":
@@ -149,9 +165,20 @@ def _same_names() -> SourceError:
     return SourceError("Two columns have the same name.", fix="Rename one: case does not count.")
 
 
-def plain(data: Data) -> "Path | pa.Table":
-    """A path, or an Arrow table."""
-    return Path(data) if isinstance(data, str | Path) else plain_frame(data)
+def plain(data: Data, table: str) -> "Path | Within | pa.Table":
+    """A file, a table in a DuckDB file (of this name, unless it says another), or Arrow rows."""
+    if isinstance(data, Within):
+        return data
+    if not isinstance(data, str | Path):
+        return plain_frame(data)
+    file = Path(data)
+    return Within(file, table) if file.suffix.lower() == ".duckdb" else file
+
+
+def data_of(origin: str) -> Data:
+    """The rows that a policy's table has: a file, or ``DATABASE#TABLE``."""
+    file, inside, table = origin.partition("#")
+    return Within(Path(file), table) if inside else file
 
 
 def lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
@@ -165,8 +192,8 @@ def lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
 def _require_file(path: Path) -> None:
     if not path.is_file():
         raise SourceError(f"There is no file {path.name!r}.", fix="Check the path.")
-    if set("*?[") & set(path.name):
-        raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file.")
+    if set("*?[") & set(str(path.resolve())):
+        raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file or its folder.")
     if path.suffix.lower() not in _FILE_KINDS:
         raise SourceError(f"{path.name!r} is none of {', '.join(_FILE_KINDS)}.", fix=GIVE)
 

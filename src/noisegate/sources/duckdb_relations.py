@@ -256,7 +256,8 @@ class RelationWriter:
             is_not_null(value.copy()), copy=False
         )
         if self._coins is not None:
-            query = query.where(self._coins.heads(value.copy()), copy=False)
+            coins = self._coins.apart(f"ids of {table.unit.ids}")
+            query = query.where(coins.heads(value.copy()), copy=False)
         return Written(query, names, is_owned=True, stored=stored)
 
     def _as_owner(self, column: str, alias: str) -> exp.Expr:

@@ -23,12 +23,15 @@ class Drawn:
 
     Claim: all that is read is about one Poisson sample of units. Adjacency: add/remove one unit,
         whose coin tells nothing of others'.
-    Why: where units have names, a unit's coin is the hash of the key and its name, the same in
-        every table and every reading. Rows that are units have neither names nor an order, and
-        the next reading might number them otherwise: those with heads are written down with the
-        first reading, and read from there. Whichever rows come before it, a row's number has a
-        coin of its own, so coins are independent. An engine that stumbles has forgotten them, and
-        reads no others. Rounding: of chances down, to a multiple of 2**-256.
+    Why: where units have names, a unit's coin is the hash of the key, its id space and its name:
+        the same in every table of the space and every reading, and another than that of whoever
+        has the same name in another space. (Did patient 5 and doctor 5 share a coin, nothing would
+        be amplified: where the doctor is seen, the patient is in the sample for certain.) Rows
+        that are units have neither names nor an order, and the next reading might number them
+        otherwise: those with heads are written down with the first reading, and read from there.
+        Whichever rows come before it, a row's number has a coin of its own, so coins are
+        independent. An engine that stumbles has forgotten them, and reads no others.
+    Rounding: of chances down, to a multiple of 2**-256.
     """
 
     def __init__(

@@ -19,6 +19,7 @@ from noisegate.privacy.domain import Step, require_plain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy_columns import column_of
 from noisegate.sources.policy_form import nearest, require_form
+from noisegate.sources.policy_names import whose
 
 LEDGER_SUFFIX: Final = ".ledger"
 FILE_KINDS: Final = (".parquet", ".csv", ".tsv")
@@ -26,6 +27,12 @@ DATABASE_KINDS: Final = (".duckdb", ".ddb", ".db")
 RESERVED: Final = "noisegate_"  # released tables are called so
 _KEYS_DELTA_SHARE: Final = Fraction(1, 100)
 _SIZE_MAX: Final = 1 << 24
+_FOR: Final = {  # what a key of a table has a meaning for
+    "rows_per_unit": ("unit",),
+    "groups_per_unit": ("unit",),
+    "key": ("public",),
+    "trusted_view": ("unit", "every_row_is_one_person"),
+}
 
 
 @final
@@ -33,6 +40,7 @@ _SIZE_MAX: Final = 1 << 24
 class TablePolicy:
     """A table as declared. ``unit`` None: public, or every row is one person.
 
+    ``ids`` is the id space as declared; `Policy.space` says which one it is where nothing was.
     ``columns`` are terms such as ``{"between": [0, 120]}``; what ``type`` they leave open is up to
     what is stored.
     """
@@ -41,7 +49,9 @@ class TablePolicy:
     public: bool
     unit: str | None = None
     path: tuple[Step, ...] = ()
+    ids: str | None = None
     source: str | None = None
+    trusted_view: bool = False
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     rows_max: int | None = None
@@ -52,6 +62,11 @@ class TablePolicy:
     def every_row_is_one_person(self) -> bool:
         """Whether this was said of a private table."""
         return not self.public and self.unit is None
+
+    @property
+    def end(self) -> str:
+        """The table that the unit's column stands in."""
+        return self.path[-1].table if self.path else self.name
 
 
 @final
@@ -100,6 +115,34 @@ class Policy:
                 fix=f"Put {names} there, or name the file: source = '...' under the table.",
             )
         return found[0]
+
+    def space(self, table: str) -> str | None:
+        """The id space of a table: which tables name the same people.
+
+        That of the table where the unit's column stands: as declared, else the column's name if it
+        says whose ids they are (patient_id), else of that table alone (patients.id). None: its rows
+        have no ids.
+        """
+        found = self.tables[table]
+        end = self.tables[found.end]
+        if end.unit is None:
+            return None
+        return end.ids or (end.unit.lower() if whose(end.unit) else f"{end.name}.{end.unit}")
+
+    def spaces(self) -> dict[str, list[TablePolicy]]:
+        """The tables of each id space."""
+        found: dict[str, list[TablePolicy]] = {}
+        for name, table in self.tables.items():
+            if (space := self.space(name)) is not None:
+                found.setdefault(space, []).append(table)
+        return found
+
+    def noun(self, table: str) -> str:
+        """What to call a unit of the table: where there are several id spaces, by its own."""
+        found = self.tables[self.tables[table].end]
+        if found.unit is None or len(self.spaces()) < 2:
+            return self.protects
+        return found.ids or whose(found.unit) or "person"
 
     def share_of(self, analyst: str) -> ApproxDP:
         """What an analyst may spend. Where analysts are listed, nobody else may ask."""
@@ -175,6 +218,7 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
     for table in tables.values():
         _require_path(table, tables)
         _require_references(table, tables)
+    _require_spaces(policy)
     return policy
 
 
@@ -207,13 +251,13 @@ def _table(name: str, terms: Mapping[str, Any]) -> TablePolicy:
             fix="Write one of: unit = 'the column that names the person', "
             "every_row_is_one_person = true, public = true.",
         )
-    for key in ("rows_per_unit", "groups_per_unit", "key"):
-        if key in terms and said[0] != ("public" if key == "key" else "unit"):
+    for key, fitting in _FOR.items():
+        if key in terms and said[0] not in fitting:
             raise PolicyError(
                 f"{place}.{key}: this has no meaning for a table with {said[0]}.",
                 fix=f"Leave out {key}.",
             )
-    unit, path = _unit(place, terms.get("unit"))
+    unit, path, ids = _unit(place, terms.get("unit"))
     columns = {
         column: MappingProxyType(facts) for column, facts in terms.get("columns", {}).items()
     }
@@ -225,6 +269,8 @@ def _table(name: str, terms: Mapping[str, Any]) -> TablePolicy:
         public=said[0] == "public",
         unit=unit,
         path=path,
+        ids=ids,
+        trusted_view="trusted_view" in terms,
         key=tuple(terms.get("key", ())),
         columns=MappingProxyType(columns),
         **{
@@ -234,7 +280,7 @@ def _table(name: str, terms: Mapping[str, Any]) -> TablePolicy:
     )
 
 
-def _unit(place: str, terms: Any) -> tuple[str | None, tuple[Step, ...]]:  # noqa: ANN401
+def _unit(place: str, terms: Any) -> tuple[str | None, tuple[Step, ...], str | None]:  # noqa: ANN401
     if terms == "row":
         raise PolicyError(
             f"{place}.unit: 'row' is not the name of a person.",
@@ -242,7 +288,7 @@ def _unit(place: str, terms: Any) -> tuple[str | None, tuple[Step, ...]]:  # noq
             "there is a column of this name.",
         )
     if not isinstance(terms, dict):
-        return terms, ()
+        return terms, (), None
     steps = []
     for at, hop in enumerate(terms.get("via", ())):
         column, arrow, target = hop.partition("->")
@@ -253,7 +299,7 @@ def _unit(place: str, terms: Any) -> tuple[str | None, tuple[Step, ...]]:  # noq
                 fix="Write 'column -> table.key', such as 'visit_id -> visits.visit_id'.",
             )
         steps.append(Step(column=column.strip(), table=table, key=key))
-    return terms["column"], tuple(steps)
+    return terms["column"], tuple(steps), terms.get("ids")
 
 
 def _require_facts(place: str, name: str, terms: Mapping[str, Any]) -> None:
@@ -269,11 +315,12 @@ def _require_names(policy: Policy) -> None:
         "snapshot": [policy.snapshot],
         "analysts": policy.analysts,
         "tables": policy.tables,
+        "ids": [table.ids for table in policy.tables.values() if table.ids is not None],
     }
     for place, texts in names.items():
         for text in texts:
             require_plain(text)
-            marks = {"analysts": {"/", ":"}, "tables": {".", "#"}}.get(place, set())
+            marks = {"analysts": {"/", ":"}, "tables": {".", "#"}, "ids": {"."}}.get(place, set())
             reserved = place == "tables" and text.lower().startswith(RESERVED)
             if not text.strip() or not text.isprintable() or reserved or marks & set(text):
                 raise PolicyError(
@@ -346,6 +393,19 @@ def _require_path(table: TablePolicy, tables: Mapping[str, TablePolicy]) -> None
                 fix="Let the way end at a table that has the unit's column, and declare the same "
                 "unit in every table on it.",
             )
+
+
+def _require_spaces(policy: Policy) -> None:
+    """Each table of a path is in the id space of its end, and names of spaces are apart."""
+    for name, table in policy.tables.items():
+        space = policy.space(name)
+        if table.ids is not None and table.ids != space:
+            raise PolicyError(
+                f"tables.{name}.unit.ids: the ids are those of table {table.end!r}, which are "
+                f"{space!r}.",
+                fix=f"Say ids = {table.ids!r} of table {table.end!r} too, or leave it out here.",
+            )
+    _require_apart("ids", policy.spaces())
 
 
 def _require_references(table: TablePolicy, tables: Mapping[str, TablePolicy]) -> None:

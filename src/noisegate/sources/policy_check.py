@@ -1,16 +1,17 @@
 """What a steward should look at again: gaps, contradictions, and what choices cost in noise."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from itertools import pairwise
 from math import exp
 from typing import Final, TypeAlias, final
 
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.sources.policy import Policy, TablePolicy
-from noisegate.sources.policy_names import is_identifying, person
-from noisegate.sources.policy_tables import leading
+from noisegate.sources.policy_names import is_identifying, person, whose
+from noisegate.sources.policy_tables import Stored, leading
 
 Error: TypeAlias = Callable[[Fraction], int]
 
@@ -44,15 +45,18 @@ class Finding:
         return f"{self.severity.value}: {self.place}: {self.problem} {self.fix}"
 
 
-def check(policy: Policy, tables: Mapping[str, TableDomain], *, error: Error) -> list[Finding]:
+def check(
+    policy: Policy, tables: Mapping[str, TableDomain], *, stored: Stored, error: Error
+) -> list[Finding]:
     """All findings, the gravest first.
 
     Args:
         policy: The policy as read.
         tables: What `domains` made of it.
+        stored: The columns of each table and their kinds, as they are stored.
         error: The ± of geometric noise of a scale, at 95 % confidence.
     """
-    found = [*_budget(policy), *_persons(policy, tables)]
+    found = [*_budget(policy), *_persons(policy, tables), *_spaces(policy, tables, stored)]
     for name, table in policy.tables.items():
         found += _table(policy, table)
         found += _columns(policy, table, tables[name])
@@ -123,7 +127,6 @@ def _persons(policy: Policy, tables: Mapping[str, TableDomain]) -> Iterator[Find
         yield _error(
             "tables", "No table is private, so nothing is protected.", "Declare a table's unit."
         )
-    seen: dict[Kind, str] = {}
     for name, table in policy.tables.items():
         if table.unit is None or table.path:
             continue
@@ -132,29 +135,96 @@ def _persons(policy: Policy, tables: Mapping[str, TableDomain]) -> Iterator[Find
             yield _error(
                 place,
                 f"Column {table.unit!r} is {column.kind.value}, which does not name a "
-                f"{policy.protects} exactly.",
+                f"{policy.noun(name)} exactly.",
                 "Use a whole number or text.",
             )
         if column.hidden:
             yield _warning(
                 place,
                 f"Column {table.unit!r} is hidden, so that no question can join on it or count "
-                f"each {policy.protects} once.",
+                f"each {policy.noun(name)} once.",
                 "Leave out hidden: the unit never leaves in an answer.",
             )
-        seen.setdefault(column.kind, name)
-    if len(seen) > 1:
-        (kind, one), (other_kind, other) = list(seen.items())[:2]
-        yield _error(
-            f"tables.{other}.unit",
-            f"The unit is {other_kind.value} here and {kind.value} in {one!r}, so that rows of "
-            f"one {policy.protects} do not meet.",
-            "Declare the same type for both columns.",
-        )
+
+
+def _spaces(policy: Policy, tables: Mapping[str, TableDomain], stored: Stored) -> Iterator[Finding]:
+    """Which tables name the same people, and which do not."""
+    spaces = {
+        space: [table for table in found if not table.path and table.unit is not None]
+        for space, found in policy.spaces().items()
+    }
+    for space, found in spaces.items():
+        names = ", ".join(f"{table.name}.{table.unit}" for table in found)
+        if len(found) > 1 and all(table.ids is None for table in found):
+            yield _advice(
+                "tables",
+                f"{names} are taken for ids of the same people, as they have one name.",
+                f"Say so with unit = {{ column = '{found[0].unit}', ids = 'name' }}, or give them "
+                "different ids.",
+            )
+        elif len(spaces) > 1:
+            yield _advice(
+                "tables",
+                f"The id space {space!r} is that of {names}.",
+                "Tables of different id spaces are never matched.",
+            )
+        yield from _one_space(policy, found, tables, stored)
+    yield from _apart(policy, spaces)
+
+
+def _one_space(
+    policy: Policy,
+    found: Sequence[TablePolicy],
+    tables: Mapping[str, TableDomain],
+    stored: Stored,
+) -> Iterator[Finding]:
+    first, *others = found
+    for other in others:
+        kinds = [tables[one.name].columns[str(one.unit)].kind for one in (first, other)]
+        held = [stored[one.name][str(one.unit)] for one in (first, other)]
+        place, noun = f"tables.{other.name}.unit", policy.noun(other.name)
+        if kinds[0] is not kinds[1]:
+            yield _error(
+                place,
+                f"The unit is {kinds[1].value} here and {kinds[0].value} in {first.name!r}, so "
+                f"that rows of one {noun} do not meet.",
+                "Declare the same type for both columns.",
+            )
+        elif held[0] is not held[1]:
+            yield _warning(
+                place,
+                f"The unit is stored as {held[1].value} here and as {held[0].value} in "
+                f"{first.name!r}. Ids are compared as they are stored, letter by letter: 05 and 5 "
+                f"are two {noun}s.",
+                "Store both in one type.",
+            )
+
+
+def _apart(policy: Policy, spaces: Mapping[str, Sequence[TablePolicy]]) -> Iterator[Finding]:
+    """Of spaces that nobody named, it may not be meant that they are apart."""
+    for one, other in pairwise(found[0] for found in spaces.values()):
+        if one.ids is None or other.ids is None:
+            nouns = (whose(str(each.unit)) for each in (one, other))
+            noun = next(filter(None, nouns), policy.protects)
+            yield _warning(
+                f"tables.{other.name}.unit",
+                f"{other.name}.{other.unit} and {one.name}.{one.unit} are taken for ids of "
+                "different people, so that their tables cannot be joined. Who is in both counts "
+                "as two, with twice the ε.",
+                f"Write unit = {{ column = '{other.unit}', ids = '{noun}' }} in both if these are "
+                "the same people, else different ids.",
+            )
 
 
 def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
     place = f"tables.{table.name}"
+    if table.trusted_view:
+        yield _warning(
+            f"{place}.trusted_view",
+            "The rows are a view's. Nothing checks that those of one person depend on that person "
+            "alone; every guarantee says that you vouch for it.",
+            "Store the rows as a table if you can.",
+        )
     if table.public and not table.key:
         yield _advice(
             place,
@@ -165,14 +235,14 @@ def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
         yield _warning(
             place,
             f"Without rows_per_unit, COUNT(*) and sums must bring their own cap; only each "
-            f"{policy.protects} can be counted once.",
+            f"{policy.noun(table.name)} can be counted once.",
             "Add rows_per_unit: as how many rows one person counts at most.",
         )
     if table.unit is not None and table.groups_per_unit is None:
         yield _advice(
             place,
-            f"Without groups_per_unit, counts of {policy.protects}s by group, and groups that "
-            "are not declared, must bring their own cap.",
+            f"Without groups_per_unit, counts of {policy.noun(table.name)}s by group, and groups "
+            "that are not declared, must bring their own cap.",
             "Add groups_per_unit.",
         )
     if table.every_row_is_one_person:
@@ -225,7 +295,7 @@ def _costs(
         return
     epsilon = policy.default_epsilon or _EPSILON
     margin = Fraction(error(rows * _GRAINS / epsilon), _GRAINS)
-    at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.protects} may add"
+    at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.noun(table.name)} may add"
     place, of_rows = f"tables.{table.name}", f"{rows:,} row{'s' * (rows > 1)}"
     yield _advice(
         f"{place}.rows_per_unit" if table.unit else place,
@@ -235,7 +305,7 @@ def _costs(
     if rows > _ROWS_LARGE:
         yield _warning(
             f"{place}.rows_per_unit",
-            f"{of_rows} of one {policy.protects} is much: noise grows with it.",
+            f"{of_rows} of one {policy.noun(table.name)} is much: noise grows with it.",
             "Choose a number that most persons stay below, not the largest.",
         )
     for name, column in domain.columns.items():

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from noisegate.privacy.domain import Kind
-from noisegate.sources.policy_names import is_identifying, person, singular, stem
+from noisegate.sources.policy_names import is_identifying, person, singular, stem, whose
 
 Tables: TypeAlias = Mapping[str, Mapping[str, Kind]]
 Hop: TypeAlias = tuple[str, str, str]  # column, table, key
@@ -38,6 +38,8 @@ def draft(tables: Tables, *, sources: Mapping[str, str] = _NOWHERE, name: str = 
     tables = {_plain(table): columns for table, columns in tables.items()}
     sources = {_plain(table): source for table, source in sources.items()}
     noun, units = _units(tables)
+    said = len(set(units.values())) > 1 or (len(units) > 1 and not all(map(whose, units.values())))
+    ids = noun if said else None
     paths = _paths(tables, units)
     lines = [
         "#:schema ./policy.schema.json",
@@ -60,7 +62,7 @@ def draft(tables: Tables, *, sources: Mapping[str, str] = _NOWHERE, name: str = 
     if not units:
         lines += ["", "[tables]  # none yet: see below"]
     for table in sorted(tables, key=lambda one: (one not in units, one not in paths)):
-        lines += ["", *_table(table, tables, units, paths, sources)]
+        lines += ["", *_table(table, tables, units, paths, sources, ids)]
     return "\n".join(lines) + "\n"
 
 
@@ -125,13 +127,16 @@ def _table(
     units: Mapping[str, str],
     paths: Mapping[str, tuple[Hop, ...]],
     sources: Mapping[str, str],
+    ids: str | None,
 ) -> list[str]:
     lines = [f"[tables.{_key(table)}]"]
     if table in sources:
         lines.append(f"source = {_text(sources[table])}")
     known = table in units or table in paths
     if table in units:
-        lines.append(f"unit = {_text(units[table])}  # a guess: the column that names the person")
+        column = _text(units[table])
+        unit = f"{{ column = {column}, ids = {_text(ids)} }}" if ids else column
+        lines.append(f"unit = {unit}  # a guess: the column that names the person")
     elif table in paths:
         hops = ", ".join(_text(f"{column} -> {to}.{key}") for column, to, key in paths[table])
         column = units[paths[table][-1][1]]

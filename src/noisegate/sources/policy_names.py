@@ -1,4 +1,7 @@
-"""What names suggest. Only guesses for drafts and hints: nothing private rests on them."""
+"""What names suggest: guesses for drafts and hints, and whether two tables name the same people.
+
+Only `whose` decides something, and in doubt that nobody is meant: then the steward has to say it.
+"""
 
 import re
 from typing import Final
@@ -10,6 +13,12 @@ PERSONS: Final = (
     "account", "device",
 )  # fmt: skip
 _NUMBERED: Final = frozenset({"id", "no", "nr", "num", "number", "key", "code", "uuid", "uid", ""})
+_ANYBODY: Final = frozenset({  # ids of such are of anything
+    "row", "record", "entry", "line", "item", "object", "entity", "thing", "node", "table", "case",
+    "primary", "foreign", "external", "internal", "unique", "global", "local", "source", "target",
+    "system", "surrogate", "hash", "ref", "reference", "own", "old", "new", "ext", "int", "src",
+    "pk", "fk", "id", "uid", "guid", "uuid", "number", "no", "nr", "num", "key", "code",
+})  # fmt: skip
 _IDENTIFYING: Final = frozenset({
     "name", "firstname", "lastname", "surname", "forename", "fullname", "username", "email", "mail",
     "phone", "telephone", "mobile", "fax", "ssn", "passport", "address", "street", "iban", "ip",
@@ -63,6 +72,16 @@ def person(column: str) -> str:
     """
     noun = stem(column) or "_".join(words(column))
     return noun if noun in PERSONS else ""
+
+
+def whose(column: str) -> str:
+    """Whose ids a column says it holds, or nothing: then equal names are no sign of equal people.
+
+    >>> whose("patient_id"), whose("customer"), whose("id"), whose("pid"), whose("record_no")
+    ('patient', 'customer', '', '', '')
+    """
+    noun = stem(column) or person(column)
+    return "" if len(noun) < 3 or noun.rpartition("_")[2] in _ANYBODY else noun
 
 
 def is_identifying(column: str) -> bool:

@@ -27,7 +27,7 @@ def _facts(policy: Policy) -> list[_Row]:
     most = policy.max_epsilon or policy.budget.epsilon
     default = policy.default_epsilon
     return [
-        ("protects", f"one {policy.protects}"),
+        ("protects", _protected(policy)),
         ("budget", f"{policy.budget}, for all questions together"),
         ("accountant", policy.accountant),
         (
@@ -42,17 +42,33 @@ def _facts(policy: Policy) -> list[_Row]:
     ]
 
 
+def _protected(policy: Policy) -> str:
+    """One unit of each id space."""
+    spaces = policy.spaces()
+    nouns = [policy.noun(tables[0].name) for tables in spaces.values()]
+    if any(table.every_row_is_one_person for table in policy.tables.values()):
+        nouns.append(policy.protects)
+    words = " or ".join(f"one {noun}" for noun in dict.fromkeys(nouns))
+    if len(spaces) < 2:
+        return words
+    return f"{words}; ids of different spaces are never matched: somebody in two counts as two"
+
+
 def _about(policy: Policy, table: TablePolicy) -> list[str]:
     if table.public:
         key = f" Key: {', '.join(table.key)}." if table.key else ""
         return [f"Public: exact and free, all columns.{key}"]
+    noun = policy.noun(table.name)
+    vouched = [f"A view: the steward vouches that a {noun}'s rows depend on that {noun} alone."]
+    view = vouched if table.trusted_view else []
     if table.unit is None:
-        return [f"Private. Every row is one {policy.protects}, by declaration."]
+        return [f"Private. Every row is one {noun}, by declaration.", *view]
     way = "".join(f" {hop.column} → {hop.table}.{hop.key}," for hop in table.path)
-    lines = [f"Private. The {policy.protects} is named by{way} {table.unit}."]
+    ids = f"ids of the space {policy.space(table.name)}"
+    lines = [f"Private. The {noun} is named by{way} {table.unit}: {ids}.", *view]
     for cap, words in ((table.rows_per_unit, "row"), (table.groups_per_unit, "group")):
         said = f"At most {cap:,} {words}{'s' * (cap > 1)}" if cap else f"No cap on {words}s"
-        lines.append(f"{said} per {policy.protects} and question.")
+        lines.append(f"{said} per {noun} and question.")
     return [*lines, *([f"Never more than {table.rows_max:,} rows."] if table.rows_max else [])]
 
 
@@ -81,7 +97,7 @@ def _uses(
     if table.public:
         return "anything"
     if name == table.unit:
-        return f"COUNT(DISTINCT {name}), joins, sub-queries per {policy.protects}"
+        return f"COUNT(DISTINCT {name}), joins, sub-queries per {policy.noun(table.name)}"
     uses = ["WHERE", "COUNT"]
     if "in" in terms or "references" in terms:
         uses.append("GROUP BY")

@@ -29,11 +29,14 @@ def domains(
     of a public table's column, ``origins`` say where the rows are.
     """
     _require_stored(policy, stored)
+    _require_one_owner(policy, origins)
     return {
         name: TableDomain(
             dataset=policy.name,
             name=name,
-            unit=None if table.public else PrivacyUnit(column=table.unit, noun=policy.protects),
+            unit=None
+            if table.public
+            else PrivacyUnit(column=table.unit, noun=policy.noun(name), ids=policy.space(name)),
             columns=MappingProxyType(_columns(policy, table, stored[name], keys_of)),
             path=table.path,
             key=table.key,
@@ -41,6 +44,11 @@ def domains(
             groups_per_unit_max=table.groups_per_unit,
             origin=origins.get(name, ""),
             snapshot=policy.snapshot,
+            views=tuple(
+                each
+                for each in (name, *(step.table for step in table.path))
+                if policy.tables[each].trusted_view
+            ),
         )
         for name, table in policy.tables.items()
     }
@@ -76,6 +84,28 @@ def _columns(
             keys = keys_of(target, column) if target else ()
             columns[name] = column_of(place, name, terms, stored=kind, keys=keys)
     return columns
+
+
+def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
+    """Rows that stand in two tables are the same units' in both, or public in both.
+
+    Why: were visits a patient's in one table and a doctor's in another, questions about the second
+        would be private for the doctor alone, and the data set's budget says nothing of patients.
+    """
+    seen: dict[str, str] = {}
+    for name, origin in origins.items():
+        file, mark, inside = origin.partition("#")
+        other = seen.setdefault(f"{file}{mark}{inside.casefold()}", name)
+        one, first = policy.tables[name], policy.tables[other]
+        said = [
+            (each.public, each.unit, each.path, policy.space(each.name)) for each in (one, first)
+        ]
+        if said[0] != said[1]:
+            raise PolicyError(
+                f"{policy.file.name}: tables.{name}: its source is that of table {other!r}, which "
+                "says that the same rows are somebody else's.",
+                fix="Declare rows once, or with the same unit. They have one owner.",
+            )
 
 
 def _require_stored(policy: Policy, stored: Stored) -> None:

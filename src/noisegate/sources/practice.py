@@ -185,12 +185,19 @@ class _Twin:
         if pool is not None:
             return pool.take(pa.array(np.argsort(self._spread(name, column, len(pool)))[:count]))
         if column.kind is Kind.TEXT:
-            return pa.array([f"{column.name}-{number}" for number in range(1, count + 1)])
+            called = self._called(name, column)
+            return pa.array([f"{called}-{number}" for number in range(1, count + 1)])
         if column.kind is Kind.BOOLEAN:
             return pa.array([False, True][:count])
         if column.kind is Kind.NUMBER:
             return pa.array(_between(np.arange(count) / count, column))
         return _whole_array(_whole_bounds(column)[0] + np.arange(count), column.kind)
+
+    def _called(self, name: str, column: Column) -> str:
+        """What text ids begin with: those of units like all of their id space, to meet there."""
+        domain = self.tables[name]
+        unit = None if domain.path else domain.unit
+        return str(unit.ids) if unit and unit.column == column.name else column.name
 
     def _shared(self, name: str, column: Column, count: int) -> Any:  # noqa: ANN401 - Arrow array
         """Owners or foreign keys of ``count`` rows: the i-th most frequent has a share of 1/i."""

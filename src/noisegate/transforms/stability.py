@@ -7,6 +7,9 @@ Adjacency: add/remove one unit, with all its rows in all tables. A row of a tabl
 Why: by induction over the tree. A filter and a projection look at one row. Two private relations
     are joined, or matched, within one owner only, since every writer adds that equality. Folding is
     within one owner. A union keeps the parts' owners. A row without an owner is left out.
+One id space: relations that meet have owners of one space (`PrivacyUnit.ids`), so equal owners are
+    one unit. Were patient 5 and doctor 5 taken for one, the doctor's rows would count otherwise
+    when the patient goes: caps, folds and matches are by owner.
 """
 
 from collections.abc import Callable
@@ -28,6 +31,8 @@ from noisegate.algebra.relation import (
 )
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.guarantee import units_of
+from noisegate.privacy.unit import PrivacyUnit
 
 GROWTH_MAX: Final = 3
 
@@ -197,11 +202,20 @@ def _require_owners(one: Stability, other: Stability) -> None:
             "Rows that are one person each cannot be matched with other private rows.",
             fix="Name the unit's column of both tables in the policy.",
         )
-    units = {table.unit.noun for table in (*one.tables, *other.tables) if table.unit is not None}
-    if len(units) > 1:
+    require_one_space(*units_of((*one.tables, *other.tables)))
+
+
+def require_one_space(*units: PrivacyUnit) -> None:
+    """Refuse units of several id spaces: their equal ids may be different people's."""
+    spaces = {(unit.ids, unit.noun): unit for unit in units}
+    if len(spaces) > 1:
+        first, second = list(spaces.values())[:2]
         raise Unsupported(
-            f"The tables protect different units: {', '.join(sorted(units))}.",
-            fix="Ask about tables of one unit.",
+            f"The tables name their units in different id spaces, {first.ids!r} and "
+            f"{second.ids!r}: equal ids may be different people's.",
+            fix="Ask about each in a question of its own; or, if these are the same people, let "
+            f"the policy say so of both tables: unit = {{ column = {second.column!r}, "
+            f"ids = {first.noun!r} }}.",
         )
 
 

@@ -13,6 +13,7 @@ from noisegate.query.reading.literals import agreed
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
 from noisegate.query.reading.sight import Sight, conjuncts
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
+from noisegate.transforms.stability import require_one_space
 
 _ALWAYS: Final = (Literal(1), Literal(1))  # the owner is all that two private rows must share
 
@@ -248,10 +249,7 @@ def _require_one_unit(one: Rows, other: Rows, equalities: list[Equality]) -> Non
             "Two private tables are joined, and in one every row is a unit of its own.",
             fix="Name the unit's column in the policy.",
         )
-    if one.unit.noun != other.unit.noun:  # type: ignore[union-attr]
-        raise Unsupported(
-            "Two private tables protect different units.", fix="Join tables of one unit."
-        )
+    require_one_space(one.unit, other.unit)  # type: ignore[arg-type]
     if not any(equal.same for equal in equalities):
         raise Unsupported(
             "Two private tables are joined on something else than the unit.",

@@ -169,7 +169,7 @@ def selected(select: exp.Select, sight: Sight) -> Rows:
 def union(parts: list[Rows]) -> Rows:
     """UNION ALL: columns by position, named as in the first part."""
     first = parts[0]
-    if len({part.unit and part.unit.noun for part in parts}) > 1:
+    if len({part.unit is None for part in parts}) > 1:
         raise Unsupported("UNION ALL mixes private and public rows.", fix="Ask them apart.")
     if len({len(part.names) for part in parts}) > 1:
         raise Unsupported("The parts have different columns.", fix="Select the same in each.")
