@@ -10,6 +10,7 @@ from uuid import uuid4
 from noisegate.curator.curator import Curator
 from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import Number, fraction
+from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.store import Ledger
@@ -88,6 +89,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
 
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
     name = table or _name_of(source)
+    if isinstance(source, str | Path):
+        keep(source, TABLE)
     domain = TableDomain(
         dataset=name,
         name=name,
@@ -236,6 +239,10 @@ def open_policy(
 ) -> Gate:
     """Open a gate in front of the tables of a policy."""
     data, tables = _tables(policy)
+    keep(policy.file, POLICY)
+    for where in data.values():
+        if "://" not in where:
+            keep(where, TABLE)
     first = next((table for table in tables.values() if not table.is_public), None)
     if first is None:
         raise PolicyError("No table is private.", fix="Read public tables without a gate.")

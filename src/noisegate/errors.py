@@ -6,6 +6,8 @@ value derived from rows, so any of them may be shown to the audience its family 
 
 from typing import ClassVar
 
+from noisegate.inert import line
+
 
 class NoisegateError(Exception):
     """Base of all refusals: what is wrong, and what to do next.
@@ -18,9 +20,8 @@ class NoisegateError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, problem: str, *, fix: str) -> None:
-        super().__init__(f"{problem} {fix}")
-        self.problem = problem
-        self.fix = fix
+        self.problem, self.fix = line(problem), line(fix)  # names in it come from anywhere
+        super().__init__(f"{self.problem} {self.fix}")
 
 
 class UserError(NoisegateError):

@@ -1,25 +1,74 @@
-"""Tables and answers on a terminal."""
+"""Text, tables, answers and data on standard output, all of it inert."""
 
 import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from noisegate.inert import json_text, lines
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from noisegate.query.answer import Answer
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Words for people."""
+    typer.echo(lines(text), err=err)
+
+
+@contextmanager
+def saved(files: "Sequence[Path] | None", write: "Callable[[Path], object]") -> Iterator[None]:
+    """Write files, and then run the block, which shows what is in them.
+
+    Whoever reads along may stop; and a file that fails keeps nobody from seeing what was paid for.
+    """
+    failed: list[Exception] = []
+    for file in files or []:
+        try:
+            write(file)
+        except Exception as wrong:  # noqa: BLE001 - raised below
+            failed.append(wrong)
+    yield
+    if failed:
+        raise failed[0]
+
+
+def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - plain values
+    """One JSON value; letters that the output has none for are written as JSON can."""
+    text = json_text(value, indent=indent)
+    if not (sys.stdout.encoding or "").lower().startswith("utf"):
+        text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], text)
+    typer.echo(text)
+
+
+def say_csv(text: str) -> None:
+    """Comma-separated rows: as they are, in UTF-8 as files are; on a terminal inert."""
+    if sys.stdout.isatty():
+        text = lines(text)
+    elif isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
 
 
 def print_answer(answer: "Answer", confidence: str) -> None:
     """An answer with its price and its promise."""
     print_table(None, answer.columns, answer.cells(confidence))
-    typer.echo(answer.footer(confidence))
-    typer.echo(answer.promise)
+    say(answer.footer(confidence))
+    say(answer.promise)
 
 
 def print_plan(plan: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - any plan
     """Price and error before anything is paid."""
     if as_json:
-        typer.echo(json.dumps(plan.to_dict(confidence), ensure_ascii=False))
+        say_json(plan.to_dict(confidence))
     else:
         print_table(None, ("", ""), plan.facts(confidence))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from noisegate.inert import markdown
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import decimal_up
 from noisegate.sources.policy import Policy, TablePolicy
@@ -14,9 +15,9 @@ _Row = tuple[str, ...]
 
 def page(policy: Policy) -> str:
     """The data set, who is protected, who may ask, and what of each column. Nothing is opened."""
-    lines = [f"# {policy.name}", "", *_grid(("", ""), _facts(policy))]
+    lines = [f"# {markdown(policy.name)}", "", *_grid(("", ""), _facts(policy))]
     for table in policy.tables.values():
-        lines += ["", f"## {table.name}", "", *_about(policy, table)]
+        lines += ["", f"## {markdown(table.name)}", "", *_about(policy, table)]
         rows = [_column(policy, table, name, terms) for name, terms in table.columns.items()]
         if rows:
             lines += ["", *_grid(("column", "type", "declared", "can be asked"), rows)]
@@ -44,15 +45,15 @@ def _facts(policy: Policy) -> list[_Row]:
 
 def _about(policy: Policy, table: TablePolicy) -> list[str]:
     if table.public:
-        key = f" Key: {', '.join(table.key)}." if table.key else ""
+        key = markdown(f" Key: {', '.join(table.key)}.") if table.key else ""
         return [f"Public: exact and free, all columns.{key}"]
     if table.unit is None:
-        return [f"Private. Every row is one {policy.protects}, by declaration."]
+        return [f"Private. Every row is one {markdown(policy.protects)}, by declaration."]
     way = "".join(f" {hop.column} → {hop.table}.{hop.key}," for hop in table.path)
-    lines = [f"Private. The {policy.protects} is named by{way} {table.unit}."]
+    lines = [markdown(f"Private. The {policy.protects} is named by{way} {table.unit}.")]
     for cap, words in ((table.rows_per_unit, "row"), (table.groups_per_unit, "group")):
         said = f"At most {cap:,} {words}{'s' * (cap > 1)}" if cap else f"No cap on {words}s"
-        lines.append(f"{said} per {policy.protects} and question.")
+        lines.append(f"{said} per {markdown(policy.protects)} and question.")
     return [*lines, *([f"Never more than {table.rows_max:,} rows."] if table.rows_max else [])]
 
 
@@ -100,7 +101,7 @@ def _value(value: object) -> str:
 
 def _grid(head: _Row, rows: list[_Row]) -> list[str]:
     """A Markdown table whose columns line up."""
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
+    cells = [[*map(markdown, row)] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
