@@ -1,6 +1,5 @@
 """The command line itself, the options that commands share, and how a refusal ends one."""
 
-import codecs
 import gc
 import os
 import sys
@@ -9,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from noisegate.cli.ending import DEBUG, ended, plainly
+from noisegate.cli.ending import DEBUG, ended
 from noisegate.cli.printing import say
 
 app = typer.Typer(
@@ -89,7 +88,6 @@ _RARELY = 100_000
 def main() -> None:
     """Run a command. Whatever happens becomes one clear message and an exit code of its own."""
     gc.set_threshold(_RARELY)  # what a command imports stays: to search it for garbage is in vain
-    codecs.register_error("noisegate", plainly)
     sys.exit(ended(app))
 
 

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from noisegate.privacy.loss import ApproxDP
 
 DEBUG = "NOISEGATE_DEBUG"
-_PLAIN = {
-    "±": "+/-", "ε": "eps", "δ": "delta", "ρ": "rho", "α": "alpha", "σ": "sigma", "·": "|",
-    "–": "-", "—": "-", "…": "...", "→": "->", "×": "x", "≥": ">=", "≤": "<=", "“": '"', "”": '"',
-    "’": "'", "²": "^2", "‹": "<",
-}  # fmt: skip
 _INTERRUPTED = 130
 _opened: list[tuple["Gate", "ApproxDP"]] = []
 
@@ -43,9 +38,7 @@ def opened(gate: "Gate") -> "Gate":
 def ended(command: Callable[..., Any]) -> int:
     """Run a command to its end; gives its exit code."""
     _opened.clear()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="noisegate")
+    _prepare()
     try:
         code = command(standalone_mode=False)
         sys.stdout.flush()
@@ -54,6 +47,15 @@ def ended(command: Callable[..., Any]) -> int:
     if code == _INTERRUPTED:  # typer makes a number of Ctrl-C
         return _interrupted()
     return code if isinstance(code, int) else 0
+
+
+def _prepare() -> None:
+    """Outputs that take any letter, and are there: the shell may have closed them."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="noisegate")
 
 
 def _end(wrong: BaseException) -> int:
@@ -139,14 +141,3 @@ def _charged() -> str:
                 "question goes on under this charge."
             )
     return " ".join(dict.fromkeys(found)) or "Nothing was charged."
-
-
-def plainly(wrong: UnicodeError) -> tuple[str, int]:
-    """Letters that an output has none for, spelled out: ± is +/-."""
-    if not isinstance(wrong, UnicodeEncodeError):
-        raise wrong
-    text = wrong.object[wrong.start : wrong.end]
-    spelled = (
-        _PLAIN.get(each) or each.encode("ascii", "backslashreplace").decode() for each in text
-    )
-    return "".join(spelled), wrong.end

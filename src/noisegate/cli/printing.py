@@ -1,5 +1,6 @@
 """Text, tables, answers and data on standard output, all of it inert."""
 
+import codecs
 import json
 import re
 import sys
@@ -7,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from noisegate.inert import json_text, lines
 
@@ -18,10 +17,16 @@ if TYPE_CHECKING:
 
     from noisegate.query.answer import Answer
 
+_PLAIN = {
+    "±": "+/-", "ε": "eps", "δ": "delta", "ρ": "rho", "α": "alpha", "σ": "sigma", "·": "|",
+    "–": "-", "—": "-", "…": "...", "→": "->", "×": "x", "≥": ">=", "≤": "<=", "“": '"', "”": '"',
+    "’": "'", "²": "^2", "‹": "<",
+}  # fmt: skip
+
 
 def say(text: str, *, err: bool = False) -> None:
-    """Words for people."""
-    typer.echo(lines(text), err=err)
+    """Words for people, in what letters the output has."""
+    print(lines(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 @contextmanager
@@ -44,9 +49,9 @@ def saved(files: "Sequence[Path] | None", write: "Callable[[Path], object]") -> 
 def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - plain values
     """One JSON value; letters that the output has none for are written as JSON can."""
     text = json_text(value, indent=indent)
-    if not (sys.stdout.encoding or "").lower().startswith("utf"):
+    if not _has_all_letters():
         text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], text)
-    typer.echo(text)
+    print(text, flush=True)  # noqa: T201
 
 
 def say_csv(text: str) -> None:
@@ -79,4 +84,29 @@ def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN4
 
     from noisegate.query.display import rich_table  # noqa: PLC0415 - quick help
 
+    if not _has_all_letters():  # spelled out before the columns get their widths
+        names = [_spelled(str(name)) for name in names]
+        rows = [[_spelled(str(each)) for each in row] for row in rows]
     Console().print(rich_table(names, rows, title))
+
+
+def _has_all_letters() -> bool:
+    return (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def _spelled(text: str) -> str:
+    return text.encode("ascii", "noisegate").decode()
+
+
+def plainly(wrong: UnicodeError) -> tuple[str, int]:
+    """Letters that an output has none for, spelled out: ± is +/-."""
+    if not isinstance(wrong, UnicodeEncodeError):
+        raise wrong
+    text = wrong.object[wrong.start : wrong.end]
+    spelled = (
+        _PLAIN.get(each) or each.encode("ascii", "backslashreplace").decode() for each in text
+    )
+    return "".join(spelled), wrong.end
+
+
+codecs.register_error("noisegate", plainly)

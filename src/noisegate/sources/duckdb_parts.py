@@ -105,6 +105,18 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
     return case((guard, value))
 
 
+def can_be_key(value: exp.Expr, kind: Kind) -> exp.Expr:
+    """Whether a value can be told as a key: a text without NUL, a number as far as its negative."""
+    held = is_not_null(value)
+    if kind is Kind.TEXT:
+        nul = exp.Anonymous(this="CHR", expressions=[exp.Literal.number(0)])
+        has = exp.Anonymous(this="CONTAINS", expressions=[value.copy(), nul])
+        return and_(held, exp.not_(has))
+    if kind is Kind.INTEGER:
+        return and_(held, exp.GTE(this=value.copy(), expression=whole(-WHOLE_MAX)))
+    return held
+
+
 def is_narrow(column: Column, stored: str) -> bool:
     """Whether it holds whole numbers that are only widened on reading."""
     return column.kind is Kind.INTEGER and column.between is None and stored in WHOLE_TYPES
