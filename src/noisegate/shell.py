@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from noisegate.errors import NoisegateError, SpecError
+from noisegate.errors import SpecError, stumbled
 from noisegate.exact import positive
 from noisegate.files import require_output
 from noisegate.files import write as write_text
@@ -140,17 +140,23 @@ class _Session:
         }
 
     def obey(self, text: str) -> None:
-        """Ask, or run a command; a refusal is shown."""
+        """Ask, or run a command; whatever happens is shown and ends nothing."""
+        before = self._gate.spent
         try:
             if not text.startswith("\\"):
                 self._ask(text.rstrip(";"))
                 return
             name, _, rest = text[1:].partition(" ")
             if name not in self._commands:
-                raise SpecError(f"There is no command \\{name}.", fix="Type \\help.")
+                raise SpecError(f"There is no command \\{name}.", fix="Type \\help.")  # noqa: TRY301
             self._commands[name](rest.strip().rstrip(";"))
-        except NoisegateError as refusal:
+        except KeyboardInterrupt:
+            self._write(f"\ninterrupted: {charged(before, self._gate.spent)}")
+        except Exception as wrong:  # noqa: BLE001 - none ends the session
+            refusal = stumbled(wrong)
             self._write(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}")
+            if refusal is not wrong:
+                self._write(f"  {charged(before, self._gate.spent)}")
 
     def _write(self, text: str) -> None:
         self._show(lines(text))
@@ -219,6 +225,13 @@ class _Session:
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._write(_drawn(names, rows))
+
+
+def charged(before: "ApproxDP", now: "ApproxDP") -> str:
+    """What happened to the account meanwhile."""
+    if now == before:
+        return "Nothing was charged."
+    return f"Charged: the account has spent {now}, and {before} before."
 
 
 def save(answer: "Answer", file: Path, confidence: str) -> None:

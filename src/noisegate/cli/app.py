@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from noisegate.cli.ending import DEBUG, ended
+from noisegate.cli.ending import ended
 from noisegate.cli.printing import say
+from noisegate.errors import DEBUG
 
 app = typer.Typer(
     name="noisegate",

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from noisegate.cli.printing import say, say_json
-from noisegate.errors import Bug, NoisegateError, OperatorError
+from noisegate.errors import DEBUG, NoisegateError, stumbled
 from noisegate.inert import lines
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
     from noisegate.privacy.loss import ApproxDP
 
-DEBUG = "NOISEGATE_DEBUG"
 _INTERRUPTED = 130
 _opened: list[tuple["Gate", "ApproxDP"]] = []
 
@@ -97,17 +96,9 @@ def _stumbled(wrong: BaseException) -> int:
         return _mistyped(wrong)
     if os.environ.get(DEBUG):
         say("".join(traceback.format_exception(wrong)), err=True)
-    if isinstance(wrong, OSError) and wrong.strerror:
-        named = f" ({Path(os.fsdecode(wrong.filename)).name})" if _has_name(wrong) else ""
-        return _refused(OperatorError(f"The system says: {wrong.strerror}{named}.", fix=_charged()))
-    name = type(wrong).__name__
-    return _refused(
-        Bug(
-            f"noisegate stumbled: {name} in {_place(wrong)}. {_charged()}",
-            fix=f"Please report this line to the maintainers. With {DEBUG}=1 the same command "
-            "shows more, which may quote rows: for the steward alone.",
-        )
-    )
+    code = _refused(stumbled(wrong))
+    say(f"  {_charged()}", err=True)
+    return code
 
 
 def _mistyped(wrong: Any) -> int:  # noqa: ANN401 - an exception of typer's
@@ -117,27 +108,12 @@ def _mistyped(wrong: Any) -> int:  # noqa: ANN401 - an exception of typer's
     return int(wrong.exit_code)
 
 
-def _has_name(wrong: OSError) -> bool:
-    return isinstance(wrong.filename, str | bytes | os.PathLike)
-
-
-def _place(wrong: BaseException) -> str:
-    """Where in noisegate it happened."""
-    frames = traceback.extract_tb(wrong.__traceback__)
-    own = [each for each in frames if f"{os.sep}noisegate{os.sep}" in each.filename] or frames
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown place"
-
-
 def _charged() -> str:
     """What the account had spent when it was opened, and what it has now."""
+    from noisegate.shell import charged  # noqa: PLC0415 - quick help
+
     found = []
     for gate, before in _opened:
         with suppress(NoisegateError):
-            now = gate.spent
-            found.append(
-                "Nothing was charged."
-                if now == before
-                else f"Charged: the account has spent {now}, and {before} before; the same "
-                "question goes on under this charge."
-            )
+            found.append(charged(before, gate.spent))
     return " ".join(dict.fromkeys(found)) or "Nothing was charged."
