@@ -16,6 +16,8 @@ _kept: dict[str, str] = {}  # of this process, for good: an answer may outlive i
 
 def keep(file: str | Path, what: str) -> None:
     """From here on, nothing is written over this file. One file is one thing."""
+    if "\x00" in str(file):
+        raise SpecError(f"{Path(file).name!r} is no name of a file.", fix="Check the path.")
     path = Path(file).resolve()
     if (other := _what(path)) is not None and other != what:
         raise SpecError(f"{path.name!r} is {other}.", fix=f"Give another file as {what}.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 from noisegate.errors import SpecError, stumbled
 from noisegate.exact import positive
 from noisegate.files import require_output
-from noisegate.files import write as write_text
+from noisegate.files import write as write_file
 from noisegate.inert import lines
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def save(answer: "Answer", file: Path, confidence: str) -> None:
         ".csv": lambda: answer.to_csv(file, confidence),
         ".json": lambda: answer.to_json(file, confidence),
         ".parquet": lambda: answer.to_parquet(file, confidence),
-        ".md": lambda: write_text(file, answer.card(confidence).to_markdown()),
+        ".md": lambda: write_file(file, answer.card(confidence).to_markdown()),
         **dict.fromkeys(PICTURES, lambda: write(answer.plot(confidence), file)),
     }
     require_writable(file)

@@ -10,7 +10,7 @@ from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.releases import bar, options_of, require_writable
 from noisegate.errors import SpecError
-from noisegate.files import write as write_text
+from noisegate.files import write as write_file
 from noisegate.files import written
 from noisegate.inert import json_text
 
@@ -133,7 +133,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
 def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN401 - an estimator
     ending = path.suffix.lower()
     if ending == ".json":
-        write_text(path, json_text(facts, indent=1) + "\n")
+        write_file(path, json_text(facts, indent=1) + "\n")
     elif ending != ".joblib":
         from noisegate.query.plot import write  # noqa: PLC0415 - only when asked for
 

@@ -14,7 +14,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.extras import extra
 from noisegate.files import require_output, written
-from noisegate.files import write as write_text
+from noisegate.files import write as write_file
 from noisegate.inert import json_text, line, lines
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import TableDomain
@@ -117,7 +117,7 @@ class Held(ABC):
         """`to_dict` as JSON text, also written to a file if one is named."""
         text = json_text(self.to_dict(confidence))
         if file is not None:
-            write_text(file, text)
+            write_file(file, text)
         return text
 
     # files
@@ -134,7 +134,7 @@ class Held(ABC):
             ".parquet": lambda: self._save(path, confidence),
             ".csv": lambda: self.to_csv(path, confidence),
             ".json": lambda: self.to_json(path, confidence),
-            ".md": lambda: write_text(path, card()),
+            ".md": lambda: write_file(path, card()),
             **dict.fromkeys(PICTURES, lambda: write(self.plot(confidence), path)),
         }
 

@@ -22,7 +22,7 @@ WHOLE_TYPES: Final = frozenset({
 _TYPES: Final = {kind: exp.DataType.build(kind, dialect="duckdb").this for kind in (
     *ENGINE_TYPES.values(), "HUGEINT", "UBIGINT", "INTEGER",
 )}  # fmt: skip
-_YEARS: Final = ("0001-01-01", "9999-12-31")
+_YEARS: Final = ("0001-01-01", "10000-01-01")  # the first day, and the first beyond
 
 
 def as_(value: exp.Expr, name: "str | exp.Identifier") -> exp.Expr:
