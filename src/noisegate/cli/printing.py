@@ -91,7 +91,8 @@ def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN4
 
 
 def _has_all_letters() -> bool:
-    return (sys.stdout.encoding or "").lower().startswith("utf")
+    encoding = getattr(sys.stdout, "encoding", None)  # None: kept as text
+    return encoding is None or encoding.lower().startswith("utf")
 
 
 def _spelled(text: str) -> str:
