@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from noisegate.query.answer import Answer as Answer
     from noisegate.query.plan import Plan as Plan
     from noisegate.releases.table import TableRelease as TableRelease
+    from noisegate.sheets import read_csv as read_csv
     from noisegate.synthetic.release import SyntheticRelease as SyntheticRelease
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "meaning",
     "memory",
     "open",
+    "read_csv",
 ]
 
 _HOME = {
@@ -47,6 +49,7 @@ _HOME = {
     "NoisegateError": "noisegate.errors",
     "OverBudget": "noisegate.errors",
     "meaning": "noisegate.privacy.meaning",
+    "read_csv": "noisegate.sheets",
     "Answer": "noisegate.query.answer",
     "CrowdRelease": "noisegate.crowd.histogram",
     "Gate": "noisegate.gate",

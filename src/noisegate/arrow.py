@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_WIDE: Final = 1 << 63
 _DAY: Final = date(1970, 1, 1)
 _START: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - times have no zone
 
@@ -38,6 +39,21 @@ def arrow_column(values: "Sequence[Any] | NDArray[Any]", kind: "pa.DataType") ->
         return pa.Array.from_buffers(kind, len(texts), [valid, *parts])
     data = _fixed([0 if value is None else value for value in listed], kind)
     return pa.Array.from_buffers(kind, len(listed), [valid, pa.py_buffer(data)])
+
+
+def number_column(values: Sequence[Any]) -> "pa.Array":
+    """Numbers (None for missing): whole ones where 64 bits hold them all, else doubles.
+
+    >>> number_column([1, None]).type, number_column([1, 1 << 63]).type
+    (DataType(int64), DataType(double))
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    whole = all(
+        isinstance(value, int) and -_WIDE <= value < _WIDE for value in values if value is not None
+    )
+    plain = [None if value is None else int(value) if whole else float(value) for value in values]
+    return arrow_column(plain, pa.int64() if whole else pa.float64())
 
 
 def type_of(values: Sequence[Any]) -> "pa.DataType":

@@ -12,6 +12,7 @@ from uuid import uuid4
 from noisegate.curator.curator import Curator
 from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import Number, fraction
+from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.store import Ledger
@@ -27,7 +28,7 @@ from noisegate.sources.duckdb import (
     require_rows,
     stored_kinds,
 )
-from noisegate.sources.duckdb_files import Data, data_of, plain_frame
+from noisegate.sources.duckdb_files import Data, Within, data_of, plain_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +98,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
 
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
     name = table or _name_of(source)
+    if isinstance(source, str | Path):
+        keep(source, TABLE)
     domain = TableDomain(
         dataset=name,
         name=name,
@@ -246,6 +249,11 @@ def open_policy(
 ) -> Gate:
     """Open a gate in front of the tables of a policy."""
     data, tables = _tables(policy)
+    keep(policy.file, POLICY)
+    for where in data.values():
+        place = str(where.file if isinstance(where, Within) else where)
+        if "://" not in place:
+            keep(place, TABLE)
     if all(table.is_public for table in tables.values()):
         raise PolicyError("No table is private.", fix="Read public tables without a gate.")
     rows = _source(data, tables, practice=practice)

@@ -4,7 +4,14 @@ A message states the problem in public terms and the next step. No exception eve
 value derived from rows, so any of them may be shown to the audience its family names.
 """
 
-from typing import ClassVar
+import os
+import traceback
+from pathlib import Path
+from typing import ClassVar, Final
+
+from noisegate.inert import line
+
+DEBUG: Final = "NOISEGATE_DEBUG"  # of the environment: errors are shown whole
 
 
 class NoisegateError(Exception):
@@ -18,9 +25,8 @@ class NoisegateError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, problem: str, *, fix: str) -> None:
-        super().__init__(f"{problem} {fix}")
-        self.problem = problem
-        self.fix = fix
+        self.problem, self.fix = line(problem), line(fix)  # names in it come from anywhere
+        super().__init__(f"{self.problem} {self.fix}")
 
 
 class UserError(NoisegateError):
@@ -92,3 +98,24 @@ class Bug(NoisegateError):  # noqa: N818
 
     code = "bug"
     exit_code = 70
+
+
+def stumbled(wrong: BaseException) -> NoisegateError:
+    """An unexpected error in public terms: what it is and where, never its own words.
+
+    Those may quote a row: a cast that fails names the value, a look-up the key.
+    """
+    if isinstance(wrong, NoisegateError):
+        return wrong
+    if isinstance(wrong, OSError) and wrong.strerror:
+        file = wrong.filename
+        named = f" ({Path(os.fsdecode(file)).name})" if isinstance(file, str | bytes) else ""
+        return OperatorError(f"The system says: {wrong.strerror}{named}.", fix="Mend it there.")
+    frames = traceback.extract_tb(wrong.__traceback__)
+    own = [each for each in frames if f"{os.sep}noisegate{os.sep}" in each.filename] or frames
+    place = f" in {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    return Bug(
+        f"noisegate stumbled: {type(wrong).__name__}{place}.",
+        fix=f"Please report this line to the maintainers. With {DEBUG}=1 the same shows more, "
+        "which may quote rows: for the steward alone.",
+    )

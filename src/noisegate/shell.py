@@ -13,8 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from noisegate.errors import NoisegateError, SpecError
+from noisegate.errors import SpecError, stumbled
 from noisegate.exact import positive
+from noisegate.files import require_output
+from noisegate.files import write as write_file
+from noisegate.inert import lines
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -119,7 +122,7 @@ class _Session:
     def __init__(
         self, gate: Desk, write: Callable[[str], None], epsilon: str | None, confidence: str
     ) -> None:
-        self._gate, self._write, self._confidence = gate, write, confidence
+        self._gate, self._show, self._confidence = gate, write, confidence
         self._epsilon = epsilon
         self._answer: Answer | None = None
         self.ended = False
@@ -137,17 +140,26 @@ class _Session:
         }
 
     def obey(self, text: str) -> None:
-        """Ask, or run a command; a refusal is shown."""
+        """Ask, or run a command; whatever happens is shown and ends nothing."""
+        before = self._gate.spent
         try:
             if not text.startswith("\\"):
                 self._ask(text.rstrip(";"))
                 return
             name, _, rest = text[1:].partition(" ")
             if name not in self._commands:
-                raise SpecError(f"There is no command \\{name}.", fix="Type \\help.")
+                raise SpecError(f"There is no command \\{name}.", fix="Type \\help.")  # noqa: TRY301
             self._commands[name](rest.strip().rstrip(";"))
-        except NoisegateError as refusal:
+        except KeyboardInterrupt:
+            self._write(f"\ninterrupted: {charged(before, self._gate.spent)}")
+        except Exception as wrong:  # noqa: BLE001 - none ends the session
+            refusal = stumbled(wrong)
             self._write(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}")
+            if refusal is not wrong:
+                self._write(f"  {charged(before, self._gate.spent)}")
+
+    def _write(self, text: str) -> None:
+        self._show(lines(text))
 
     def _ask(self, sql: str) -> None:
         self._answer = answer = self._gate.sql(sql, epsilon=self._epsilon)
@@ -205,10 +217,7 @@ class _Session:
             raise SpecError("There is no answer yet.", fix="Ask first.")
         if not name:
             raise SpecError("There is no file name.", fix="Use \\save answer.csv.")
-        try:
-            save(self._answer, Path(name).expanduser(), self._confidence)
-        except OSError:
-            raise SpecError(f"{name!r} cannot be written.", fix="Use another place.") from None
+        save(self._answer, Path(name).expanduser(), self._confidence)
         self._write(f"saved {name}")
 
     def _quit(self, _: str) -> None:
@@ -216,6 +225,13 @@ class _Session:
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._write(_drawn(names, rows))
+
+
+def charged(before: "ApproxDP", now: "ApproxDP") -> str:
+    """What happened to the account meanwhile."""
+    if now == before:
+        return "Nothing was charged."
+    return f"Charged: the account has spent {now}, and {before} before."
 
 
 def save(answer: "Answer", file: Path, confidence: str) -> None:
@@ -226,7 +242,7 @@ def save(answer: "Answer", file: Path, confidence: str) -> None:
         ".csv": lambda: answer.to_csv(file, confidence),
         ".json": lambda: answer.to_json(file, confidence),
         ".parquet": lambda: answer.to_parquet(file, confidence),
-        ".md": lambda: file.write_text(answer.card(confidence).to_markdown(), encoding="utf-8"),
+        ".md": lambda: write_file(file, answer.card(confidence).to_markdown()),
         **dict.fromkeys(PICTURES, lambda: write(answer.plot(confidence), file)),
     }
     require_writable(file)
@@ -235,14 +251,11 @@ def save(answer: "Answer", file: Path, confidence: str) -> None:
 
 def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Refuse a file that an answer cannot be written to, before it is paid for."""
-    if file.suffix.lower() not in endings:
-        raise SpecError(f"{file.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
-    if file.is_dir() or not os.access(file.parent, os.W_OK):
-        raise SpecError(f"{file.name!r} cannot be written there.", fix="Choose another folder.")
+    require_output(file, endings)
     if file.suffix.lower() in PICTURES:
-        from noisegate.query.plot import altair  # noqa: PLC0415 - only when asked for
+        from noisegate.query.plot import require_drawing  # noqa: PLC0415 - only when asked for
 
-        altair()
+        require_drawing()
 
 
 def _bound(bound: "Fraction", kind: "Kind") -> str:
@@ -262,7 +275,8 @@ def _drawn(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     from noisegate.query.display import rich_table  # noqa: PLC0415
 
     page = StringIO()
-    Console(file=page, width=shutil.get_terminal_size().columns).print(rich_table(names, rows))
+    console = Console(file=page, width=shutil.get_terminal_size().columns)
+    console.print(rich_table(names, rows))
     return page.getvalue().rstrip("\n")
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src" / "noisegate"
 FLOORS = (  # lowest first
-    {"errors", "exact", "arrow"},
+    {"inert", "arrow"},
+    {"errors", "exact"},
+    {"files", "extras", "sheets"},
     {"privacy"},
     {"algebra"},
     {"noise", "accounting", "sources", "isolated"},

@@ -26,6 +26,7 @@ from noisegate.accounting.renyi import renyi_loss
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import sqrt_down, sqrt_up
+from noisegate.extras import extra
 from noisegate.privacy.composition import (
     advanced_mixed_up,
     exponential_epsilon_up,
@@ -190,13 +191,7 @@ def _pld(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
 
 
 def _pld_library() -> ModuleType:
-    try:
-        from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415 - optional, slow
-    except ImportError:
-        raise Unsupported(
-            "dp-accounting is not installed.", fix="Install noisegate[report]."
-        ) from None
-    return privacy_loss_distribution  # type: ignore[no-any-return]
+    return extra("dp_accounting.pld.privacy_loss_distribution", "Such reports", "report")  # type: ignore[no-any-return]
 
 
 def _pld_of(event: Event, library: ModuleType, grid: float) -> Any:  # noqa: ANN401 - foreign

@@ -10,14 +10,14 @@ from fractions import Fraction
 from math import inf
 from typing import Any, Final, TypeAlias
 
-from noisegate.privacy.domain import Domain, Key, Kind
+from noisegate.privacy.domain import NUMBER_MAX, Domain, Key, Kind
 
 End: TypeAlias = Any  # a Fraction, or a float where it is infinite
 Span: TypeAlias = tuple[End, End]
 
 KEYS_MAX: Final = 10_000  # groups that follow from bounds alone
 WHOLE_SAFE: Final = 1 << 62  # no sum, difference or product kept within this overflows 64 bits
-LARGE: Final = Fraction(1 << 1000)  # bounds beyond are unknown: doubles end at 2¹⁰²⁴
+LARGE: Final = Fraction(NUMBER_MAX)  # bounds beyond are unknown
 TINY: Final = 1 / LARGE
 SLACK: Final = Fraction(1, 1 << 40)
 

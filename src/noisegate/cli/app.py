@@ -1,20 +1,24 @@
 """The command line itself, the options that commands share, and how a refusal ends one."""
 
 import gc
-import json
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from noisegate.errors import NoisegateError
+from noisegate.cli.ending import ended
+from noisegate.cli.printing import say
+from noisegate.errors import DEBUG
 
 app = typer.Typer(
     name="noisegate",
     help="A privacy gate in front of sensitive tables: rows go in, only noisy answers come out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # loading rich takes half of the time that help takes
+    context_settings={"max_content_width": 120},
 )
 ledger_app = typer.Typer(help="Look into a ledger, check it, copy it.", no_args_is_help=True)
 policy_app = typer.Typer(help="Look at a policy, or at how one is written.", no_args_is_help=True)
@@ -85,17 +89,30 @@ _RARELY = 100_000
 
 
 def main() -> None:
-    """Run a command; refusals become one clear message and their own exit code."""
+    """Run a command. Whatever happens becomes one clear message and an exit code of its own."""
     gc.set_threshold(_RARELY)  # what a command imports stays: to search it for garbage is in vain
-    try:
-        app()
-    except NoisegateError as refusal:
-        _fail(refusal)
+    sys.exit(ended(app))
 
 
-def _fail(refusal: NoisegateError) -> NoReturn:
-    if "--json" in sys.argv:
-        error = {"code": refusal.code, "message": refusal.problem, "fix": refusal.fix}
-        typer.echo(json.dumps({"error": error}, ensure_ascii=False))
-    typer.echo(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}", err=True)
-    sys.exit(refusal.exit_code)
+def _version(wanted: bool) -> None:  # noqa: FBT001 - of an option
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - quick help
+
+        say(f"noisegate {version('noisegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def gate(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show errors whole; they may quote rows.")
+    ] = False,
+) -> None:
+    """A privacy gate in front of sensitive tables: rows go in, only noisy answers come out."""
+    del version  # printed already
+    if debug:
+        os.environ[DEBUG] = "1"

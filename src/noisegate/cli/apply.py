@@ -7,7 +7,7 @@ import typer
 
 from noisegate.cli.app import Confidence, Epsilon, Fresh, Json, Planned, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_plan
+from noisegate.cli.printing import print_plan, saved, say, say_json
 from noisegate.cli.releases import bar, print_release, require_writable
 from noisegate.errors import SpecError
 
@@ -77,21 +77,20 @@ def apply(
         from noisegate.releases.held import ENDINGS  # noqa: PLC0415 - quick help
 
         require_writable(save, ENDINGS)
-    gate = opening.gate(to_plan=plan)
+    gate = opening.gate(to_plan=plan, writes=save)
     found = gate.apply_plan(program, sql, **terms)
     if plan:
         print_plan(found, confidence, as_json=as_json)
         return
     if found.price.epsilon:
-        typer.echo(f"This takes {found.seconds:,.3g} seconds.", err=True)
+        say(f"This takes {found.seconds:,.3g} seconds.", err=True)
     with bar() as progress:
         made = gate.apply(program, sql, progress=progress, **terms)
-    if as_json:
-        typer.echo(made.to_json(confidence=confidence))
-    else:
-        print_release(made, confidence)
-    for path in save or []:
-        made.save(path, confidence)
+    with saved(save, lambda path: made.save(path, confidence)):
+        if as_json:
+            say_json(made.to_dict(confidence))
+        else:
+            print_release(made, confidence)
 
 
 def _listed(text: str | None) -> list[str] | None:

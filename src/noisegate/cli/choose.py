@@ -1,13 +1,12 @@
 """The command that chooses privately among candidates."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from noisegate.cli.app import app
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_plan, print_table
+from noisegate.cli.printing import print_plan, print_table, say, say_json
 
 
 @app.command()
@@ -38,9 +37,9 @@ def choose(
         return
     choice = gate.choose(sql, **terms)
     if asking.as_json:
-        typer.echo(json.dumps(choice.to_dict(confidence), ensure_ascii=False))
+        say_json(choice.to_dict(confidence))
         return
     names = ("", "chosen", *(() if choice.gaps is None else ("ahead by",)))
     print_table(None, names, choice.rows())
-    typer.echo(choice.footer(confidence))
-    typer.echo(str(choice.guarantee))
+    say(choice.footer(confidence))
+    say(str(choice.guarantee))

@@ -1,14 +1,13 @@
 """Trials on made-up rows, each showing one idea at work."""
 
-import json
 from math import ceil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from noisegate.cli.app import Json, lab_app
-from noisegate.cli.printing import print_table
+from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.releases import require_writable
 
 
@@ -39,15 +38,24 @@ def owners(
         owners=count, drop_outs=drop_outs, colluding=colluding, epsilon=epsilon,
         coefficients=coefficients,
     )  # fmt: skip
-    for path in save or []:
-        write(found.plot(), path)
+    with saved(save, lambda path: write(found.plot(), path)):
+        _show(found, exact, coefficients, as_json=as_json)
+
+
+def _show(
+    found: Any,  # noqa: ANN401 - what owners made together
+    exact: Any,  # noqa: ANN401
+    coefficients: int | None,
+    *,
+    as_json: bool,
+) -> None:
     shown, margins = found.series(), found.margins()
     if as_json:
         facts = {
             "stayed": list(found.stayed), "sum": shown.tolist(), "margins": margins.tolist(),
             "exact": exact.tolist(), "promise": found.words,
         }  # fmt: skip
-        typer.echo(json.dumps(facts, ensure_ascii=False))
+        say_json(facts)
         return
     rows = [
         (str(week + 1), f"{shown[week]:.0f} ± {ceil(margins[week])}", str(exact[week]))
@@ -57,8 +65,8 @@ def owners(
         f"Weekly admissions of {len(found.stayed)} hospitals", ("week", "sum", "exact"), rows
     )
     if coefficients is not None:
-        typer.echo("Not in the ±: what so few coefficients leave out.")
-    typer.echo(str(found))
+        say("Not in the ±: what so few coefficients leave out.")
+    say(str(found))
 
 
 @lab_app.command()
@@ -80,7 +88,7 @@ def crowd(
     counts = made_up(people, cells)
     found = compare(counts, probability=probability, crowd=least, delta=delta, trials=trials)
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        say_json([asdict(each) for each in found])
         return
     rows = [
         (
@@ -95,7 +103,7 @@ def crowd(
     ]
     head = ("", "promise", "large counts: of the sample", "of all", "small counts", "hidden")
     print_table(f"{people:,} people in {cells} groups", head, rows)
-    typer.echo(
+    say(
         "Root mean square errors, scaled up to all people. On a sample, a crowd's large counts are "
         "what was counted; where all rows may be used, noise on them errs least."
     )
@@ -110,4 +118,4 @@ def linkage(
     from noisegate.lab.linkage import run  # noqa: PLC0415 - slow to load
 
     print_table("What others learn", ("from", "is learnt"), run(people, k))
-    typer.echo("A property of a table protects nobody: see docs/crowd.md.")
+    say("A property of a table protects nobody: see docs/crowd.md.")

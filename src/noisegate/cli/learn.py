@@ -1,16 +1,21 @@
 """The command that learns a model from private rows."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from noisegate.cli.app import Epsilon, Fresh, Json, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table
+from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.releases import bar, options_of, require_writable
 from noisegate.errors import SpecError
+from noisegate.files import write as write_file
+from noisegate.files import written
+from noisegate.inert import json_text
+
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
 
 _SHOWN = 64  # numbers of a fitted array that are printed
 
@@ -44,7 +49,7 @@ def learn(
 
         drawn = PICTURES if hasattr(learner, "plot") else ()
         require_writable([save], (".joblib", ".json", *drawn))
-    gate = opening.gate()
+    gate = opening.gate(writes=None if save is None else [save])
     matrix = gate.matrix(
         table,
         columns.split(",") if columns else None,
@@ -55,19 +60,29 @@ def learn(
     with bar() as progress:
         learner.fit(matrix, progress=progress, fresh=fresh)
     facts = {name: _plain(value) for name, value in sorted(vars(learner).items()) if _is_fact(name)}
-    if save is not None:
-        _save(save, learner, facts)
+    with saved([] if save is None else [save], lambda path: _save(path, learner, facts)):
+        _show(model, learner, facts, gate, as_json=as_json)
+
+
+def _show(
+    model: str,
+    learner: Any,  # noqa: ANN401 - an estimator
+    facts: dict[str, Any],
+    gate: "Gate",
+    *,
+    as_json: bool,
+) -> None:
     if as_json:
         record = {
             "model": model, "fitted": facts, "guarantee": str(learner.guarantee_),
             "price": {"epsilon": float(learner.cost_.epsilon), "delta": float(learner.cost_.delta)},
             "remaining": {"epsilon": float(gate.remaining.epsilon)},
         }  # fmt: skip
-        typer.echo(json.dumps(record, ensure_ascii=False))
+        say_json(record)
         return
     print_table(None, (model, ""), [(name, _shown(value)) for name, value in facts.items()])
-    typer.echo(f"paid {learner.cost_}, left {gate.remaining:left}")
-    typer.echo(str(learner.guarantee_))
+    say(f"paid {learner.cost_}, left {gate.remaining:left}")
+    say(str(learner.guarantee_))
 
 
 def _made(model: str, options: dict[str, Any], epsilon: str | None) -> Any:  # noqa: ANN401 - an estimator
@@ -118,7 +133,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
 def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN401 - an estimator
     ending = path.suffix.lower()
     if ending == ".json":
-        path.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write_file(path, json_text(facts, indent=1) + "\n")
     elif ending != ".joblib":
         from noisegate.query.plot import write  # noqa: PLC0415 - only when asked for
 
@@ -126,4 +141,5 @@ def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN
     else:
         import joblib  # noqa: PLC0415 - comes with scikit-learn
 
-        joblib.dump(learner, path)
+        with written(path):
+            joblib.dump(learner, path)

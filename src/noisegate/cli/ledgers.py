@@ -1,6 +1,5 @@
 """Commands on a ledger: show, verify, export, change a budget."""
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisegate.cli.app import Json, Where, ledger_app
-from noisegate.cli.printing import print_table
+from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def ledger_show(
         shown: dict[str, Any] = {"accounts": [dict(zip(names, row, strict=True)) for row in rows]}
         shown |= {"entries": [{"seq": e.seq, "kind": e.kind, "at": e.at, "hash": e.hash,
                                **e.body} for e in log]} if entries else {}  # fmt: skip
-        typer.echo(json.dumps(shown, ensure_ascii=False))
+        say_json(shown)
         return
     print_table("accounts", names, rows)
     if entries:
@@ -53,8 +52,8 @@ def ledger_verify(
     with _ledger(where) as ledger:
         found = ledger.verify(pinned_head=head)
     for problem in found.problems:
-        typer.echo(problem)
-    typer.echo(f"{'ok' if found.ok else 'NOT OK'}: {found.entries} entries, head {found.head}")
+        say(problem)
+    say(f"{'ok' if found.ok else 'NOT OK'}: {found.entries} entries, head {found.head}")
     if not found.ok:
         raise typer.Exit(5)
 
@@ -80,9 +79,7 @@ def ledger_budget(
     with _ledger(where) as ledger:
         kept = ledger.balance(account).budget.delta if delta is None else delta
         found = ledger.change_budget(account, ApproxDP(epsilon, kept), reason=reason)
-    typer.echo(
-        f"{account}: budget {found.budget}, spent {found.spent}, left {found.remaining:left}"
-    )
+    say(f"{account}: budget {found.budget}, spent {found.spent}, left {found.remaining:left}")
 
 
 def _ledger(where: str) -> "Ledger":

@@ -1,6 +1,5 @@
 """Commands that teach: what ε means, what a budget buys, and the demonstration."""
 
-import json
 from fractions import Fraction
 from math import ceil
 from typing import Annotated
@@ -8,7 +7,7 @@ from typing import Annotated
 import typer
 
 from noisegate.cli.app import Confidence, Delta, Epsilon, Json, Within, app
-from noisegate.cli.printing import print_answer, print_table
+from noisegate.cli.printing import print_answer, print_table, say, say_json
 
 
 @app.command("explain-epsilon")
@@ -35,11 +34,11 @@ def explain_epsilon(
         },
     }
     if as_json:
-        typer.echo(json.dumps({"epsilon": str(found.loss.epsilon), **facts}, ensure_ascii=False))
+        say_json({"epsilon": str(found.loss.epsilon), **facts})
         return
     print_table(f"What ε = {epsilon} means", ("", ""), facts.items())
     for sentence in found.sentences:
-        typer.echo(sentence)
+        say(sentence)
 
 
 @app.command("what-if")
@@ -58,7 +57,7 @@ def what_if(
         epsilon=epsilon, within=within, confidence=confidence, budget=budget, delta=delta
     )
     if as_json:
-        typer.echo(json.dumps(dict(facts), ensure_ascii=False))
+        say_json(dict(facts))
     else:
         print_table(f"What a budget of ε = {budget} buys", ("", ""), facts)
 

@@ -1,6 +1,5 @@
 """The command that answers a file of counting questions for one price."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +7,8 @@ import typer
 
 from noisegate.cli.app import Confidence, Epsilon, Json, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table
+from noisegate.cli.printing import print_table, say, say_json
+from noisegate.cli.reading import read_text
 from noisegate.cli.releases import bar, bins_of
 from noisegate.errors import SpecError
 
@@ -50,7 +50,7 @@ def many(
     if plan:
         found = gate.many_plan(bins_of(columns), **terms)
         if as_json:
-            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+            say_json(found.to_dict())
         else:
             print_table(None, ("", ""), found.facts())
         return
@@ -64,20 +64,16 @@ def many(
             "surprises": balance.surprises,
             "spent": {"epsilon": float(balance.spent.epsilon), "delta": float(balance.spent.delta)},
         }
-        typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+        say_json(record)
         return
     shown = [(each.sql, str(each).partition(" (")[0], each.words) for each in answers]
     print_table(None, ("question", "count", ""), shown)
-    typer.echo(str(balance))
+    say(str(balance))
 
 
 def _read(file: Path) -> list[str]:
     """One question a line, or several lines up to a semicolon; lines after -- are left out."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise SpecError(f"{file.name!r} cannot be read.", fix="Give a file of questions.") from None
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    lines = [line for line in read_text(file).splitlines() if not line.lstrip().startswith("--")]
     plain = "\n".join(lines)
     parts = plain.split(";") if ";" in plain else lines
     found = [part.strip() for part in parts if part.strip()]

@@ -28,11 +28,15 @@ from noisegate.cli.app import (
     Types,
     Unit,
 )
+from noisegate.cli.ending import opened
 from noisegate.errors import SpecError
+from noisegate.files import require_output
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import date
     from fractions import Fraction
+    from pathlib import Path
 
     from noisegate.gate import Gate
 
@@ -67,8 +71,11 @@ class Opening:
             return {}
         return {"rows_per_unit": self.rows_per_unit, "groups_per_unit": self.groups_per_unit}
 
-    def gate(self, *, to_plan: bool = False) -> "Gate":
-        """The gate, or the one about a sample. One that only plans leaves nothing behind."""
+    def gate(self, *, to_plan: bool = False, writes: "Sequence[Path] | None" = None) -> "Gate":
+        """The gate, or the one about a sample. One that only plans leaves nothing behind.
+
+        Files that will be written must not be those behind the gate.
+        """
         from noisegate.connect import ledger_beside  # noqa: PLC0415 - quick help
         from noisegate.connect import open as open_gate  # noqa: PLC0415
 
@@ -90,7 +97,9 @@ class Opening:
             analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
             practice=self.practice, **own,
         )  # fmt: skip
-        return found if self.sample is None else found.sample(self.sample)
+        for file in writes or []:
+            require_output(file)
+        return opened(found if self.sample is None else found.sample(self.sample))
 
     @property
     def _is_policy(self) -> bool:

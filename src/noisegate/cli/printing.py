@@ -1,25 +1,79 @@
-"""Tables and answers on a terminal."""
+"""Text, tables, answers and data on standard output, all of it inert."""
 
+import codecs
 import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-import typer
+from noisegate.inert import json_text, lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from noisegate.query.answer import Answer
+
+_PLAIN = {
+    "±": "+/-", "ε": "eps", "δ": "delta", "ρ": "rho", "α": "alpha", "σ": "sigma", "·": "|",
+    "–": "-", "—": "-", "…": "...", "→": "->", "×": "x", "≥": ">=", "≤": "<=", "“": '"', "”": '"',
+    "’": "'", "²": "^2", "‹": "<",
+}  # fmt: skip
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Words for people, in what letters the output has."""
+    print(lines(text), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+@contextmanager
+def saved(files: "Sequence[Path] | None", write: "Callable[[Path], object]") -> Iterator[None]:
+    """Write files, and then run the block, which shows what is in them.
+
+    Whoever reads along may stop; and a file that fails keeps nobody from seeing what was paid for.
+    """
+    failed: list[Exception] = []
+    for file in files or []:
+        try:
+            write(file)
+        except Exception as wrong:  # noqa: BLE001 - raised below
+            failed.append(wrong)
+    yield
+    if failed:
+        raise failed[0]
+
+
+def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - plain values
+    """One JSON value; letters that the output has none for are written as JSON can."""
+    text = json_text(value, indent=indent)
+    if not _has_all_letters():
+        text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], text)
+    print(text, flush=True)  # noqa: T201
+
+
+def say_csv(text: str) -> None:
+    """Comma-separated rows: as they are, in UTF-8 as files are; on a terminal inert."""
+    if sys.stdout.isatty():
+        text = lines(text)
+    elif isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
 
 
 def print_answer(answer: "Answer", confidence: str) -> None:
     """An answer with its price and its promise."""
     print_table(None, answer.columns, answer.cells(confidence))
-    typer.echo(answer.footer(confidence))
-    typer.echo(answer.promise)
+    say(answer.footer(confidence))
+    say(answer.promise)
 
 
 def print_plan(plan: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - any plan
     """Price and error before anything is paid."""
     if as_json:
-        typer.echo(json.dumps(plan.to_dict(confidence), ensure_ascii=False))
+        say_json(plan.to_dict(confidence))
     else:
         print_table(None, ("", ""), plan.facts(confidence))
 
@@ -30,4 +84,30 @@ def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN4
 
     from noisegate.query.display import rich_table  # noqa: PLC0415 - quick help
 
+    if not _has_all_letters():  # spelled out before the columns get their widths
+        names = [_spelled(str(name)) for name in names]
+        rows = [[_spelled(str(each)) for each in row] for row in rows]
     Console().print(rich_table(names, rows, title))
+
+
+def _has_all_letters() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None)  # None: kept as text
+    return encoding is None or encoding.lower().startswith("utf")
+
+
+def _spelled(text: str) -> str:
+    return text.encode("ascii", "noisegate").decode()
+
+
+def plainly(wrong: UnicodeError) -> tuple[str, int]:
+    """Letters that an output has none for, spelled out: ± is +/-."""
+    if not isinstance(wrong, UnicodeEncodeError):
+        raise wrong
+    text = wrong.object[wrong.start : wrong.end]
+    spelled = (
+        _PLAIN.get(each) or each.encode("ascii", "backslashreplace").decode() for each in text
+    )
+    return "".join(spelled), wrong.end
+
+
+codecs.register_error("noisegate", plainly)

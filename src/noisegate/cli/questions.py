@@ -25,7 +25,7 @@ from noisegate.cli.app import (
     app,
 )
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_answer, print_plan
+from noisegate.cli.printing import print_answer, print_plan, saved, say, say_csv, say_json
 
 
 @app.command()
@@ -53,20 +53,19 @@ def ask(
 
     for path in save or []:
         require_writable(path)
-    gate = opening.gate()
+    gate = opening.gate(writes=save)
     answer = gate.sql(
         sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
         delta=keys_delta, choose=choose, fresh=fresh,
         **opening.caps,
     )  # fmt: skip
-    if as_json:
-        typer.echo(answer.to_json(confidence=confidence))
-    elif as_csv:
-        typer.echo(answer.to_csv(confidence=confidence), nl=False)
-    else:
-        print_answer(answer, confidence)
-    for path in save or []:
-        write(answer, path, confidence)
+    with saved(save, lambda path: write(answer, path, confidence)):
+        if as_json:
+            say_json(answer.to_dict(confidence))
+        elif as_csv:
+            say_csv(answer.to_csv(confidence=confidence))
+        else:
+            print_answer(answer, confidence)
 
 
 @app.command()
@@ -123,9 +122,9 @@ def caps(
     )
     gate = opening.gate()
     profile = gate.caps(table, epsilon=epsilon)
-    typer.echo(str(profile))
+    say(str(profile))
     for price in (0.1, 1):
-        typer.echo(f"for a count at ε = {price}, a cap of {profile.best(price)} errs least")
+        say(f"for a count at ε = {price}, a cap of {profile.best(price)} errs least")
 
 
 @app.command()
@@ -148,4 +147,4 @@ def bounds(
     )  # fmt: skip
     gate = opening.gate()
     low, high = gate.bounds(table, column, epsilon=epsilon)
-    typer.echo(f"between = [{float(low):g}, {float(high):g}]")
+    say(f"between = [{float(low):g}, {float(high):g}]")

@@ -18,8 +18,10 @@ from noisegate.cli.app import (
     app,
 )
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_plan, print_table
+from noisegate.cli.printing import print_plan, print_table, saved, say, say_csv, say_json
+from noisegate.cli.reading import read_text
 from noisegate.errors import SpecError
+from noisegate.inert import line
 
 
 @app.command()
@@ -87,7 +89,7 @@ def release(
     }  # fmt: skip
     if isinstance(questions := terms.get("questions"), str):  # of "above"
         terms["questions"] = ranges_of(questions)
-    gate = opening.gate(to_plan=plan)
+    gate = opening.gate(to_plan=plan, writes=[] if report is None else [report])
     if save:
         require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
@@ -96,16 +98,16 @@ def release(
         return
     with bar() as progress:
         made = gate.release(name, sql, progress=progress, fresh=fresh, **terms)
-    if as_json:
-        typer.echo(made.to_json(confidence=confidence))
-    elif as_csv:
-        typer.echo(made.to_csv(confidence=confidence), nl=False)
-    else:
-        print_release(made, confidence)
-    for path in save or []:
-        made.save(path, confidence)
-    if report is not None:
-        made.report(confidence).save(report)
+    with (
+        saved(save, lambda path: made.save(path, confidence)),
+        saved([] if report is None else [report], lambda path: made.report(confidence).save(path)),
+    ):
+        if as_json:
+            say_json(made.to_dict(confidence))
+        elif as_csv:
+            say_csv(made.to_csv(confidence=confidence))
+        else:
+            print_release(made, confidence)
 
 
 def _synthetic(
@@ -142,7 +144,7 @@ def _asked(name: str, workload: str | None) -> Any:  # noqa: ANN401 - a workload
     """A name, ranges, or the questions in a file."""
     if workload is None or not workload.endswith(".sql"):
         return workload if name == "synthetic" else ranges_of(workload)
-    questions = Path(workload).read_text(encoding="utf-8").split(";")
+    questions = read_text(Path(workload)).split(";")
     return [each.strip() for each in questions if each.strip()]
 
 
@@ -158,8 +160,8 @@ def print_release(made: Any, confidence: str) -> None:  # noqa: ANN401 - any rel
     """Its first rows, its price and its promise."""
     shown = made.shown()
     print_table(None, shown.columns, shown.cells(confidence))
-    typer.echo(made.footer(confidence))
-    typer.echo(made.promise)
+    say(made.footer(confidence))
+    say(made.promise)
 
 
 @contextmanager
@@ -169,13 +171,14 @@ def bar() -> Iterator[Callable[[float, str], None] | None]:
         yield None
         return
     from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task("measuring", total=1.0)
 
         def progress(part: float, words: str) -> None:
-            shown.update(task, completed=part, description=words)
+            shown.update(task, completed=part, description=escape(line(words)))
 
         yield progress
 

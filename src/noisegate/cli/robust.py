@@ -7,7 +7,7 @@ import typer
 
 from noisegate.cli.app import app
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_answer, print_plan
+from noisegate.cli.printing import print_answer, print_plan, say_json
 from noisegate.errors import SpecError
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
@@ -123,6 +123,6 @@ def _show(found: Any, asking: Asking) -> None:  # noqa: ANN401 - an answer, or i
     if asking.plan:
         print_plan(found, asking.confidence, as_json=asking.as_json)
     elif asking.as_json:
-        typer.echo(found.to_json(confidence=asking.confidence))
+        say_json(found.to_dict(asking.confidence))
     else:
         print_answer(found, asking.confidence)

@@ -1,13 +1,14 @@
 """Commands for data stewards: draft, check and show a policy."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from noisegate.cli.app import Json, PolicyFile, app, policy_app
+from noisegate.cli.printing import say, say_json
 from noisegate.errors import SpecError
+from noisegate.files import write
 
 
 @app.command()
@@ -21,12 +22,12 @@ def init(
 
     text = draft_policy(files, name=name or files[0].resolve().parent.name)
     if to is None:
-        typer.echo(text, nl=False)
+        say(text.removesuffix("\n"))
     elif to.exists():
         raise SpecError(f"{to.name!r} exists already.", fix="Remove it, or write to another file.")
     else:
-        to.write_text(text, encoding="utf-8")
-        typer.echo(f"Wrote {to}. Fill it in, then run: noisegate check {to}")
+        write(to, text)
+        say(f"Wrote {to}. Fill it in, then run: noisegate check {to}")
 
 
 @app.command()
@@ -41,11 +42,11 @@ def check(file: PolicyFile, as_json: Json = False) -> None:
              "fix": each.fix}
             for each in found
         ]  # fmt: skip
-        typer.echo(json.dumps({"findings": records}, ensure_ascii=False))
+        say_json({"findings": records})
     else:
         for each in found:
-            typer.echo(str(each))
-        typer.echo(f"{len(found)} finding{'' if len(found) == 1 else 's'}.")
+            say(str(each))
+        say(f"{len(found)} finding{'' if len(found) == 1 else 's'}.")
     if any(each.severity.value == "error" for each in found):
         raise typer.Exit(4)
 
@@ -55,7 +56,7 @@ def policy_show(file: PolicyFile) -> None:
     """Show a policy as a page: whose rows, budget, columns and what can be asked of them."""
     from noisegate.connect import policy_page  # noqa: PLC0415
 
-    typer.echo(policy_page(file))
+    say(policy_page(file))
 
 
 @policy_app.command("schema")
@@ -63,4 +64,4 @@ def policy_schema() -> None:
     """Print the JSON Schema of policies, so that an editor can complete them."""
     from noisegate.connect import policy_schema as schema  # noqa: PLC0415
 
-    typer.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+    say_json(schema(), indent=2)

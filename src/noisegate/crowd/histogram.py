@@ -20,6 +20,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, shown
+from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
@@ -99,7 +100,7 @@ class CrowdPlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:<8}{words}" for name, words in self.facts())
+        return lines("\n".join(f"{name:<8}{words}" for name, words in self.facts()))
 
 
 @final

@@ -1,23 +1,37 @@
 """Work on rows whose failure is told without the machine's own words."""
 
+import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
-from noisegate.errors import SourceError
+from noisegate.errors import DEBUG, Bug, NoisegateError, SourceError
 
 T = TypeVar("T")
 
 
 def quietly(work: Callable[[], T]) -> T:
-    """What the work gives. Where memory runs out, nobody is told how much was wanted.
+    """What the work gives. Whatever goes wrong, nobody is told what the rows had to do with it.
 
     Why: NumPy says "unable to allocate an array with shape (3000001,)", which is how many rows
-        there are. Its error is gone with the block, so that no other holds it as its context.
+        there are, and a number that cannot be cast is quoted. Such errors are gone with the block,
+        so that no other holds them as its context. A steward sees them with NOISEGATE_DEBUG=1.
     """
-    with suppress(MemoryError):
+    refusal: NoisegateError
+    try:
         return work()
-    raise SourceError(
-        "The rows find no room in memory.",
-        fix="Nothing left the door; ask again with the same request where there is more.",
-    )
+    except NoisegateError as known:
+        refusal = known
+    except MemoryError:
+        refusal = SourceError(
+            "The rows find no room in memory.",
+            fix="Nothing left the door; ask again with the same request where there is more.",
+        )
+    except Exception as wrong:
+        if os.environ.get(DEBUG):
+            raise
+        refusal = Bug(
+            f"The work on the rows stumbled: {type(wrong).__name__}.",
+            fix=f"Nothing left the door. Please report it; {DEBUG}=1 shows stewards more.",
+        )
+    refusal.__cause__ = refusal.__context__ = None
+    raise refusal

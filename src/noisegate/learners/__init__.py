@@ -38,4 +38,10 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any estimator, imported whe
 
     if name not in _HOME:
         raise AttributeError(f"module 'noisegate.learners' has no attribute {name!r}")
-    return getattr(import_module(f"noisegate.learners.{_HOME[name]}"), name)
+    try:
+        return getattr(import_module(f"noisegate.learners.{_HOME[name]}"), name)
+    except ModuleNotFoundError:
+        from noisegate.extras import extra  # noqa: PLC0415
+
+        extra("sklearn", "Learners", "learn")
+        raise

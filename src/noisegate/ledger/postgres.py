@@ -17,7 +17,8 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, final
 from uuid import uuid4
 
-from noisegate.errors import LedgerError, SpecError, Unsupported
+from noisegate.errors import LedgerError, SpecError
+from noisegate.extras import extra
 from noisegate.ledger.entry import FORMAT, Entry
 from noisegate.ledger.fork import close_before_fork
 from noisegate.ledger.sql import Rows, SQLTransaction
@@ -234,13 +235,7 @@ def _placeholders(statement: str) -> bytes:
 
 
 def _psycopg() -> Any:  # noqa: ANN401 - a module
-    try:
-        import psycopg  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise Unsupported(
-            "A ledger in Postgres needs psycopg.", fix="Install noisegate[postgres]."
-        ) from None
-    return psycopg
+    return extra("psycopg", "Ledgers in Postgres", "postgres")
 
 
 def _require_format(rows: Rows, schema: str) -> None:

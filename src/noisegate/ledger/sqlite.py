@@ -15,6 +15,7 @@ from time import monotonic, sleep
 from typing import Any, ClassVar, Final, TypeVar, final
 
 from noisegate.errors import LedgerError, NoisegateError, Unsupported
+from noisegate.files import LEDGER, keep
 from noisegate.ledger.entry import FORMAT
 from noisegate.ledger.fork import close_before_fork
 from noisegate.ledger.sql import Rows, SQLTransaction
@@ -87,6 +88,7 @@ class SQLiteLedger(Ledger):
                 f"SQLite {sqlite3.sqlite_version} is too old.", fix="Use SQLite 3.37 or newer."
             )
         self.path = Path(path).absolute()
+        keep(self.path, LEDGER)
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # device and inode while connected

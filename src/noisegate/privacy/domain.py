@@ -14,6 +14,7 @@ from noisegate.privacy.unit import PrivacyUnit
 
 Key: TypeAlias = str | int | date | datetime | None  # None is the group of rows without a value
 WHOLE_MAX: Final = (1 << 63) - 1  # whole numbers of rows are 64 bits wide; others have no value
+NUMBER_MAX: Final = 1 << 1000  # doubles end at 2¹⁰²⁴
 LISTED_MAX: Final = 10_000  # whole numbers within bounds that are listed as groups
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - times in tables have no zone here
 _MICROSECOND: Final = 10**6
@@ -118,6 +119,11 @@ class Column:
             raise SpecError(
                 f"The bounds of column {self.name!r} are no whole numbers of 64 bits.",
                 fix="Use whole bounds, or declare the column as number.",
+            )
+        if self.between is not None and max(map(abs, self.between)) > NUMBER_MAX:
+            raise SpecError(
+                f"The bounds of column {self.name!r} are beyond what doubles hold safely.",
+                fix="Use bounds that values come near to.",
             )
         if self.between is not None and self.between[0] >= self.between[1]:
             raise SpecError(

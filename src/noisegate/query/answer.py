@@ -1,8 +1,5 @@
 """What an analyst holds: a table of noisy numbers with error bars, price, balance and guarantee."""
 
-import csv
-import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -10,10 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.exact import Number, fraction
+from noisegate.extras import extra
+from noisegate.files import write, written
+from noisegate.inert import json_text, line, lines
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent, with_margin
+from noisegate.sheets import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,13 +113,12 @@ class Answer:
 
     def to_pandas(self, confidence: Number | None = None) -> "pd.DataFrame":
         """The answer as a pandas frame."""
+        extra("pandas", "Frames of pandas")
         return self.to_arrow(confidence).to_pandas()
 
     def to_polars(self, confidence: Number | None = None) -> "pl.DataFrame":
         """The answer as a Polars frame."""
-        import polars as pl  # noqa: PLC0415 - only when asked for
-
-        return pl.DataFrame(self.to_arrow(confidence))
+        return extra("polars", "Frames of Polars").DataFrame(self.to_arrow(confidence))  # type: ignore[no-any-return]
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain JSON values: columns, rows, margins, price, remaining and the guarantee."""
@@ -144,17 +144,16 @@ class Answer:
 
     def to_json(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
         """`to_dict` as JSON text, also written to a file if one is named."""
-        text = json.dumps(self.to_dict(confidence), ensure_ascii=False, allow_nan=False)
-        return _written(text, file)
+        return _written(json_text(self.to_dict(confidence)), file)
 
     def to_csv(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
-        """Comma-separated rows with margins, also written to a file if one is named."""
+        """Comma-separated rows with margins, also written to a file if one is named.
+
+        A text that a spreadsheet would compute has an apostrophe before it: `noisegate.read_csv`.
+        """
         table = self.to_arrow(confidence)
-        text = io.StringIO()
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(table.column_names)
-        lines.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        return _written(text.getvalue(), file)
+        columns = (column.to_pylist() for column in table.columns)
+        return _written(csv_text(table.column_names, list(zip(*columns, strict=True))), file)
 
     def to_parquet(self, file: str | Path, confidence: Number = 0.95) -> None:
         """A Parquet file with margins; its metadata hold the SQL, the price and the guarantee."""
@@ -164,7 +163,8 @@ class Answer:
         facts |= {"confidence": str(confidence), "caveats": " ".join(self.caveats)}
         table = self.to_arrow(confidence)
         kept = {f"noisegate.{name}": text for name, text in facts.items()}
-        pq.write_table(table.replace_schema_metadata(kept), file)
+        with written(file) as path:
+            pq.write_table(table.replace_schema_metadata(kept), path)
 
     def plot(self, confidence: Number = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
         """A chart with error bars; see `noisegate.query.plot.plot` for the choices."""
@@ -212,7 +212,8 @@ class Answer:
         return [*self.caveats, *more]
 
     def __str__(self) -> str:
-        return "\n".join(["\t".join(self.columns), *map("\t".join, self.cells()), self.footer()])
+        rows = ["\t".join(map(line, self.columns)), *map("\t".join, self.cells())]
+        return lines("\n".join([*rows, self.footer()]))
 
     def _repr_html_(self) -> str:
         from noisegate.query.display import answer_html  # noqa: PLC0415 - notebooks only
@@ -222,5 +223,5 @@ class Answer:
 
 def _written(text: str, file: str | Path | None) -> str:
     if file is not None:
-        Path(file).write_text(text, encoding="utf-8")
+        write(file, text)
     return text

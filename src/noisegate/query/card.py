@@ -13,6 +13,7 @@ from typing import Any, Final, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.inert import code, fenced, json_text, markdown
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.store import Ledger
 from noisegate.query.answer import Answer, HalfWidths
@@ -34,7 +35,7 @@ class Card:
 
     def to_json(self) -> str:
         """The statement as JSON text."""
-        return json.dumps(self.record, ensure_ascii=False, indent=2, allow_nan=False)
+        return json_text(self.record, indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> "Card":
@@ -158,22 +159,21 @@ def _error(widths: HalfWidths) -> dict[str, float | int] | None:
 def _page(record: Mapping[str, Any]) -> str:
     columns = [[each["name"], _bars(each["error"])] for each in record["columns"]]
     entries = [
-        [str(each["seq"]), each["kind"], each["at"], f"`{each['hash']}`"]
-        for each in record["ledger"]
+        [str(each["seq"]), each["kind"], each["at"], each["hash"]] for each in record["ledger"]
     ]
     parts = [
         "# Release card",
-        f"```sql\n{record['sql']}\n```",
-        record["guarantee"]["sentence"],
-        f"As a corollary: {record['change_one']['sentence']}",
-        *(f"- {caveat}" for caveat in record["caveats"]),
+        fenced(record["sql"], "sql"),
+        markdown(record["guarantee"]["sentence"]),
+        f"As a corollary: {markdown(record['change_one']['sentence'])}",
+        *(f"- {markdown(caveat)}" for caveat in record["caveats"]),
         f"{record['rows']} rows, error at confidence {float(fraction(record['confidence'])):g}:",
         _table(["column", "±"], columns),
         "Measured:",
-        "\n".join(f"- `{_canonical(each)}`" for each in record["measurements"]),
+        "\n".join(f"- {code(json_text(each, sort_keys=True))}" for each in record["measurements"]),
         "Ledger:",
         _table(["entry", "kind", "at (UTC)", "hash"], entries),
-        f"{record['software']}, {record['format']}",
+        markdown(f"{record['software']}, {record['format']}"),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -187,4 +187,4 @@ def _bars(error: Mapping[str, float] | None) -> str:
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '¦') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(markdown, line))} |" for line in lines)

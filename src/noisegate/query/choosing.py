@@ -14,6 +14,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.inert import line, lines
 from noisegate.ledger.entry import Entry
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.exponential import Exponential
@@ -114,7 +115,7 @@ class ChoicePlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:12}{fact}" for name, fact in self.facts())
+        return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
 
 
 @final
@@ -195,11 +196,11 @@ class Choice:
         return "\n".join([first, *self.plan.caveats])
 
     def __str__(self) -> str:
-        return "\n".join(["\t".join(row) for row in self.rows()] + [self.footer()])
+        return lines("\n".join(["\t".join(row) for row in self.rows()] + [self.footer()]))
 
     def __repr__(self) -> str:
         names = ", ".join(map(_shown, self.winners[:5]))
-        return f"<Choice: {names}; {self.footer().splitlines()[0]}>"
+        return line(f"<Choice: {names}; {self.footer().splitlines()[0]}>")
 
 
 @final
@@ -321,7 +322,7 @@ def _name(selection: Selection) -> str:
 
 
 def _shown(candidate: Candidate) -> str:
-    return ", ".join(map(str, candidate)) if isinstance(candidate, tuple) else str(candidate)
+    return ", ".join(map(bare, candidate)) if isinstance(candidate, tuple) else bare(candidate)
 
 
 def _plain(candidate: Candidate) -> Any:  # noqa: ANN401 - JSON

@@ -1,11 +1,11 @@
 """Numbers and answers for human eyes: cells with ±, and the table a notebook shows."""
 
 from datetime import datetime
-from html import escape
 from math import ceil, floor, isfinite, log10
 from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.exact import Number, fraction
+from noisegate.inert import html, line, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ def bare(value: Any) -> str:  # noqa: ANN401 - a cell
         return f"{value:,.6g}"
     if isinstance(value, datetime):
         return value.isoformat(sep=" ")
-    return str(value)
+    return line(str(value))
 
 
 def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a cell
@@ -73,13 +73,14 @@ def rich_table(
     from rich.table import Table  # noqa: PLC0415 - slow to load
     from rich.text import Text  # noqa: PLC0415
 
-    lines = [[str(cell) for cell in row] for row in rows]
-    table = Table(title=title, title_justify="left", show_header=any(names))
+    texts = [[lines(str(cell)) for cell in row] for row in rows]
+    above = None if title is None else Text(line(title))
+    table = Table(title=above, title_justify="left", show_header=any(names))
     for place, name in enumerate(names):
-        noisy = bool(lines) and all("±" in line[place] or line[place] == "–" for line in lines)
-        table.add_column(Text(name), overflow="fold", justify="right" if noisy else "left")
-    for line in lines:
-        table.add_row(*map(Text, line))
+        noisy = bool(texts) and all("±" in text[place] or text[place] == "–" for text in texts)
+        table.add_column(Text(line(name)), overflow="fold", justify="right" if noisy else "left")
+    for text in texts:
+        table.add_row(*map(Text, text))
     return table
 
 
@@ -97,17 +98,17 @@ def answer_html(answer: "Answer", footer: str, confidence: Number = 0.95) -> str
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{right[i]}>{escape(text[row][i])}{bars[i][row]}</td>" for i in range(len(right))
+            f"<td{right[i]}>{html(text[row][i])}{bars[i][row]}</td>" for i in range(len(right))
         )
         + "</tr>"
         for row in rows
     )
     head = "".join(
-        f"<th{style}>{escape(name)}</th>" for name, style in zip(answer.columns, right, strict=True)
+        f"<th{style}>{html(name)}</th>" for name, style in zip(answer.columns, right, strict=True)
     )
     left_out = answer.table.num_rows - len(rows)
     more = f"{left_out:,} more rows<br>" if left_out else ""
-    words = "<br>".join(map(escape, [*footer.split("\n"), answer.promise]))
+    words = "<br>".join(map(html, [*footer.split("\n"), answer.promise]))
     return (
         '<table style="font-variant-numeric:tabular-nums">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p><small>{more}{words}</small></p>"
@@ -116,7 +117,7 @@ def answer_html(answer: "Answer", footer: str, confidence: Number = 0.95) -> str
 
 def facts_html(facts: "Sequence[tuple[str, str]]") -> str:
     """A plan's facts as a table."""
-    rows = (f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>" for name, fact in facts)
+    rows = (f"<tr><th>{html(name)}</th><td>{html(fact)}</td></tr>" for name, fact in facts)
     return f"<table>{''.join(rows)}</table>"
 
 

@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from noisegate.exact import Number
+from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -112,7 +113,7 @@ class Plan:
         return lines
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:12}{fact}" for name, fact in self.facts())
+        return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
 
     def _repr_html_(self) -> str:
         from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only

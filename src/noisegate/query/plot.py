@@ -5,12 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.extras import extra
+from noisegate.files import written
+from noisegate.inert import label as inert_label
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.display import bare, ends, percent
@@ -22,6 +25,10 @@ _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
 _ORDERED: Final = (int, float, date, datetime, type(None))
 _NONE: Final = "(none)"  # as axes of releases have it
+_OFFLINE: Final = (  # what a page may do: run its own scripts, and ask nobody for anything
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:\">"
+)
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
     _BLUE,
@@ -112,12 +119,13 @@ def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa
 
 def altair() -> Any:  # noqa: ANN401 - it may be missing
     """The package that draws, an extra."""
-    try:
-        return import_module("altair")
-    except ImportError:
-        raise Unsupported(
-            "Plots need the package altair.", fix="Install noisegate with its extra: [plot]."
-        ) from None
+    return extra("altair", "Plots", "plot")
+
+
+def require_drawing() -> None:
+    """Refuse where nothing can be drawn into a file, before it is paid for."""
+    altair()
+    extra("vl_convert", "Pictures in files", "plot")
 
 
 def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
@@ -128,12 +136,15 @@ def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str
 
 
 def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  # noqa: ANN401
-    """A chart below its title, its price, if it has one, and what else is to be said."""
+    """A chart below its title, its price, if it has one, and what else is to be said.
+
+    Every chart leaves through here, so that all its texts are inert.
+    """
     price = "Nothing was paid" if cost is None else f"Price {cost}"
     if cost is not None and cost.epsilon == 0 and cost.delta == 0:
         price = "Free: answered from the ledger"
     below = f"{price}. {words}"
-    return (
+    return inert(
         chart.properties(
             title={
                 "text": _lines(title, most=2),
@@ -153,10 +164,37 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
 def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
     """A chart in the form of the file's ending, in small letters or capitals.
 
-    A page holds its scripts, so that it needs no network.
+    A page holds its scripts, so that it needs no network, and has none.
     """
     ending = file.suffix[1:].lower()
-    chart.save(str(file), format=ending, inline=ending == "html")
+    with written(file) as path:
+        if ending != "html":
+            chart.save(str(path), format=ending)
+            return
+        page = StringIO()
+        chart.save(page, format=ending, inline=True)
+        text = page.getvalue().replace("<head>", f"<head>\n  {_OFFLINE}", 1)
+        path.write_text(text, encoding="utf-8")
+
+
+def inert(part: Any) -> Any:  # noqa: ANN401 - a chart, or a part of one
+    """The same chart, whose texts are only seen.
+
+    They stand in pages, where a script could end in the middle of a key, and in XML, which has no
+    controls: one of them ends the process that draws.
+    """
+    if isinstance(part, str):
+        return inert_label(part)
+    if isinstance(part, list | tuple):
+        return [inert(each) for each in part]
+    if isinstance(part, dict):
+        return {name: inert(each) for name, each in part.items()}
+    if not isinstance(part, altair().SchemaBase):
+        return part
+    held = {name: inert(each) for name, each in part._kwds.items()}  # noqa: SLF001 - no other way
+    found = part.copy(deep=False)
+    found._kwds.update(held)  # noqa: SLF001
+    return found
 
 
 def _pictures(

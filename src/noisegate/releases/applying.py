@@ -28,6 +28,7 @@ from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, sqrt_down
+from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -173,7 +174,7 @@ class ApplyPlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:<8}{words}" for name, words in self.facts())
+        return lines("\n".join(f"{name:<8}{words}" for name, words in self.facts()))
 
 
 def applying(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.arrow import number_column
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
 
@@ -205,7 +206,9 @@ class Axis:
         """The keys as an Arrow column; bins by their lower edge."""
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
-        return pa.array([_shown(key) for key in self.keys])
+        if any(type(key) is int or isinstance(key, Fraction) for key in self.keys):
+            return number_column(self.keys)
+        return pa.array(self.keys)
 
     def to_record(self) -> dict[str, Any]:
         """The axis as JSON values."""

@@ -88,7 +88,7 @@ class CdfRelease(Held):
         beyond = Workload((count,), ends[1:], np.full_like(ends[1:], count - 1), "beyond")
         lows, highs = [], []
         for asked in (below, beyond):
-            widths = self.histogram.widths(asked, 1 - failure)
+            widths = self.histogram.widths(asked, 1 - failure) if asked.size else []
             if widths is None:
                 raise Unsupported(
                     f"The error of {self.histogram.method!r} depends on the rows.",

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.files import write, written
+from noisegate.inert import json_text
 from noisegate.query.plot import altair, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.picture import height_of, in_degrees
@@ -68,9 +70,9 @@ class Map:
         found: dict[str, Any] = {"type": "FeatureCollection", "features": features}
         if features:
             found["bbox"] = self.bounds()
-        text = json.dumps(found, ensure_ascii=False, allow_nan=False)
+        text = json_text(found)
         if file is not None:
-            Path(file).write_text(text, encoding="utf-8")
+            write(file, text)
         return text
 
     def to_geoarrow(self) -> "pa.Table":
@@ -96,7 +98,8 @@ class Map:
         """`to_geoarrow` in a file."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
 
-        pq.write_table(self.to_geoarrow(), str(file))
+        with written(file) as path:
+            pq.write_table(self.to_geoarrow(), path)
 
     def _metadata(self) -> dict[str, Any]:
         column: dict[str, Any] = {

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.extras import extra
+from noisegate.files import require_output, written
+from noisegate.files import write as write_file
+from noisegate.inert import json_text, line, lines
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
@@ -93,13 +97,12 @@ class Held(ABC):
 
     def to_pandas(self, confidence: Numeric | None = None) -> "pd.DataFrame":
         """The same as a pandas frame."""
+        extra("pandas", "Frames of pandas")
         return self.to_arrow(confidence).to_pandas()
 
     def to_polars(self, confidence: Numeric | None = None) -> "pl.DataFrame":
         """The same as a Polars frame."""
-        import polars as pl  # noqa: PLC0415 - only when asked for
-
-        return pl.DataFrame(self.to_arrow(confidence))
+        return extra("polars", "Frames of Polars").DataFrame(self.to_arrow(confidence))  # type: ignore[no-any-return]
 
     def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
         """Comma-separated rows with margins, also written to a file if one is named."""
@@ -112,17 +115,16 @@ class Held(ABC):
 
     def to_json(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
         """`to_dict` as JSON text, also written to a file if one is named."""
-        text = json.dumps(self.to_dict(confidence), ensure_ascii=False, allow_nan=False)
+        text = json_text(self.to_dict(confidence))
         if file is not None:
-            Path(file).write_text(text, encoding="utf-8")
+            write_file(file, text)
         return text
 
     # files
 
     def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
         """Write it in the form of the file's ending. A Parquet file holds all of it: see `load`."""
-        path = Path(file)
-        require_ending(path, self.endings)
+        path = require_output(file, self.endings)
         self.writers(path, confidence)[path.suffix.lower()]()
 
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
@@ -132,7 +134,7 @@ class Held(ABC):
             ".parquet": lambda: self._save(path, confidence),
             ".csv": lambda: self.to_csv(path, confidence),
             ".json": lambda: self.to_json(path, confidence),
-            ".md": lambda: path.write_text(card(), encoding="utf-8"),
+            ".md": lambda: write_file(path, card()),
             **dict.fromkeys(PICTURES, lambda: write(self.plot(confidence), path)),
         }
 
@@ -163,7 +165,8 @@ class Held(ABC):
             facts["noisegate.card"] = self.card(confidence).to_json()
         table = self.parquet(confidence)
         facts[_SEAL] = _sealed(table, {name: text.encode() for name, text in facts.items()})
-        pq.write_table(table.replace_schema_metadata(facts), path, write_page_checksum=True)
+        with written(path):
+            pq.write_table(table.replace_schema_metadata(facts), path, write_page_checksum=True)
 
     # on a screen
 
@@ -177,11 +180,11 @@ class Held(ABC):
 
     def __str__(self) -> str:
         answer = self.shown()
-        rows = ["\t".join(row) for row in answer.cells()]
-        return "\n".join(["\t".join(answer.columns), *rows, self.footer()])
+        rows = ["\t".join(row) for row in (map(line, answer.columns), *answer.cells())]
+        return lines("\n".join([*rows, self.footer()]))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.footer().splitlines()[0]}>"
+        return f"<{type(self).__name__}: {line(self.footer().splitlines()[0])}>"
 
     def _repr_html_(self) -> str:
         return answer_html(self.shown(), self.footer())
@@ -192,7 +195,7 @@ class Held(ABC):
 
         answer = self.shown()
         table = rich_table(answer.columns, answer.cells())
-        return Group(table, Text(self.footer()), Text(self.promise))
+        return Group(table, Text(lines(self.footer())), Text(lines(self.promise)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -261,12 +264,6 @@ def _unit(record: Sequence[str | None]) -> PrivacyUnit:
     """A unit of a file; earlier files name no id space."""
     column, noun, ids = record
     return PrivacyUnit(column=column, noun=str(noun), ids=ids)
-
-
-def require_ending(path: Path, endings: tuple[str, ...]) -> None:
-    """Refuse a file of a form that is not there."""
-    if path.suffix.lower() not in endings:
-        raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
 
 
 def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[str, Any]]":

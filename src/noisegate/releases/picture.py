@@ -16,7 +16,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.query.answer import Answer
 from noisegate.query.display import percent
-from noisegate.query.plot import altair, drawn, framed, label_angle
+from noisegate.query.plot import altair, drawn, framed, inert, label_angle
 from noisegate.releases.axes import Axis
 from noisegate.releases.workload import Workload, marginals, prefixes
 
@@ -146,7 +146,9 @@ def _heat(release: Drawable, x: int, y: int, confidence: Number) -> tuple[Any, l
             strict=True,
         )
     ]
-    data = alt.InlineData(values=json.dumps(points), format={"type": "json"})  # text: it is quick
+    data = alt.InlineData(
+        values=json.dumps(inert(points)), format={"type": "json"}
+    )  # text: it is quick
     base = alt.Chart(data)
     low, high = float(numbers.min()), float(numbers.max())
     scale = alt.Scale(scheme="viridis")

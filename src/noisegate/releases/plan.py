@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from noisegate.exact import Number
+from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import percent
@@ -31,7 +32,7 @@ class Facts(ABC):
         """The plan in words, one fact a line."""
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
+        return lines("\n".join(f"{name:10}{fact}" for name, fact in self.facts()))
 
     def _repr_html_(self) -> str:
         from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only

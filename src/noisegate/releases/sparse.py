@@ -17,6 +17,7 @@ from noisegate.accounting.calibrate import geometric_error
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, upper
+from noisegate.files import write
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
@@ -28,6 +29,7 @@ from noisegate.query.plot import drawn, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
+from noisegate.sheets import csv_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -317,10 +319,10 @@ class SparseRelease(Charged):
         from pyarrow import csv  # noqa: PLC0415
 
         sink = pa.BufferOutputStream()
-        csv.write_csv(self.to_arrow(confidence), sink)
+        csv.write_csv(csv_table(self.to_arrow(confidence)), sink)
         text: str = sink.getvalue().to_pybytes().decode()
         if file is not None:
-            Path(file).write_text(text, encoding="utf-8")
+            write(file, text)
         return text
 
     def record(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.purchase import Funds, inner_delta, inner_price
@@ -199,8 +200,9 @@ class ByReaches:
 
     def numbers(self, found: Found) -> list[float | None]:
         """The number of each row."""
-        whole = self.grain.denominator == self.low.denominator == 1
         exact = [None if _failed(row) else self.low + row[-1] * self.grain for row in found.values]
+        whole = self.grain.denominator == self.low.denominator == 1
+        whole = whole and all(n is None or abs(n) <= WHOLE_MAX for n in exact)
         return [None if n is None else int(n) if whole else float(n) for n in exact]
 
     def widths(self, found: Found) -> Widths | None:

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any, Final, final
 
 from noisegate.exact import Number, fraction
+from noisegate.inert import lines
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.least_sum import LeastSum
@@ -69,4 +70,4 @@ class RobustPlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:12}{words}" for name, words in self.facts())
+        return lines("\n".join(f"{name:12}{words}" for name, words in self.facts()))

@@ -86,6 +86,7 @@ _READ_AS: Final = {
     Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
+_INTERRUPTED: Final = "Query interrupted"  # what the engine makes of Ctrl-C
 _LISTED_MAX: Final = 10_000
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
@@ -317,6 +318,10 @@ class DuckDBSource(Source):
                             self._connection.register(keys_table(place), _key_list(grouping))
                             self._listed[place] = grouping.keys
                     return work(self._connection)
+                except RuntimeError as wrong:
+                    if str(wrong) != _INTERRUPTED:
+                        raise
+                    raise KeyboardInterrupt from None
                 finally:
                     clock.cancel()
             # The engine's own error is gone with the block above: its words may quote rows. An

@@ -92,6 +92,8 @@ def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
         rows = len(frame)
     else:
         raise SourceError("This is no table.", fix=GIVE)
+    if any(not name or "\x00" in name for name in columns):
+        raise SourceError("A column has no name.", fix="Name it, in plain text.")
     names = getattr(frame, "column_names", frame.columns)
     if len({name.translate(_FOLD) for name in columns}) < len(names):
         raise _same_names()

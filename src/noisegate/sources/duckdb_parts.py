@@ -22,7 +22,7 @@ WHOLE_TYPES: Final = frozenset({
 _TYPES: Final = {kind: exp.DataType.build(kind, dialect="duckdb").this for kind in (
     *ENGINE_TYPES.values(), "HUGEINT", "UBIGINT", "INTEGER",
 )}  # fmt: skip
-_YEARS: Final = ("0001-01-01", "9999-12-31")
+_YEARS: Final = ("0001-01-01", "10000-01-01")  # the first day, and the first beyond
 
 
 def as_(value: exp.Expr, name: "str | exp.Identifier") -> exp.Expr:
@@ -103,6 +103,18 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
     elif column.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
         return value
     return case((guard, value))
+
+
+def can_be_key(value: exp.Expr, kind: Kind) -> exp.Expr:
+    """Whether a value can be told as a key: a text without NUL, a number as far as its negative."""
+    held = is_not_null(value)
+    if kind is Kind.TEXT:
+        nul = exp.Anonymous(this="CHR", expressions=[exp.Literal.number(0)])
+        has = exp.Anonymous(this="CONTAINS", expressions=[value.copy(), nul])
+        return and_(held, exp.not_(has))
+    if kind is Kind.INTEGER:
+        return and_(held, exp.GTE(this=value.copy(), expression=whole(-WHOLE_MAX)))
+    return held
 
 
 def is_narrow(column: Column, stored: str) -> bool:

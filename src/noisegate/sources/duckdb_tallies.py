@@ -35,6 +35,7 @@ from noisegate.sources.duckdb_parts import (
     anchor_of,
     and_,
     as_,
+    can_be_key,
     case,
     cast,
     clamp,
@@ -168,7 +169,8 @@ def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
     """Columns k0, k1, … and n: how many owners hold each key."""
     rows, is_owned = _rows(tally.relation, [], [e for _, e in tally.by], writer)
     names = [f"e{place}" for place in range(len(tally.by))]
-    held = and_(*(exp.maybe_parse(f"r.{name} IS NOT NULL") for name in names))
+    kinds = [domain_of(e, schema_of(tally.relation)).kind for _, e in tally.by]
+    held = and_(*(can_be_key(col(n, "r"), kind) for n, kind in zip(names, kinds, strict=True)))
     if is_owned:
         pairs = (
             exp.select(*(col(n, "r") for n in names), col(OWNER, "r"))

@@ -171,8 +171,9 @@ def read_policy(path: str | Path) -> Policy:
     """
     file, problem = Path(path), None
     try:
-        text = file.read_text(encoding="utf-8") if file.stat().st_size <= _SIZE_MAX else None
-    except (OSError, UnicodeDecodeError):
+        small = file.is_file() and file.stat().st_size <= _SIZE_MAX
+        text = file.read_text(encoding="utf-8") if small else None
+    except (OSError, ValueError):  # no UTF-8 is a ValueError, as is a NUL in its name
         text = None
     if text is None:
         raise PolicyError(f"{file.name!r} cannot be read.", fix="Give a policy, a TOML file.")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from noisegate.inert import markdown
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import decimal_up
 from noisegate.sources.policy import Policy, TablePolicy
@@ -14,9 +15,9 @@ _Row = tuple[str, ...]
 
 def page(policy: Policy) -> str:
     """The data set, who is protected, who may ask, and what of each column. Nothing is opened."""
-    lines = [f"# {policy.name}", "", *_grid(("", ""), _facts(policy))]
+    lines = [f"# {markdown(policy.name)}", "", *_grid(("", ""), _facts(policy))]
     for table in policy.tables.values():
-        lines += ["", f"## {table.name}", "", *_about(policy, table)]
+        lines += ["", f"## {markdown(table.name)}", "", *_about(policy, table)]
         rows = [_column(policy, table, name, terms) for name, terms in table.columns.items()]
         if rows:
             lines += ["", *_grid(("column", "type", "declared", "can be asked"), rows)]
@@ -56,16 +57,16 @@ def _protected(policy: Policy) -> str:
 
 def _about(policy: Policy, table: TablePolicy) -> list[str]:
     if table.public:
-        key = f" Key: {', '.join(table.key)}." if table.key else ""
+        key = markdown(f" Key: {', '.join(table.key)}.") if table.key else ""
         return [f"Public: exact and free, all columns.{key}"]
-    noun = policy.noun(table.name)
+    noun = markdown(policy.noun(table.name))
     vouched = [f"A view: the steward vouches that a {noun}'s rows depend on that {noun} alone."]
     view = vouched if table.trusted_view else []
     if table.unit is None:
         return [f"Private. Every row is one {noun}, by declaration.", *view]
     way = "".join(f" {hop.column} → {hop.table}.{hop.key}," for hop in table.path)
-    ids = f"ids of the space {policy.space(table.name)}"
-    lines = [f"Private. The {noun} is named by{way} {table.unit}: {ids}.", *view]
+    named = markdown(f"{way} {table.unit}: ids of the space {policy.space(table.name)}")
+    lines = [f"Private. The {noun} is named by{named}.", *view]
     for cap, words in ((table.rows_per_unit, "row"), (table.groups_per_unit, "group")):
         said = f"At most {cap:,} {words}{'s' * (cap > 1)}" if cap else f"No cap on {words}s"
         lines.append(f"{said} per {noun} and question.")
@@ -116,7 +117,7 @@ def _value(value: object) -> str:
 
 def _grid(head: _Row, rows: list[_Row]) -> list[str]:
     """A Markdown table whose columns line up."""
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
+    cells = [[*map(markdown, row)] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]

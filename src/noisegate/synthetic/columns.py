@@ -106,7 +106,8 @@ class Coding:
         """The least value of each cell and the first beyond it, within the bounds."""
         whole = self.kind is not Kind.NUMBER
         starts = [self.number(key) for key in self.axis.present]
-        ends = [self.number(each) for each in self.axis.ends or map(self._next, self.axis.present)]
+        ends = [self.number(end) for end in self.axis.ends or ()]
+        ends = ends or [self._end(key) for key in self.axis.present]
         if self.bounds is not None:
             low, high = self.bounds[0], self.bounds[1] + whole
             starts = [min(max(at, low), end) for at, end in zip(starts, ends, strict=True)]
@@ -121,6 +122,13 @@ class Coding:
         if self.kind is Kind.TIMESTAMP and type(key) is date:
             key = datetime(key.year, key.month, key.day)  # noqa: DTZ001 - no zone, as in tables
         return ordinal(key)
+
+    def _end(self, key: Any) -> Fraction:  # noqa: ANN401 - a date or a time
+        """The number of the first moment after a group of time; calendars end after 9999."""
+        try:
+            return self.number(self._next(key))
+        except (OverflowError, ValueError):
+            return self.number(date.max) + (1 if self.kind is Kind.DATE else _DAY)
 
     def _next(self, key: Any) -> Any:  # noqa: ANN401 - a date or a time
         """The first moment after a group of time."""

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from noisegate.exact import Number
+from noisegate.inert import lines
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import with_margin
 
@@ -94,7 +95,7 @@ class ManyPlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{name}: {words}" for name, words in self.facts())
+        return lines("\n".join(f"{name}: {words}" for name, words in self.facts()))
 
 
 @final

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from noisegate.exact import Number
+from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import percent
@@ -88,7 +89,7 @@ class SyntheticPlan:
         }
 
     def __str__(self) -> str:
-        return "\n".join(f"{name:10}{fact}" for name, fact in self.facts())
+        return lines("\n".join(f"{name:10}{fact}" for name, fact in self.facts()))
 
     def _repr_html_(self) -> str:
         from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only

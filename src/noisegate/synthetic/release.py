@@ -17,6 +17,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.files import written
 from noisegate.mechanisms.base import failure_of
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
@@ -24,6 +25,7 @@ from noisegate.query.card import card as card_of
 from noisegate.query.plot import write
 from noisegate.releases.held import ENDINGS, Charged, read_held
 from noisegate.releases.table import Number
+from noisegate.sheets import csv_table
 from noisegate.synthetic.bars import reach
 from noisegate.synthetic.columns import Cells
 from noisegate.synthetic.constraints import masks_of, places
@@ -178,20 +180,25 @@ class SyntheticRelease(Charged):
     def _save_csv(self, path: Path) -> None:
         from pyarrow import csv  # noqa: PLC0415 - only when asked for
 
-        csv.write_csv(self.to_arrow(), str(path))
+        with written(path):
+            csv.write_csv(csv_table(self.to_arrow()), str(path))
 
     def _save_arrow(self, path: Path) -> None:
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
         table = self.to_arrow()
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        with (
+            written(path),
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as writer,
+        ):
             writer.write_table(table)
 
     def _save_duckdb(self, path: Path) -> None:
         import duckdb  # noqa: PLC0415 - only when asked for
 
         name = self.fitted.layout.table.replace('"', '""')
-        with duckdb.connect(str(path)) as connection:
+        with written(path), duckdb.connect(str(path)) as connection:
             connection.register("synthetic_rows", self.to_arrow())
             connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM synthetic_rows')  # noqa: S608 - quoted
 

@@ -5,7 +5,6 @@ part of the rows that would have to move: half the sum of all differences, over 
 """
 
 from dataclasses import dataclass
-from html import escape
 from io import StringIO
 from math import pi, prod, sqrt
 from pathlib import Path
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.files import require_output, write
+from noisegate.inert import html, line, lines, markdown
 from noisegate.mechanisms.base import failure_of
 from noisegate.query.display import ends, percent
-from noisegate.query.plot import altair, framed, label_angle
+from noisegate.query.plot import altair, framed, inert, label_angle
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes
 from noisegate.releases.tails import tail_factor
@@ -56,7 +56,7 @@ class Line:
     def texts(self) -> tuple[str, ...]:
         """The line as people read it."""
         return (
-            " × ".join(self.names) or "all rows",
+            line(" × ".join(self.names)) or "all rows",
             f"{self.cells:,}",
             f"{self.margin:.3g}",
             f"{self.inside:.0%}",
@@ -123,45 +123,44 @@ class Report:
     def to_markdown(self) -> str:
         """A page for people."""
         rows = [_HEAD, ["---"] + ["--:"] * (len(_HEAD) - 1), *(line.texts() for line in self.lines)]
-        table = "\n".join(f"| {' | '.join(c.replace('|', '¦') for c in row)} |" for row in rows)
-        facts = "\n".join(f"- {fact}" for fact in self.facts())
-        return f"# Synthetic rows: {self.made.fitted.layout.table}\n\n{facts}\n\n{table}\n"
+        table = "\n".join(f"| {' | '.join(map(markdown, row))} |" for row in rows)
+        facts = "\n".join(f"- {markdown(fact)}" for fact in self.facts())
+        name = markdown(self.made.fitted.layout.table)
+        return f"# Synthetic rows: {name}\n\n{facts}\n\n{table}\n"
 
     def to_html(self) -> str:
         """A page with pictures: needs no network and no scripts. Needs the extra `plot`."""
         names = [axis.name for axis in self.made.fitted.layout.axes][:_PICTURES_MAX]
         charts = [_svg(_chart(self.made, name, self.confidence)) for name in names]
         return _PAGE.format(
-            title=escape(f"Synthetic rows: {self.made.fitted.layout.table}"),
-            facts="".join(f"<li>{escape(fact)}</li>" for fact in self.facts()),
+            title=html(f"Synthetic rows: {self.made.fitted.layout.table}"),
+            facts="".join(f"<li>{html(fact)}</li>" for fact in self.facts()),
             table=self._table(),
             pictures="\n".join(f"<figure>{chart}</figure>" for chart in charts),
         )
 
     def save(self, file: str | Path) -> None:
         """Write it in the form of the file's ending: `.html`, `.md` or `.txt`."""
-        path = Path(file)
+        path = require_output(file, ENDINGS)
         texts = {".html": self.to_html, ".md": self.to_markdown, ".txt": self.__str__}
-        if path.suffix.lower() not in texts:
-            raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(ENDINGS)}.")
-        path.write_text(texts[path.suffix.lower()](), encoding="utf-8")
+        write(path, texts[path.suffix.lower()]())
 
     def _table(self) -> str:
         rows = [(_HEAD, "th"), *((line.texts(), "td") for line in self.lines)]
-        lines = ("".join(f"<{tag}>{escape(c)}</{tag}>" for c in row) for row, tag in rows)
+        lines = ("".join(f"<{tag}>{html(c)}</{tag}>" for c in row) for row, tag in rows)
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def __str__(self) -> str:
         rows = [_HEAD, *(line.texts() for line in self.lines)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
+        shown = [
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
             for row in rows
         ]
-        return "\n".join([*lines, *self.facts()])
+        return lines("\n".join([*shown, *self.facts()]))
 
     def _repr_html_(self) -> str:
-        return self._table() + "".join(f"<p>{escape(fact)}</p>" for fact in self.facts())
+        return self._table() + "".join(f"<p>{html(fact)}</p>" for fact in self.facts())
 
 
 def report(made: "SyntheticRelease", confidence: Number = 0.95) -> Report:
@@ -235,7 +234,7 @@ def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # n
     dots = base.mark_point(color="#1a1a1a", filled=True, size=36).encode(x=x, y="seen:Q")
     reach = {"y": alt.Y("low:Q", title=label), "y2": alt.Y2("high:Q")}
     rules = base.mark_errorbar(ticks={"size": 6}, color="#1a1a1a").encode(x=x, **reach)
-    return alt.layer(bars, rules, dots).properties(width=width, height=240)
+    return inert(alt.layer(bars, rules, dots).properties(width=width, height=240))
 
 
 def _points(

@@ -466,7 +466,12 @@ def _require_term(term: Term, schema: Schema, cap: int) -> None:
     if type(term) is not Term or not kind.is_numeric:
         raise Unsupported(f"{kind.value} values cannot be added.", fix="Cast to a number.")
     whole = type(term.low) is int and type(term.high) is int and type(term.grain) is Fraction
-    if not whole or term.low > term.high or not 1 / GRAIN_MAX <= term.grain <= GRAIN_MAX:
+    if not whole or term.low > term.high:
         raise Unsupported("A term's bounds are not whole and in order.", fix="Use low ≤ high.")
+    if not 1 / GRAIN_MAX <= term.grain <= GRAIN_MAX:
+        raise Unsupported(
+            "Bounds are too far apart, or too near to each other, to be added up.",
+            fix="Declare bounds that values come near to, or rescale: x / 1e6.",
+        )
     if not 1 <= term.reach <= REACH_MAX or term.reach * cap > MOVED_MAX:
         raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")

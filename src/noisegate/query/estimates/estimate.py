@@ -15,12 +15,12 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Sums, Values
+from noisegate.algebra.tally import Sums, Term, Values
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.privacy.domain import Key, Kind
+from noisegate.privacy.domain import WHOLE_MAX, Key, Kind
 from noisegate.query.estimates.draft import Draft, Part
 from noisegate.query.estimates.formulas import average_of
 from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
@@ -199,9 +199,7 @@ class _Measured:
     ) -> None:
         tally, columns = part.query.tally, part.columns
         if isinstance(tally, Values):
-            grain = tally.term.grain
-            factor = int(grain) if grain.denominator == 1 else float(grain)
-            points = values.reshape(self.draft.cells(columns), -1) * factor
+            points = _points(values.reshape(self.draft.cells(columns), -1), tally.term)
             noise = mechanisms[0]
             if isinstance(noise, Quantile | Quantiles):
                 self.choices.setdefault(part.pieces[0], {})[columns] = points, noise
@@ -309,6 +307,18 @@ def summed_bars(bars: Bars, rows: Bars, sampling: Sampling, mean: Mean) -> Bars:
         return Interval(inner.low - off, inner.high + off)
 
     return wider
+
+
+def _points(values: NDArray[np.int64], term: Term) -> Numbers:
+    """Points of a grid as they are shown: whole where 64 bits hold them, else doubles.
+
+    A grid may end one step beyond the last whole number of 64 bits, and its last point there.
+    """
+    if term.grain.denominator == 1:
+        last = WHOLE_MAX // int(term.grain)
+        if term.reach <= last + 1:
+            return np.clip(values, -last, last) * int(term.grain)
+    return values * float(term.grain)
 
 
 def _typed(values: Numbers, recipe: Recipe) -> Numbers:

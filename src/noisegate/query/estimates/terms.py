@@ -7,6 +7,7 @@ from math import ceil, floor
 from typing import Final
 
 from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.algebra.intervals import LARGE
 from noisegate.algebra.tally import Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH, Domain, Kind
@@ -45,6 +46,8 @@ def middle(low: Fraction, high: Fraction, kind: Kind) -> Fraction:
     Values counted from here reach half as far as the bounds are apart, and so does the noise.
     """
     half = (low + high) / 2
+    if abs(half) > LARGE:
+        raise Unsupported("Such values have no squares in doubles.", fix="Use narrower bounds.")
     return Fraction(floor(half)) if kind is Kind.INTEGER else Fraction(float(half))
 
 

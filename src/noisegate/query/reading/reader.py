@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
 from noisegate.query.reading.blocks import block_of
 from noisegate.query.reading.grouping import groups_of
@@ -42,6 +42,7 @@ def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
     """The question that the SQL asks about the tables, or a refusal."""
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=_FORM)
+    require_plain(sql)
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
     reader = _Reader({})

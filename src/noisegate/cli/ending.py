@@ -1,0 +1,119 @@
+"""How a command ends, whatever happens: one line, an exit code, and what was charged by then.
+
+The words of an unexpected error may quote a row (a cast that fails names the value), so they are
+shown to nobody but a steward who asks for them.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from io import StringIO, TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from noisegate.cli.printing import say, say_json
+from noisegate.errors import DEBUG, NoisegateError, stumbled
+from noisegate.inert import lines
+
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
+    from noisegate.privacy.loss import ApproxDP
+
+_INTERRUPTED = 130
+_opened: list[tuple["Gate", "ApproxDP"]] = []
+
+
+def opened(gate: "Gate") -> "Gate":
+    """Note a gate, so that whatever ends the command can say what was charged."""
+    _opened.append((gate, gate.spent))
+    return gate
+
+
+def ended(command: Callable[..., Any]) -> int:
+    """Run a command to its end; gives its exit code."""
+    _opened.clear()
+    _prepare()
+    try:
+        code = command(standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as wrong:  # noqa: BLE001 - whatever it is, it ends here
+        return _end(wrong)
+    if code == _INTERRUPTED:  # typer makes a number of Ctrl-C
+        return _interrupted()
+    return code if isinstance(code, int) else 0
+
+
+def _prepare() -> None:
+    """Outputs that take any letter, and are there: the shell may have closed them."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="noisegate")
+
+
+def _end(wrong: BaseException) -> int:
+    match wrong:
+        case SystemExit():
+            return wrong.code if isinstance(wrong.code, int) else 1
+        case KeyboardInterrupt() | typer.Abort():
+            return _interrupted()
+        case BrokenPipeError():
+            return _unheard()
+        case NoisegateError():
+            return _refused(wrong)
+    return _stumbled(wrong)
+
+
+def _refused(refusal: NoisegateError) -> int:
+    if "--json" in sys.argv:
+        error = {"code": refusal.code, "message": refusal.problem, "fix": refusal.fix}
+        say_json({"error": error})
+    say(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}", err=True)
+    return refusal.exit_code
+
+
+def _interrupted() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut off these words
+    say(f"\ninterrupted: {_charged()}", err=True)
+    return _INTERRUPTED
+
+
+def _unheard() -> int:
+    """Nobody reads any more, as after `| head`; the interpreter must not try again at its end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _stumbled(wrong: BaseException) -> int:
+    if hasattr(wrong, "show") and hasattr(wrong, "exit_code"):  # how typer says what was mistyped
+        return _mistyped(wrong)
+    if os.environ.get(DEBUG):
+        say("".join(traceback.format_exception(wrong)), err=True)
+    code = _refused(stumbled(wrong))
+    say(f"  {_charged()}", err=True)
+    return code
+
+
+def _mistyped(wrong: Any) -> int:  # noqa: ANN401 - an exception of typer's
+    text = StringIO()
+    wrong.show(file=text)
+    say(lines(text.getvalue().rstrip("\n")), err=True)
+    return int(wrong.exit_code)
+
+
+def _charged() -> str:
+    """What the account had spent when it was opened, and what it has now."""
+    from noisegate.shell import charged  # noqa: PLC0415 - quick help
+
+    found = []
+    for gate, before in _opened:
+        with suppress(NoisegateError):
+            found.append(charged(before, gate.spent))
+    return " ".join(dict.fromkeys(found)) or "Nothing was charged."

@@ -1,0 +1,89 @@
+"""Files that are written to, and files that never are: tables behind a gate, policies, ledgers."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from noisegate.errors import SpecError
+
+TABLE: Final = "a table behind a gate"
+POLICY: Final = "a policy"
+LEDGER: Final = "a ledger"
+_BESIDE: Final = ("", "-wal", "-shm", "-journal", ".wal")  # what engines keep beside a file
+_kept: dict[str, str] = {}  # of this process, for good: an answer may outlive its gate
+
+
+def keep(file: str | Path, what: str) -> None:
+    """From here on, nothing is written over this file. One file is one thing."""
+    if "\x00" in str(file):
+        raise SpecError(f"{Path(file).name!r} is no name of a file.", fix="Check the path.")
+    path = Path(file).resolve()
+    if (other := _what(path)) is not None and other != what:
+        raise SpecError(f"{path.name!r} is {other}.", fix=f"Give another file as {what}.")
+    _kept.update({f"{path}{ending}": what for ending in _BESIDE})
+
+
+def require_output(file: str | Path, endings: Sequence[str] | None = None) -> Path:
+    """A file that can be written to; for refusals before anything is paid for."""
+    path = Path(file)
+    if endings is not None and path.suffix.lower() not in endings:
+        raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
+    try:
+        what = _what(path)
+        usable = what is not None or _opens(path)
+    except (OSError, ValueError):  # a NUL in the name is a ValueError
+        what, usable = None, False
+    if what is not None:
+        raise SpecError(
+            f"{path.name!r} is {what}, and is not written over.", fix="Use another name."
+        )
+    if not usable:
+        raise SpecError(f"{path.name!r} cannot be written there.", fix="Choose another folder.")
+    return path
+
+
+@contextmanager
+def written(file: str | Path, endings: Sequence[str] | None = None) -> Iterator[Path]:
+    """A file to be written inside of the block; whatever the system objects is a refusal."""
+    path = require_output(file, endings)
+    try:
+        yield path
+    except OSError as wrong:
+        why = wrong.strerror or "the system refuses"
+        raise SpecError(
+            f"{path.name!r} was not written: {why}.",
+            fix="What was released is in the ledger: ask again, for free, and write elsewhere.",
+        ) from None
+
+
+def write(file: str | Path, text: str) -> None:
+    """A text as it is, in UTF-8."""
+    with written(file) as path:
+        path.write_text(text, encoding="utf-8", newline="")
+
+
+def _what(path: Path) -> str | None:
+    """What a file is that must stay, by whichever name or link it is reached."""
+    if (known := _kept.get(str(path.resolve()))) is not None or not path.exists():
+        return known
+    return next((what for kept, what in _kept.items() if _same(path, kept)), None)
+
+
+def _same(path: Path, kept: str) -> bool:
+    with suppress(OSError):
+        return path.samefile(kept)
+    return False
+
+
+def _opens(path: Path) -> bool:
+    """Whether it can be opened to write; neither makes nor changes it."""
+    if path.exists() or path.is_symlink():
+        if not path.is_file():  # a folder, a pipe, a device, a link to nowhere
+            return False
+        with path.open("r+b"):
+            return True
+    with path.open("xb"):
+        pass
+    path.unlink()
+    return True
