@@ -73,6 +73,7 @@ def check(tx: Transaction, prices: Prices, *, pinned_head: str | None = None) ->
 
 def _caches(tx: Transaction, books: Books) -> Iterator[str]:
     yield from _differences("Account", {each.name: each for each in tx.accounts()}, books.accounts)
+    yield from _differences("Origin", tx.origins(), books.origins)
     stored = {each.request_id: each for each in tx.requests()}
     yield from _differences("Request", stored, books.requests)
 

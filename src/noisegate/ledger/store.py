@@ -21,6 +21,7 @@ from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, 
 from noisegate.ledger.archive import Line, refill, write_lines
 from noisegate.ledger.audit import Verification, check
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.origin import Origin
 from noisegate.ledger.rules import (
     Asked,
     Clock,
@@ -165,13 +166,24 @@ class Ledger(ABC):
     # accounts
 
     def open_account(
-        self, name: str, *, parent: str | None, accountant: str, budget: ApproxDP, unit: str
+        self,
+        name: str,
+        *,
+        parent: str | None,
+        accountant: str,
+        budget: ApproxDP,
+        unit: str,
+        origins: Sequence[Origin] = (),
     ) -> Balance:
-        """Open an account; again with the same terms is fine, with other terms is refused."""
+        """Open an account; again with the same terms is fine, with other terms is refused.
+
+        ``origins`` say where a data set's rows come from. Another root account that owns one of
+        them is the budget of these rows, and a second one is refused.
+        """
         require_name(name, "account")
         require_text(unit, "unit")
         account = Account(name=name, parent=parent, accountant=accountant, budget=budget, unit=unit)
-        opened = self._run(self._write, lambda tx: self._rules.open_account(tx, account))
+        opened = self._run(self._write, lambda tx: self._rules.open_account(tx, account, origins))
         return self._rules.prices.balance(opened)
 
     def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
