@@ -12,6 +12,7 @@ from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import Number, fraction
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
+from noisegate.ledger.origin import origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.loss import ApproxDP
@@ -31,6 +32,7 @@ LEDGER_SUFFIX: Final = ".ledger"
 _EPSILON_MAX: Final = 10**6
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
 _MEMORY: Final = "memory"
+_NONE: Final[Mapping[str, TableDomain]] = MappingProxyType({})
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
 
@@ -107,7 +109,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     if practice and epsilon is None:
         epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
-    _open_root(book, domain, budget=budget, accountant=accountant)
+    tables = {} if practice else {name: domain}
+    _open_root(book, domain, budget=budget, accountant=accountant, tables=tables)
     account = _open_analyst(book, domain, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
@@ -241,7 +244,13 @@ def open_policy(
         raise PolicyError("No table is private.", fix="Read public tables without a gate.")
     rows = _source(data, tables, practice=practice)
     book = _book(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
-    _open_root(book, first, budget=policy.budget, accountant=policy.accountant)
+    _open_root(
+        book,
+        first,
+        budget=policy.budget,
+        accountant=policy.accountant,
+        tables={} if practice else tables,
+    )
     share = None if analyst is None else policy.share_of(analyst)
     if analyst is None and policy.analysts and not practice:
         raise PolicyError(
@@ -311,9 +320,14 @@ def _book(
 
 
 def _open_root(
-    ledger: Ledger, domain: TableDomain, *, budget: ApproxDP | None, accountant: str | None
+    ledger: Ledger,
+    domain: TableDomain,
+    *,
+    budget: ApproxDP | None,
+    accountant: str | None,
+    tables: Mapping[str, TableDomain] = _NONE,
 ) -> None:
-    """The data set's own account: what all analysts together may learn."""
+    """The data set's own account: what all analysts together may learn from these tables."""
     known = ledger.balance(domain.dataset) if domain.dataset in ledger.accounts() else None
     if budget is None and known is None:
         raise PolicyError(
@@ -329,6 +343,12 @@ def _open_root(
         accountant=accountant or (known.accountant if known and budget is None else "pure"),
         budget=terms,
         unit=str(domain.unit),
+        origins=[
+            origin
+            for table in tables.values()
+            if not table.is_public
+            for origin in origins_of(table.origin, table.name)
+        ],
     )
 
 

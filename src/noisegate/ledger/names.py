@@ -19,6 +19,8 @@ _LIKE: Final = str.maketrans(
     "abekmhopctyxijsdqwhlabenikvonptuxywabezhikmnoptyxabekmhopctyxijsagiill",
 )
 
+_SLASHES: Final = "\\\u2044\u2215\u29f8"  # drawn like the one that stands between names
+
 
 def require_account_name(account: Account, others: Iterable[Account]) -> None:
     """Refuse a new account whose name could be read as another one."""
@@ -26,7 +28,8 @@ def require_account_name(account: Account, others: Iterable[Account]) -> None:
     if own != normalize("NFKC", own) or own != own.strip() or _has_hidden(own):
         raise _refused(own, "is not in its plain form", "Use letters without hidden marks")
     parts = own.split("/")
-    if any(part.strip() in ("", ".", "..") for part in parts):
+    odd = any(part in ("", ".", "..") or part != part.strip() for part in parts)
+    if odd or any(slash in own for slash in _SLASHES):
         raise _refused(own, "reads like a path", "Use a plain name")
     if account.parent is None and len(parts) > 1:
         raise _refused(own, "looks like an analyst's account", "Name the data set without '/'")

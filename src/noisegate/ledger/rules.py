@@ -320,7 +320,7 @@ def _require_own(origin: Origin, owned: Owned, account: Account) -> None:
         raise PolicyError(
             f"The rows of {name!r} already have the budget {owner!r} in this ledger.",
             fix=f"Open them under that name (table={owner!r}, or name = {owner!r} in the policy). "
-            "If they are other rows in a file that was renamed, copy them to a new file.",
+            "If it is a new file that only took over the place of a removed one, copy it.",
         )
 
 

@@ -20,7 +20,7 @@ SQLite finds a database's journal by the file's *name* and trusts whatever lies 
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Final, TypeAlias, final
@@ -36,7 +36,6 @@ Inode: TypeAlias = tuple[int, int]  # device and number
 HEADER_BYTES: Final = 100
 _JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _JOURNAL_HEADER: Final = 28
-_RECORDS_MAX: Final = 1 << 20
 
 _guard = RLock()  # around the two below; reentrant, since a collected ledger closes itself anywhere
 _under_way: Counter[Inode] = Counter()  # transactions of this process
@@ -77,7 +76,7 @@ class LedgerFile:
 
     def has_journal(self) -> bool:
         """Whether a journal lies beside it, of a transaction under way or cut short."""
-        return bool(self._journal(_JOURNAL_HEADER).strip(b"\0"))
+        return bool(self._journal(1).strip(b"\0"))
 
     def has_wal(self) -> bool:
         """Whether a write-ahead log lies beside it."""
@@ -113,7 +112,7 @@ class LedgerFile:
     def require_one_name(self) -> None:
         """Charges written to a file that lost its name, or has two, could be lost with it."""
         try:
-            status = self.path.stat()
+            status = os.stat(self.path)  # noqa: PTH116 - before and after every transaction
         except OSError:
             raise replaced(self.path) from None
         if _inode(status) != self.inode:
@@ -133,10 +132,15 @@ class LedgerFile:
         before = _commits_before(self._journal())
         return before is not None and now - before not in (0, 1)
 
-    def _journal(self, size: int = -1) -> bytes:
-        with suppress(OSError), Path(f"{self._name}-journal").open("rb") as file:
-            return file.read(size)
-        return b""
+    def _journal(self, size: int | None = None) -> bytes:
+        try:
+            descriptor = os.open(f"{self._name}-journal", os.O_RDONLY)
+        except OSError:
+            return b""
+        try:
+            return os.read(descriptor, size or os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
 
     def _foreign(self, ending: str) -> LedgerError:
         return LedgerError(
@@ -201,7 +205,7 @@ def _commits_before(journal: bytes) -> int | None:
     count, sector, page = (int.from_bytes(journal[at : at + 4], "big") for at in (8, 20, 24))
     if not sector or not page:
         return None
-    for place in range(min(count, _RECORDS_MAX)):
+    for place in range(count):
         start = sector + place * (page + 8)
         record = journal[start : start + 4 + 28]
         if len(record) < 4 + 28:

@@ -5,13 +5,14 @@ folded in, so that nothing a steward may want to look into is changed.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NoReturn, TypeVar, final
 
 from noisegate.errors import LedgerError
+from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.audit import Verification
 from noisegate.ledger.entry import STORE_FORMAT
 from noisegate.ledger.sqlite import SQLiteTransaction, look, spoken
@@ -35,9 +36,11 @@ class SQLiteInspection(Ledger):
     def close(self) -> None:
         """Nothing stays open."""
 
-    def verify(self, *, pinned_head: str | None = None) -> Verification:
+    def verify(
+        self, *, pinned_head: str | None = None, anchors: Sequence[Anchor] = ()
+    ) -> Verification:
         """Recheck everything that the file holds; what is wrong around it comes first."""
-        found = super().verify(pinned_head=pinned_head)
+        found = super().verify(pinned_head=pinned_head, anchors=anchors)
         return replace(found, problems=[*self._problems, *found.problems])
 
     def _read(self, work: Callable[[Transaction], T]) -> T:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
-from noisegate.ledger.entry import Entry
+from noisegate.ledger.anchor import NO_LOG, Anchor, Log
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
@@ -207,7 +207,7 @@ class Charged(Held):
     question: str
     request_id: str
     practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
+    log: Log = NO_LOG
     stated: Card | None = None
 
     def stating(
@@ -251,7 +251,7 @@ def standing(
         "guarantee": guarantee_of(loss, tables, what),
         "request_id": found.request_id,
         "practice": rules.practice,
-        "log": curator.ledger.history,
+        "log": curator.ledger.log(),
     }
 
 
@@ -289,6 +289,8 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         )
     column, noun = record["unit"]
     card = facts.get("noisegate.card")
+    stated = None if card is None else Card.from_json(card.decode())
+    head = None if stated is None else stated.record.get("head")
     standing = {
         "sql": record["sql"],
         "cost": ApproxDP(0),
@@ -301,7 +303,8 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         "question": record["question"],
         "request_id": record.get("request", record.get("request_id")),
         "practice": record["practice"],
-        "stated": None if card is None else Card.from_json(card.decode()),
+        "log": NO_LOG if head is None else Log(Anchor.from_dict(head)),
+        "stated": stated,
     }
     return table, record | {"standing": standing, "facts": facts}
 
