@@ -238,6 +238,8 @@ def _account(books: Books, entry: Entry, prices: Prices) -> None:
     if account.parent is not None and account.parent not in books.accounts:
         books.problems.append(f"Entry {entry.seq}: the parent of {account.name!r} is missing.")
     books.accounts[account.name] = account
+    if "origins" in body:
+        _origin(books, entry, prices)
 
 
 def _origin(books: Books, entry: Entry, _: Prices) -> None:

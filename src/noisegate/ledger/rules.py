@@ -79,17 +79,16 @@ class Rules:
         if earlier is None:
             self._require_parent(tx, account)
             self.prices.limit(account)  # refuses a budget that the accountant cannot keep
-            self._append(tx, "account", _opening(account))
+        news = [each for each in origins if _is_news(each, owned)]
+        places = {"origins": {each.place: each.mark for each in news}} if news else {}
+        if earlier is None:
+            self._append(tx, "account", {**_opening(account), **places})
             tx.save_account(account)
-        self._own(tx, account, [each for each in origins if _is_news(each, owned)])
-        return earlier or account
-
-    def _own(self, tx: Transaction, account: Account, origins: Sequence[Origin]) -> None:
-        if origins:
-            places = {origin.place: origin.mark for origin in origins}
-            self._append(tx, "origin", {"account": account.name, "origins": places})
-        for origin in origins:
+        elif news:
+            self._append(tx, "origin", {"account": account.name, **places})
+        for origin in news:
             tx.save_origin(account.name, origin)
+        return earlier or account
 
     def change_budget(self, tx: Transaction, name: str, budget: ApproxDP, reason: str) -> Account:
         """Give an account a new budget. What is spent stays spent."""

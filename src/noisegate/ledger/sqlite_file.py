@@ -21,6 +21,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 from threading import RLock
 from typing import Final, TypeAlias, final
@@ -52,9 +53,8 @@ class LedgerFile:
 
     def __init__(self, path: Path, *, may_create: bool) -> None:
         self.path, self._name = path, os.path.realpath(path)
-        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if may_create else 0)
         try:
-            self._descriptor = os.open(path, flags, 0o600)
+            self._descriptor = _opened(path, os.O_CREAT if may_create else 0)
         except OSError as error:
             raise LedgerError(
                 f"The ledger {path.name!r} cannot be opened: {error.strerror}.",
@@ -115,13 +115,14 @@ class LedgerFile:
             status = os.stat(self.path)  # noqa: PTH116 - before and after every transaction
         except OSError:
             raise replaced(self.path) from None
-        if _inode(status) != self.inode:
+        links = links_of(status)
+        if _inode(status) != self.inode or links == 0:
             raise replaced(self.path)
-        if links_of(status) != 1:
+        if links > 1:
             name = self.path.name
             raise LedgerError(
-                f"The ledger {name!r} has {links_of(status)} names (hard links), under each of "
-                "which another budget could be spent.",
+                f"The ledger {name!r} has {links} names (hard links), under each of which another "
+                "budget could be spent.",
                 fix="Remove the others; or, while nobody uses it, give it a file of its own: "
                 f"cp {name} {name}.own && mv {name}.own {name}",
             )
@@ -181,6 +182,16 @@ def replaced(path: Path) -> LedgerError:
         f"The ledger {path.name!r} was moved, removed or replaced while it was in use.",
         fix="Put the file back, with its -journal file if it has one, and start again.",
     )
+
+
+def _opened(path: Path, flags: int) -> int:
+    """For writing, where allowed: a layered file system then shows the file that is written."""
+    try:
+        return os.open(path, os.O_RDWR | flags, 0o600)
+    except OSError as error:
+        if error.errno not in (EACCES, EPERM, EROFS):
+            raise
+        return os.open(path, os.O_RDONLY)
 
 
 def _inode(status: os.stat_result) -> Inode:
