@@ -6,6 +6,7 @@ budget leaves the door.
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
@@ -17,7 +18,7 @@ import pytest
 
 import noisegate
 from noisegate.errors import NoisegateError, OverBudget, PolicyError
-from noisegate.ledger.open import open_ledger
+from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.origin import Origin, origins_of
 from noisegate.privacy.loss import ApproxDP
 
@@ -310,3 +311,20 @@ def test_a_log_with_two_budgets_over_one_origin_does_not_verify(books):
     books._write(lambda tx: books._rules._append(tx, "origin", forged))
     found = " ".join(books.verify().problems)
     assert "'a' and 'b' are budgets of the same rows" in found
+
+
+def test_origins_survive_an_export_and_an_edit_of_them_is_named(file, ledger, tmp_path):
+    spend(file, ledger)
+    with open_ledger(str(ledger)) as book, (tmp_path / "log.jsonl").open("w") as lines:
+        book.export(lines)
+    restored = tmp_path / "restored.db"
+    with (tmp_path / "log.jsonl").open() as lines:
+        restore_ledger(lines, str(restored)).close()
+    with pytest.raises(PolicyError, match="already have the budget 'people'"):
+        spend(file, restored, "p2")
+    raw = sqlite3.connect(restored)
+    raw.execute("UPDATE origins SET account = 'nobody'")
+    raw.commit()
+    raw.close()
+    with open_ledger(str(restored)) as book:
+        assert any("Origin" in problem for problem in book.verify().problems)

@@ -14,6 +14,7 @@ import threading
 from fractions import Fraction
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from noisegate.errors import LedgerError, OverBudget
@@ -424,3 +425,17 @@ def test_a_damaged_file_is_reported_by_an_inspection(path, tmp_path):
         file.write(b"\xff" * 8 * 4096)
     with inspect_ledger(str(path)) as looked_at, pytest.raises(LedgerError, match="Restore"):
         looked_at.verify()
+
+
+def test_a_schema_of_an_older_version_is_brought_to_the_new_form(server):
+    address = server.fresh()
+    schema = address.rpartition("=")[2]
+    opened(address).close()
+    with psycopg.connect(server.uri, autocommit=True) as admin:
+        admin.execute(f"DROP TABLE {schema}.origins")
+        admin.execute(f"UPDATE {schema}.ledger_format SET format = 1")
+        with opened(address) as ledger:
+            pay(ledger, "first")
+            assert ledger.verify().ok
+        form = admin.execute(f"SELECT format FROM {schema}.ledger_format").fetchone()
+    assert form == (2,)

@@ -72,7 +72,8 @@ class LedgerFile:
 
     def header(self) -> bytes:
         """The first bytes of the file, without a lock: what never changes, or only grows."""
-        return os.pread(self._descriptor, HEADER_BYTES, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return os.read(self._descriptor, HEADER_BYTES)
 
     def has_journal(self) -> bool:
         """Whether a journal lies beside it, of a transaction under way or cut short."""
@@ -106,7 +107,7 @@ class LedgerFile:
         self.require_one_name()
         if not has_wal and self.has_wal():
             raise self._foreign("-wal")
-        if self.has_journal() and (alone or self._is_idle()) and self._is_foreign_journal():
+        if self.has_journal() and self._is_foreign_journal(alone=alone):
             raise self._foreign("-journal")
 
     def require_one_name(self) -> None:
@@ -127,10 +128,22 @@ class LedgerFile:
                 f"cp {name} {name}.own && mv {name}.own {name}",
             )
 
-    def _is_foreign_journal(self) -> bool:
-        """Whether the journal is about another commit than the last one of this file."""
-        now = int.from_bytes(self.header()[24:28], "big")
-        before = _commits_before(self._journal())
+    def _is_foreign_journal(self, *, alone: bool) -> bool:
+        """Whether the journal is about another commit than the last one of this file.
+
+        While somebody writes it is theirs. Else it is what a crash, or a copy, left behind.
+        """
+        if not alone:
+            try:
+                self._lock()
+            except Busy:
+                return False
+        try:
+            now = int.from_bytes(self.header()[24:28], "big")
+            before = _commits_before(self._journal())
+        finally:
+            if not alone:
+                self._unlock()
         return before is not None and now - before not in (0, 1)
 
     def _journal(self, size: int | None = None) -> bytes:
@@ -149,15 +162,6 @@ class LedgerFile:
             "would apply it, and charges would be forgotten.",
             fix="Move that file away, keep it, and run: noisegate ledger verify --head ...",
         )
-
-    def _is_idle(self) -> bool:
-        """Whether nobody is writing: then a journal is what a crash, or a copy, left behind."""
-        try:
-            self._lock()
-        except Busy:
-            return False
-        self._unlock()
-        return True
 
     def _lock(self) -> None:
         if fcntl is not None:
