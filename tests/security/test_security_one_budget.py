@@ -142,6 +142,18 @@ def test_a_place_that_was_given_anothers_file_is_refused(file, ledger, tmp_path)
         spend(other, ledger)
 
 
+@pytest.mark.parametrize("name", ["a#b.csv", "50%.csv", "50%23.csv"])
+def test_a_name_with_marks_of_an_address_is_still_a_file(name, ledger, tmp_path):
+    file, other = tmp_path / name, tmp_path / "a#c.csv"
+    file.write_text(ROWS)
+    other.write_text(ROWS)
+    spend(file, ledger, "one")
+    spend(other, ledger, "two")  # other rows
+    os.link(file, tmp_path / "link#.csv")
+    with pytest.raises(PolicyError, match="already have the budget 'one'"):
+        spend(tmp_path / "link#.csv", ledger, "three")
+
+
 def test_a_table_of_a_database_has_one_budget_whatever_its_case(tmp_path, ledger):
     where = tmp_path / "shop.duckdb"
     connection = duckdb.connect(str(where))

@@ -26,6 +26,7 @@ def ledger_show(
     with _ledger(where) as ledger:
         balances = [ledger.balance(name) for name in ledger.accounts()]
         log = ledger.history() if entries else []
+        owned = [(account, place) for place, account in ledger.origins().items()]
     rows = [
         (each.account, str(each.budget), str(each.spent), f"{each.remaining:left}", each.accountant,
          str(each.reservations), str(each.unsettled))
@@ -35,11 +36,14 @@ def ledger_show(
     lines = [(str(e.seq), e.at[:19], e.kind, e.hash[:12], _subject(e.body)) for e in log]
     if as_json:
         shown: dict[str, Any] = {"accounts": [dict(zip(names, row, strict=True)) for row in rows]}
+        shown["origins"] = [{"account": account, "place": place} for account, place in owned]
         shown |= {"entries": [{"seq": e.seq, "kind": e.kind, "at": e.at, "hash": e.hash,
                                **e.body} for e in log]} if entries else {}  # fmt: skip
         typer.echo(json.dumps(shown, ensure_ascii=False))
         return
     print_table("accounts", names, rows)
+    if owned:
+        print_table("rows", ("account", "from"), owned)
     if entries:
         print_table("entries", ("no.", "at (UTC)", "kind", "hash", "about"), lines)
 

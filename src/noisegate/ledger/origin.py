@@ -41,7 +41,7 @@ class Origin:
         if place == self.place:
             return True
         (path, _, inside), (_, _, mine) = place.partition("#"), self.place.partition("#")
-        return bool(self.mark) and inside == mine and self.mark == (_mark(path) or mark)
+        return bool(self.mark) and inside == mine and self.mark == (_mark(unquote(path)) or mark)
 
     def owners(self, owned: Owned) -> set[str]:
         """The accounts that own these rows, by this name or another."""
@@ -54,19 +54,19 @@ def origins_of(where: str, table: str) -> Iterator[Origin]:
     >>> [each.place for each in origins_of("postgres://ann:secret@DB/shop?x=1#people", "people")]
     ['postgresql://db:5432/shop#public.people']
     """
-    place, _, inside = where.partition("#")
+    place, _, inside = (where, "", "") if Path(where).is_file() else where.partition("#")
     if not place:
         return
     if "://" in place:
         yield Origin(f"{_server(place)}#{_table(inside or table, place.partition(':')[0])}")
         return
     path = os.path.realpath(place)
-    mark = _mark(path)
+    mark, plain = _mark(path), path.replace("%", "%25").replace("#", "%23")
     if Path(path).suffix.lower() not in _DATABASES:
-        yield Origin(path, mark)
+        yield Origin(plain, mark)
         return
     for name in dict.fromkeys(_table(each, "file") for each in (table, inside) if each):
-        yield Origin(f"{path}#{name}", mark)
+        yield Origin(f"{plain}#{name}", mark)
 
 
 def _server(url: str) -> str:

@@ -202,6 +202,11 @@ class Ledger(ABC):
         """The names of all accounts, in the order of opening, so parents first."""
         return [account.name for account in self._run(self._read, lambda tx: tx.accounts())]
 
+    def origins(self) -> dict[str, str]:
+        """Where private rows come from, and the account that owns each place."""
+        owned = self._run(self._read, lambda tx: dict(tx.origins()))
+        return {place: account for place, (account, _) in owned.items()}
+
     def balance(self, account: str) -> Balance:
         """Budget, spent and remaining of an account."""
         return self._rules.prices.balance(
