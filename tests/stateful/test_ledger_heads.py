@@ -9,8 +9,10 @@ from fractions import Fraction
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 import noisegate
+from noisegate.cli import app
 from noisegate.errors import SpecError
 from noisegate.ledger.anchor import Anchor, anchors_in, make_key, public_key, signed
 from noisegate.ledger.open import open_ledger, restore_ledger
@@ -139,7 +141,7 @@ def test_a_signed_head_holds_and_a_changed_one_does_not(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "{}", "[]", '{"head": {"hash": "x"}}', '{"head": null}', "0" * 63, "{" * 9]
+    "text", ["", "two words", "{}", '{"head": {"hash": "x"}}', '{"head": null}', "{" * 9, "{}\n{}"]
 )
 def test_what_states_no_head_is_refused(text):
     with pytest.raises(SpecError):
@@ -224,3 +226,37 @@ def test_a_card_with_a_broken_head_is_not_confirmed(gate):
         assert verify(Card({**record, "head": head}), gate.ledger) == [
             "The head of the ledger that the card states cannot be read."
         ]
+
+
+def test_the_command_line_sees_a_rollback_by_whatever_an_analyst_saved(gate, tmp_path):
+    def asked():
+        answer = gate.sql(ASKED, epsilon="1/4")
+        answer.to_json(tmp_path / "answer.json")
+        (tmp_path / "card.md").write_text(answer.card().to_markdown())
+        (tmp_path / "card.json").write_text(answer.card().to_json())
+        gate.release("histogram", columns={"ward": None}, epsilon="1/4").save(
+            tmp_path / "wards.parquet"
+        )
+        said = run("head", str(gate.ledger.path), "--sign", str(tmp_path / "key"))
+        (tmp_path / "heads.jsonl").write_text(said.output)
+        names = ["answer.json", "card.md", "card.json", "wards.parquet", "heads.jsonl"]
+        assert all(checked(name).exit_code == 0 for name in names)
+        return names
+
+    def run(*words):
+        return CliRunner().invoke(app, ["ledger", *words])
+
+    def checked(name, *more):
+        return run("verify", str(gate.ledger.path), "--head", str(tmp_path / name), *more)
+
+    public = run("key", str(tmp_path / "key")).output.strip()
+    assert run("key", str(tmp_path / "key")).output.strip() == public
+    names, older = put_back(gate, asked)
+    older.close()
+    for name in names:
+        said = checked(name)
+        assert said.exit_code == 5, name
+        assert "rolled back to an older state" in said.output
+    assert run("verify", str(gate.ledger.path)).exit_code == 0
+    assert checked("heads.jsonl", "--key", public).exit_code == 5
+    assert checked("heads.jsonl", "--key", public[::-1]).exit_code == 1  # refused, not compared

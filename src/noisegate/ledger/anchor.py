@@ -78,8 +78,9 @@ def anchors_in(text: str, *, key: str | None = None) -> list[Anchor]:
 
     A signature is checked where there is one. With a public ``key`` every head must have one by it.
     """
-    if _is_hash(text.strip()) and key is None:
-        return [Anchor(hash=text.strip())]
+    words = text.split()
+    if len(words) == 1 and "{" not in text and key is None:
+        return [Anchor(hash=words[0])]
     found = [anchor for record in _records(text) for anchor in _stated(record, key)]
     if not found:
         raise SpecError("No head of a ledger is stated here.", fix=_GIVE)

@@ -169,6 +169,11 @@ class LedgerFile:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy from None
+            except OSError as error:
+                raise LedgerError(
+                    f"The ledger {self.path.name!r} cannot be locked: {error.strerror}.",
+                    fix="Keep the ledger on a local disk, or in Postgres.",
+                ) from None
 
     def _unlock(self) -> None:
         if fcntl is not None and self._descriptor >= 0:
