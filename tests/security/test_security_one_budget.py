@@ -287,6 +287,12 @@ def test_a_name_that_can_be_taken_for_another_opens_no_account(books, name, pare
     assert books.accounts() == ["clinic", "school", "clinic/ann"]
 
 
+def test_a_data_set_may_be_named_after_any_file_and_is_one_in_all_encodings(books):
+    account(books, "cafe\u0301")  # as some systems write it
+    with pytest.raises(PolicyError, match="easily taken for"):
+        account(books, "caf\u00e9")
+
+
 def test_encodings_of_one_letter_are_one_name(books):
     account(books, "clinic/jos\u00e9", "clinic")
     with pytest.raises(PolicyError, match="plain form"):

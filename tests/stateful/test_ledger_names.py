@@ -294,6 +294,13 @@ def test_a_write_ahead_log_of_another_history_is_refused_and_reported(path):
             pay(ledger, "second")
 
 
+def test_a_new_ledger_is_not_begun_over_what_is_left_of_another(path):
+    path.unlink()
+    Path(f"{path}-wal").write_bytes(b"any")
+    with pytest.raises(LedgerError, match=r"-wal file of another history"):
+        open_ledger(str(path))
+
+
 def journal_of(path):
     """A journal as a crash in mid-commit leaves it; the ledger itself goes on."""
     connection = sqlite3.connect(path, isolation_level=None)

@@ -25,7 +25,8 @@ _SLASHES: Final = "\\\u2044\u2215\u29f8"  # drawn like the one that stands betwe
 def require_account_name(account: Account, others: Iterable[Account]) -> None:
     """Refuse a new account whose name could be read as another one."""
     own = account.name
-    if own != normalize("NFKC", own) or own != own.strip() or _has_hidden(own):
+    composed = account.parent is None or own == normalize("NFKC", own)  # a root has a file's name
+    if not composed or own != own.strip() or _has_hidden(own):
         raise _refused(own, "is not in its plain form", "Use letters without hidden marks")
     parts = own.split("/")
     odd = any(part in ("", ".", "..") or part != part.strip() for part in parts)

@@ -51,6 +51,7 @@ _PRAGMAS: Final = (
     "trusted_schema = OFF",
 )
 _JOURNAL: Final = "persist"
+WITH_WAL: Final = 1  # the format whose commits were in a write-ahead log
 _ORIGINS: Final = (
     "CREATE TABLE origins (place TEXT PRIMARY KEY, account TEXT NOT NULL, mark TEXT NOT NULL)"
     " STRICT, WITHOUT ROWID"
@@ -183,7 +184,7 @@ class SQLiteLedger(Ledger):
         try:
             with file.turn(writing=True, has_wal=True):
                 is_new, version = look(file, may_create=self._first_hash is None)
-                file.require_sound(has_wal=version < STORE_FORMAT, alone=True)
+                file.require_sound(has_wal=version == WITH_WAL, alone=True)
                 connection = self._open(is_new=is_new)
         except BaseException:
             file.close()

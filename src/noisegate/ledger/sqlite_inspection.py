@@ -14,8 +14,7 @@ from typing import ClassVar, NoReturn, TypeVar, final
 from noisegate.errors import LedgerError
 from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.audit import Verification
-from noisegate.ledger.entry import STORE_FORMAT
-from noisegate.ledger.sqlite import SQLiteTransaction, look, spoken
+from noisegate.ledger.sqlite import WITH_WAL, SQLiteTransaction, look, spoken
 from noisegate.ledger.sqlite_file import LedgerFile
 from noisegate.ledger.store import Ledger
 from noisegate.ledger.transaction import Transaction
@@ -65,7 +64,7 @@ def problems_of(path: Path, *, frozen: bool) -> list[str]:
     try:
         _, version = look(file, may_create=False)
         try:
-            file.require_sound(has_wal=version < STORE_FORMAT)
+            file.require_sound(has_wal=version == WITH_WAL)
         except LedgerError as refusal:
             return [refusal.problem]
         if frozen and (file.has_journal() or file.has_wal()):
