@@ -12,7 +12,7 @@ from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import Number, fraction
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
-from noisegate.ledger.origin import origins_of
+from noisegate.ledger.origin import Origin, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.loss import ApproxDP
@@ -343,13 +343,18 @@ def _open_root(
         accountant=accountant or (known.accountant if known and budget is None else "pure"),
         budget=terms,
         unit=str(domain.unit),
-        origins=[
-            origin
-            for table in tables.values()
-            if not table.is_public
-            for origin in origins_of(table.origin, table.name)
-        ],
+        origins=_origins(tables, public=False),
+        public=_origins(tables, public=True),
     )
+
+
+def _origins(tables: Mapping[str, TableDomain], *, public: bool) -> list[Origin]:
+    return [
+        origin
+        for table in tables.values()
+        if table.is_public == public
+        for origin in origins_of(table.origin, table.name)
+    ]
 
 
 def _open_analyst(

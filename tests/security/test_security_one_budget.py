@@ -183,6 +183,36 @@ def test_two_policies_that_list_one_file_are_refused_at_the_second(file, tmp_pat
     noisegate.open(policy(tmp_path, "third", "people"), practice=True)  # reads no row
 
 
+PUBLIC = """
+[tables.everybody]
+source = "{source}"
+public = true
+key = ["id"]
+"""
+
+
+@pytest.mark.parametrize("where", ["same policy", "other policy"])
+def test_private_rows_are_not_public_under_another_name(file, tmp_path, where):
+    first = policy(tmp_path, "first", "people")
+    other = tmp_path / "wards.csv"
+    other.write_text("id\n1\n")
+    if where == "same policy":
+        first.write_text(first.read_text() + PUBLIC.format(source="people.csv"))
+        second = first
+    else:
+        noisegate.open(first)
+        second = policy(tmp_path, "second", "visits")
+        mine = tmp_path / "visits.csv"
+        mine.write_text(ROWS)
+        text = second.read_text().replace("people.csv", "visits.csv")
+        second.write_text(text + PUBLIC.format(source="wards.csv"))
+        noisegate.open(second)  # a public table of its own is fine
+        os.link(file, tmp_path / "link.csv")
+        second.write_text(text + PUBLIC.format(source="link.csv"))
+    with pytest.raises(PolicyError, match="declared public, but it holds private rows"):
+        noisegate.open(second)
+
+
 def test_racing_openers_of_one_file_under_two_names_make_one_budget(file, ledger):
     code = (
         "import sys, noisegate\n"

@@ -58,11 +58,16 @@ class Rules:
     clock: Clock
 
     def open_account(
-        self, tx: Transaction, account: Account, origins: Sequence[Origin] = ()
+        self,
+        tx: Transaction,
+        account: Account,
+        origins: Sequence[Origin] = (),
+        public: Sequence[Origin] = (),
     ) -> Account:
         """Open an account, or find it already open on the same terms.
 
-        ``origins`` are where its rows come from: none may belong to another account.
+        ``origins`` are where its rows come from: none may belong to another account, and none of
+        the ``public`` ones to any.
         """
         earlier = tx.account(account.name)
         if earlier is None:
@@ -73,9 +78,12 @@ class Rules:
                 f"asked for: {_terms(account)}.",
                 fix="Use the ledger's terms, or change its budget (noisegate ledger budget).",
             )
-        owned = dict(tx.origins()) if origins else {}
+        owned = dict(tx.origins()) if origins or public else {}
         for origin in origins:
             _require_own(origin, owned, account)
+        private = {**owned, **{each.place: (account.name, each.mark) for each in origins}}
+        for origin in public:
+            _require_nobodys(origin, private)
         if earlier is None:
             self._require_parent(tx, account)
             self.prices.limit(account)  # refuses a budget that the accountant cannot keep
@@ -320,6 +328,16 @@ def _require_own(origin: Origin, owned: Owned, account: Account) -> None:
             f"The rows of {name!r} already have the budget {owner!r} in this ledger.",
             fix=f"Open them under that name (table={owner!r}, or name = {owner!r} in the policy). "
             "If it is a new file that only took over the place of a removed one, copy it.",
+        )
+
+
+def _require_nobodys(origin: Origin, private: Owned) -> None:
+    """Rows that have a budget are not shown exactly and free under another name."""
+    for owner in sorted(origin.owners(private)):
+        name = origin.place.rpartition("/")[2]
+        raise PolicyError(
+            f"{name!r} is declared public, but it holds private rows with the budget {owner!r}.",
+            fix="Remove it from the public tables.",
         )
 
 

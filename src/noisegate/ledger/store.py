@@ -166,7 +166,7 @@ class Ledger(ABC):
 
     # accounts
 
-    def open_account(
+    def open_account(  # noqa: PLR0913 - the terms of an account
         self,
         name: str,
         *,
@@ -175,16 +175,20 @@ class Ledger(ABC):
         budget: ApproxDP,
         unit: str,
         origins: Sequence[Origin] = (),
+        public: Sequence[Origin] = (),
     ) -> Balance:
         """Open an account; again with the same terms is fine, with other terms is refused.
 
         ``origins`` say where a data set's rows come from. Another root account that owns one of
-        them is the budget of these rows, and a second one is refused.
+        them is the budget of these rows, and a second one is refused; so is one of the ``public``
+        tables beside them that has a budget.
         """
         require_name(name, "account")
         require_text(unit, "unit")
         account = Account(name=name, parent=parent, accountant=accountant, budget=budget, unit=unit)
-        opened = self._run(self._write, lambda tx: self._rules.open_account(tx, account, origins))
+        opened = self._run(
+            self._write, lambda tx: self._rules.open_account(tx, account, origins, public)
+        )
         return self._rules.prices.balance(opened)
 
     def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
