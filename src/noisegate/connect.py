@@ -15,6 +15,7 @@ from noisegate.exact import Number, fraction
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
+from noisegate.ledger.origin import Origin, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.guarantee import units_of
@@ -41,6 +42,7 @@ LEDGER_SUFFIX: Final = ".ledger"
 _EPSILON_MAX: Final = 10**6
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
 _MEMORY: Final = "memory"
+_NONE: Final[Mapping[str, TableDomain]] = MappingProxyType({})
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
 
@@ -119,7 +121,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     if practice and epsilon is None:
         epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
-    _open_root(book, name, str(domain.unit), budget=budget, accountant=accountant)
+    mine = {} if practice else {name: domain}
+    _open_root(book, name, str(domain.unit), budget=budget, accountant=accountant, tables=mine)
     account = _open_analyst(book, name, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
@@ -260,7 +263,14 @@ def open_policy(
     book = _book(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
     dataset = policy.name
     units = _protected(book, dataset, units_of(tables.values()))
-    _open_root(book, dataset, units, budget=policy.budget, accountant=policy.accountant)
+    _open_root(
+        book,
+        dataset,
+        units,
+        budget=policy.budget,
+        accountant=policy.accountant,
+        tables={} if practice else tables,
+    )
     share = None if analyst is None else policy.share_of(analyst)
     if analyst is None and policy.analysts and not practice:
         raise PolicyError(
@@ -358,9 +368,15 @@ def _naming(unit: str) -> str:
 
 
 def _open_root(
-    ledger: Ledger, dataset: str, unit: str, *, budget: ApproxDP | None, accountant: str | None
+    ledger: Ledger,
+    dataset: str,
+    unit: str,
+    *,
+    budget: ApproxDP | None,
+    accountant: str | None,
+    tables: Mapping[str, TableDomain] = _NONE,
 ) -> None:
-    """The data set's own account: what all analysts together may learn."""
+    """The data set's own account: what all analysts together may learn from these tables."""
     known = ledger.balance(dataset) if dataset in ledger.accounts() else None
     if budget is None and known is None:
         raise PolicyError(
@@ -376,7 +392,18 @@ def _open_root(
         accountant=accountant or (known.accountant if known and budget is None else "pure"),
         budget=terms,
         unit=unit,
+        origins=_origins(tables, public=False),
+        public=_origins(tables, public=True),
     )
+
+
+def _origins(tables: Mapping[str, TableDomain], *, public: bool) -> list[Origin]:
+    return [
+        origin
+        for table in tables.values()
+        if table.is_public == public
+        for origin in origins_of(table.origin, table.name)
+    ]
 
 
 def _open_analyst(

@@ -22,6 +22,7 @@ PAGES = (
     "README.md",
     "docs/sql.md",
     "docs/policy.md",
+    "docs/ledger.md",
     "docs/releases.md",
     "docs/synthetic.md",
     "docs/many.md",

@@ -423,8 +423,8 @@ def test_a_schema_that_is_not_a_ledger_is_refused_and_not_changed(server):
         assert tables == [("patients",)]
         admin.execute(f"DROP TABLE {schema}.patients")
         with opened(address):  # an empty schema that a steward made for us is fine
-            admin.execute(f"UPDATE {schema}.ledger_format SET format = 2")
-        with pytest.raises(LedgerError, match="format 2; this version knows 1"):
+            admin.execute(f"UPDATE {schema}.ledger_format SET format = 3")
+        with pytest.raises(LedgerError, match="format 3; this version knows 2"):
             open_ledger(address)
 
 

@@ -48,7 +48,7 @@ def answer(ledger, *, questions=(COUNT,), requests=(), cost="0.1"):
         questions=questions,
         request_ids=requests,
         caveats=("At most 8 rows of one person count.",),
-        log=ledger.history,
+        log=ledger.log(),
     )
 
 

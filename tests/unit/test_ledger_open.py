@@ -45,14 +45,14 @@ def test_a_new_ledger_is_readable_by_its_owner_only(tmp_path):
         ledger.note("hello")
         modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
         assert modes == {0o600}
-        assert {file.name for file in tmp_path.iterdir()} >= {"ledger.db", "ledger.db-wal"}
+        assert {file.name for file in tmp_path.iterdir()} >= {"ledger.db", "ledger.db-journal"}
 
 
 def test_commits_are_fully_synchronised(tmp_path):
     with SQLiteLedger(tmp_path / "ledger.db") as ledger:
         pragma = lambda name: ledger._connection.execute(f"PRAGMA {name}").fetchone()[0]  # noqa: E731
-        assert pragma("journal_mode") == "wal"
-        assert pragma("synchronous") == 2  # FULL
+        assert pragma("journal_mode") == "persist"
+        assert pragma("synchronous") == 3  # EXTRA
         assert pragma("fullfsync") == 1
 
 
@@ -90,10 +90,10 @@ def test_a_newer_format_is_refused_and_not_changed(tmp_path):
     path = tmp_path / "ledger.db"
     open_ledger(str(path)).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
     before = digest_of(path)
-    with pytest.raises(LedgerError, match="format 2; this version knows 1"):
+    with pytest.raises(LedgerError, match="format 3; this version knows 2"):
         open_ledger(str(path))
     assert digest_of(path) == before
 

@@ -1,5 +1,6 @@
-"""Commands on a ledger: show, verify, export, change a budget."""
+"""Commands on a ledger: show, verify, export, note its head, change a budget."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ def ledger_show(
     with _ledger(where) as ledger:
         balances = [ledger.balance(name) for name in ledger.accounts()]
         log = ledger.history() if entries else []
+        owned = [(account, place) for place, account in ledger.origins().items()]
     rows = [
         (each.account, str(each.budget), str(each.spent), f"{each.remaining:left}", each.accountant,
          str(each.reservations), str(each.unsettled))
@@ -34,11 +36,14 @@ def ledger_show(
     lines = [(str(e.seq), e.at[:19], e.kind, e.hash[:12], _subject(e.body)) for e in log]
     if as_json:
         shown: dict[str, Any] = {"accounts": [dict(zip(names, row, strict=True)) for row in rows]}
+        shown["origins"] = [{"account": account, "place": place} for account, place in owned]
         shown |= {"entries": [{"seq": e.seq, "kind": e.kind, "at": e.at, "hash": e.hash,
                                **e.body} for e in log]} if entries else {}  # fmt: skip
         say_json(shown)
         return
     print_table("accounts", names, rows)
+    if owned:
+        print_table("rows", ("account", "from"), owned)
     if entries:
         print_table("entries", ("no.", "at (UTC)", "kind", "hash", "about"), lines)
 
@@ -46,16 +51,61 @@ def ledger_show(
 @ledger_app.command("verify")
 def ledger_verify(
     where: Where,
-    head: Annotated[str | None, typer.Option(help="The head hash noted earlier.")] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What was noted earlier: a hash, a head, or a file of heads, a card, an answer or "
+            "a release. Repeatable."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The public key that must have signed the heads.")
+    ] = None,
 ) -> None:
-    """Recheck the chain, every price, every sum and every stored answer."""
-    with _ledger(where) as ledger:
-        found = ledger.verify(pinned_head=head)
+    """Recheck the chain, every price, every sum, every stored answer, and the ledger's file.
+
+    With --head: whether the log still holds what was noted, or was put back to an older state.
+    """
+    from noisegate.ledger.anchor import anchors_in  # noqa: PLC0415 - quick help
+
+    if key is not None and not head:
+        raise SpecError("A key is for signed heads.", fix="Give --head too.")
+    anchors = [anchor for each in head or () for anchor in anchors_in(_stated(each), key=key)]
+    with _ledger(where, inspect=True) as ledger:
+        found = ledger.verify(anchors=anchors)
     for problem in found.problems:
         say(problem)
     say(f"{'ok' if found.ok else 'NOT OK'}: {found.entries} entries, head {found.head}")
     if not found.ok:
         raise typer.Exit(5)
+
+
+@ledger_app.command("head")
+def ledger_head(
+    where: Where,
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign it with this private key (noisegate ledger key).")
+    ] = None,
+) -> None:
+    """Print the head as one line of JSON, to be kept elsewhere: it shows a later rollback."""
+    from noisegate.ledger.anchor import signed  # noqa: PLC0415 - quick help
+
+    with _ledger(where) as ledger:
+        anchor = ledger.anchor()
+    say_json(anchor.to_dict() if sign is None else signed(anchor, sign))
+
+
+@ledger_app.command("key")
+def ledger_key(
+    file: Annotated[Path, typer.Argument(help="The private key: made here if there is none.")],
+) -> None:
+    """Print the public key of a private one, which is made, for its owner only, if need be.
+
+    Keep the private key apart from the ledger, and publish the public one.
+    """
+    from noisegate.ledger.anchor import make_key, public_key  # noqa: PLC0415 - quick help
+
+    say(public_key(file) if file.exists() else make_key(file))
 
 
 @ledger_app.command("export")
@@ -82,9 +132,25 @@ def ledger_budget(
     say(f"{account}: budget {found.budget}, spent {found.spent}, left {found.remaining:left}")
 
 
-def _ledger(where: str) -> "Ledger":
+def _stated(head: str) -> str:
+    """What was noted, as text: as it was given, or from a file of any form that holds a head."""
+    path = Path(head)
+    if head.lstrip().startswith("{") or not os.path.isfile(head):  # noqa: PTH113 - any text
+        return head
+    if path.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+        facts: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
+        return facts.get(b"noisegate.card", b"{}").decode()
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix.lower() == ".md":
+        return "\n".join(line.strip("`") for line in text.splitlines() if line.startswith("`{"))
+    return text
+
+
+def _ledger(where: str, *, inspect: bool = False) -> "Ledger":
     from noisegate.connect import ledger_beside  # noqa: PLC0415
-    from noisegate.ledger.open import open_ledger  # noqa: PLC0415
+    from noisegate.ledger.open import inspect_ledger, open_ledger  # noqa: PLC0415
 
     if "://" in where:
         return open_ledger(where)
@@ -92,7 +158,7 @@ def _ledger(where: str) -> "Ledger":
     path = beside if beside.is_file() else Path(where)
     if not path.is_file():
         raise SpecError(f"There is no ledger {where!r}.", fix="Name the ledger or its data file.")
-    return open_ledger(str(path))
+    return inspect_ledger(str(path)) if inspect else open_ledger(str(path))
 
 
 def _subject(body: Mapping[str, Any]) -> str:

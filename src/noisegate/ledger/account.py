@@ -168,6 +168,7 @@ class Books:
     """The state of a ledger after some entries, and what was wrong with them."""
 
     accounts: dict[str, Account] = field(default_factory=dict)
+    origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # place -> account, mark
     requests: dict[str, Request] = field(default_factory=dict)
     answers: dict[int, str] = field(default_factory=dict)  # entry number -> digest
     problems: list[str] = field(default_factory=list)
@@ -237,6 +238,21 @@ def _account(books: Books, entry: Entry, prices: Prices) -> None:
     if account.parent is not None and account.parent not in books.accounts:
         books.problems.append(f"Entry {entry.seq}: the parent of {account.name!r} is missing.")
     books.accounts[account.name] = account
+    if "origins" in body:
+        _origin(books, entry, prices)
+
+
+def _origin(books: Books, entry: Entry, _: Prices) -> None:
+    account = books.accounts[entry.body["account"]]
+    if account.parent is not None:
+        books.problems.append(f"Entry {entry.seq}: {account.name!r} is not a data set's account.")
+    for place, mark in entry.body["origins"].items():
+        owner = books.origins.get(place, (account.name, ""))[0]
+        if owner != account.name:
+            books.problems.append(
+                f"Entry {entry.seq}: {owner!r} and {account.name!r} are budgets of the same rows."
+            )
+        books.origins[place] = owner, mark
 
 
 def _limit(books: Books, entry: Entry, _: Prices) -> None:
@@ -306,6 +322,7 @@ def _note(books: Books, entry: Entry, _: Prices) -> None:
 _STEPS: Final[Mapping[str, Callable[[Books, Entry, Prices], None]]] = {
     "ledger": _ledger,
     "account": _account,
+    "origin": _origin,
     "limit": _limit,
     "reserve": _reserve,
     "settle": _settle,

@@ -9,6 +9,7 @@ from typing import IO, TypeAlias
 from noisegate.errors import LedgerError
 from noisegate.ledger.account import Prices, fold
 from noisegate.ledger.entry import Entry, Head, canonical, digest, parse
+from noisegate.ledger.origin import Origin
 from noisegate.ledger.transaction import Transaction
 
 Line: TypeAlias = tuple[Entry, bytes | None]
@@ -59,6 +60,8 @@ def refill(tx: Transaction, lines: Sequence[Line], prices: Prices) -> None:
             tx.save_answer(entry.seq, answer)
     for account in books.accounts.values():
         tx.save_account(account)
+    for place, (owner, mark) in books.origins.items():
+        tx.save_origin(owner, Origin(place, mark))
     for request in books.requests.values():
         tx.save_request(request)
 

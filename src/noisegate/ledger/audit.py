@@ -1,11 +1,12 @@
 """Recheck a ledger from its log: the chain, the prices, the limits, the caches and the answers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from noisegate.errors import LedgerError
 from noisegate.ledger.account import Books, Prices, fold
+from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import NO_HASH, Entry, Row, digest
 from noisegate.ledger.transaction import Transaction
 
@@ -30,16 +31,24 @@ class Verification:
 class _Chain:
     """Reads rows in order, notes where the chain breaks, and passes on what can be read."""
 
-    pinned: str | None
+    pinned: Sequence[Anchor]
     problems: list[str] = field(default_factory=list)
     head: str = NO_HASH
     entries: int = 0
+    ledger: str = ""
+    hashes: dict[int, str] = field(default_factory=dict)  # of entries that are pinned
+    known: set[str] = field(default_factory=set)  # pinned hashes that were met
 
     def walk(self, rows: Iterator[Row]) -> Iterator[Entry]:
+        pinned = {anchor.hash for anchor in self.pinned}
+        places = {anchor.seq for anchor in self.pinned}
         for row in rows:
             self._check_place(row)
             self.head, self.entries = row[5], self.entries + 1
-            self.pinned = None if self.pinned == self.head else self.pinned
+            if self.head in pinned:
+                self.known.add(self.head)
+            if row[0] in places:
+                self.hashes[row[0]] = self.head
             try:
                 entry = Entry.from_row(row)
             except LedgerError as broken:
@@ -47,14 +56,32 @@ class _Chain:
                 continue
             if not entry.is_sealed:
                 self.problems.append(f"Entry {entry.seq}: its content does not have its hash.")
+            if entry.kind == "ledger":
+                self.ledger = str(entry.body.get("id"))
             yield entry
         if not self.entries:
             self.problems.append("The log is empty.")
-        if self.pinned is not None:
-            self.problems.append(
-                f"The pinned head {self.pinned} is not in the log: its tail was cut off, or it was "
-                "rewritten."
+        self.problems += [text for text in dict.fromkeys(map(self._missing, self.pinned)) if text]
+
+    def _missing(self, anchor: Anchor) -> str:
+        """What is wrong if the log does not hold what was noted of it."""
+        if anchor.ledger and anchor.ledger != self.ledger:
+            return f"The noted head is of another ledger, {anchor.ledger}; this is {self.ledger}."
+        if anchor.seq is None:
+            found = anchor.hash in self.known
+            why = "its tail was cut off, or it was rewritten"
+            return "" if found else f"The pinned head {anchor.hash} is not in the log: {why}."
+        if anchor.seq >= self.entries:
+            return (
+                f"Entry {anchor.seq} was noted, and the log ends with entry {self.entries - 1}: it "
+                "was rolled back to an older state, and what came after was forgotten."
             )
+        if self.hashes.get(anchor.seq) != anchor.hash:
+            return (
+                f"Entry {anchor.seq} is not the one that was noted: the log was rolled back to an "
+                "older state and went on from there, or it was rewritten."
+            )
+        return ""
 
     def _check_place(self, row: Row) -> None:
         if row[0] != self.entries:
@@ -63,9 +90,9 @@ class _Chain:
             self.problems.append(f"Entry {row[0]}: it does not follow the entry before it.")
 
 
-def check(tx: Transaction, prices: Prices, *, pinned_head: str | None = None) -> Verification:
-    """Fold the log again and compare everything the store keeps with it."""
-    chain = _Chain(pinned_head)
+def check(tx: Transaction, prices: Prices, pinned: Sequence[Anchor] = ()) -> Verification:
+    """Fold the log again and compare everything the store keeps with it, and what was noted."""
+    chain = _Chain(pinned)
     books = fold(chain.walk(tx.rows()), prices)
     problems = [*chain.problems, *books.problems, *_caches(tx, books), *_answers(tx, books)]
     return Verification(problems=problems, entries=chain.entries, head=chain.head)
@@ -73,6 +100,7 @@ def check(tx: Transaction, prices: Prices, *, pinned_head: str | None = None) ->
 
 def _caches(tx: Transaction, books: Books) -> Iterator[str]:
     yield from _differences("Account", {each.name: each for each in tx.accounts()}, books.accounts)
+    yield from _differences("Origin", tx.origins(), books.origins)
     stored = {each.request_id: each for each in tx.requests()}
     yield from _differences("Request", stored, books.requests)
 

@@ -16,8 +16,9 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 from noisegate.accounting.accountant import Charge
 from noisegate.errors import Bug, LedgerError
 
-FORMAT: Final = 1
-KINDS: Final = ("ledger", "account", "limit", "reserve", "settle", "close", "note")
+FORMAT: Final = 1  # of entries
+STORE_FORMAT: Final = 2  # of files and schemas: 2 keeps origins, and in SQLite no write-ahead log
+KINDS: Final = ("ledger", "account", "origin", "limit", "reserve", "settle", "close", "note")
 NO_HASH: Final = "0" * 64
 
 Body: TypeAlias = Mapping[str, Any]

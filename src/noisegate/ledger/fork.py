@@ -1,7 +1,7 @@
 """Connections never cross a fork: each is closed before, and opened anew by whoever needs it.
 
 A SQLite connection that is used, or only closed, by a forked child corrupts locks and may remove
-the write-ahead log under the parent; a Postgres socket would be shared by two speakers. The hook
+the journal under the parent; a Postgres socket would be shared by two speakers. The hook
 also waits for a running transaction, so that no lock is inherited in the locked state.
 """
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar, final
 from noisegate.errors import LedgerError
 from noisegate.ledger.account import Account, Request
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.origin import Origin, Owned
 from noisegate.ledger.store import Ledger
 from noisegate.ledger.transaction import Transaction
 
@@ -58,6 +59,7 @@ class _Kept(Transaction):
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._accounts: dict[str, Account] = {}
+        self._origins: dict[str, tuple[str, str]] = {}
         self._requests: dict[str, Request] = {}
         self._answers: dict[int, bytes] = {}
         self.undo: list[Callable[[], object]] = []
@@ -83,6 +85,12 @@ class _Kept(Transaction):
 
     def save_account(self, account: Account) -> None:
         self._put(self._accounts, account.name, account)
+
+    def origins(self) -> Owned:
+        return self._origins
+
+    def save_origin(self, account: str, origin: Origin) -> None:
+        self._put(self._origins, origin.place, (account, origin.mark))
 
     def request(self, request_id: str) -> Request | None:
         return self._requests.get(request_id)

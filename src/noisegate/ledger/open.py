@@ -1,5 +1,7 @@
 """From an address to a ledger: a file, a Postgres server, or memory."""
 
+import os
+from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -8,6 +10,7 @@ from noisegate.ledger.archive import read_lines
 from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.postgres import PostgresLedger
 from noisegate.ledger.sqlite import SQLiteLedger
+from noisegate.ledger.sqlite_inspection import SQLiteInspection, problems_of
 from noisegate.ledger.store import Ledger
 
 
@@ -33,6 +36,20 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
             fix="Name a file, sqlite:///file, postgresql://server/database or :memory:.",
         )
     return SQLiteLedger(path, **options)
+
+
+def inspect_ledger(where: str) -> Ledger:
+    """A ledger to be verified: what is wrong with its file is reported instead of refused.
+
+    Opens it as usual where it can be. A file with two names, with foreign files beside it, or where
+    nothing may be written, is read as it is, without locks, and cannot be charged.
+    """
+    path = Path(where.removeprefix("sqlite:///"))
+    if "://" in str(path) or not path.is_file():
+        return open_ledger(where)
+    frozen = not (os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK))
+    problems = problems_of(path, frozen=frozen)
+    return SQLiteInspection(path, problems) if frozen or problems else open_ledger(where)
 
 
 def restore_ledger(file: IO[str], where: str, **options: Any) -> Ledger:  # noqa: ANN401

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from noisegate.errors import LedgerError, SpecError
 from noisegate.extras import extra
-from noisegate.ledger.entry import FORMAT, Entry
+from noisegate.ledger.entry import STORE_FORMAT, Entry
 from noisegate.ledger.fork import close_before_fork
 from noisegate.ledger.sql import Rows, SQLTransaction
 from noisegate.ledger.store import Ledger
@@ -61,6 +61,9 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON answers
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 """
+_ORIGINS: Final = (
+    "CREATE TABLE origins (place text PRIMARY KEY, account text NOT NULL, mark text NOT NULL)"
+)
 _MARK: Final = "INSERT INTO ledger_format (application, format) VALUES ('noisegate', ?)"
 _COMMITTED: Final = "SELECT 1 FROM entries WHERE seq = ? AND hash = ? AND writer = ?"
 
@@ -166,14 +169,19 @@ class PostgresLedger(Ledger):
         """Make the schema, tables and first entry at once, or check that they are ours."""
         name = self._schema
         if tx.run("SELECT to_regclass(?)::text", f"{name}.ledger_format") != [(None,)]:
-            _require_format(tx.run("SELECT application, format FROM ledger_format"), name)
+            rows = tx.run("SELECT application, format FROM ledger_format")
+            _require_format(rows, name)
+            if rows[0][1] < STORE_FORMAT:  # an older noisegate would not look at origins
+                tx.run(_ORIGINS)
+                tx.run("UPDATE ledger_format SET format = ?", STORE_FORMAT)
             return
         if tx.run("SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(?) LIMIT 1", name):
             raise _not_a_ledger(name)
         if tx.run("SELECT to_regnamespace(?)::text", name) == [(None,)]:
             tx.run(f"CREATE SCHEMA {name}")
         tx.run(_TABLES)
-        tx.run(_MARK, FORMAT)
+        tx.run(_ORIGINS)
+        tx.run(_MARK, STORE_FORMAT)
         self._begin(tx)
 
 
@@ -241,9 +249,9 @@ def _psycopg() -> Any:  # noqa: ANN401 - a module
 def _require_format(rows: Rows, schema: str) -> None:
     if len(rows) != 1 or rows[0][0] != "noisegate":
         raise _not_a_ledger(schema)
-    if rows[0][1] > FORMAT:
+    if rows[0][1] > STORE_FORMAT:
         raise LedgerError(
-            f"The ledger in {schema!r} has format {rows[0][1]}; this version knows {FORMAT}.",
+            f"The ledger in {schema!r} has format {rows[0][1]}; this version knows {STORE_FORMAT}.",
             fix="Open it with a newer noisegate. It was not changed.",
         )
 

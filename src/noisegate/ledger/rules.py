@@ -5,7 +5,7 @@ event it was computed from: the sum of recorded charges is what the filter compa
 lets anyone price the same history again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, final
@@ -15,6 +15,8 @@ from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
 from noisegate.ledger.account import Account, Prices, Request, ancestry
 from noisegate.ledger.entry import Body, Entry, canonical, decode_charges, digest, encode_charges
+from noisegate.ledger.names import require_account_name
+from noisegate.ledger.origin import Origin, Owned
 from noisegate.ledger.transaction import Transaction
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
@@ -55,22 +57,46 @@ class Rules:
     prices: Prices
     clock: Clock
 
-    def open_account(self, tx: Transaction, account: Account) -> Account:
-        """Open an account, or find it already open on the same terms."""
+    def open_account(
+        self,
+        tx: Transaction,
+        account: Account,
+        origins: Sequence[Origin] = (),
+        public: Sequence[Origin] = (),
+    ) -> Account:
+        """Open an account, or find it already open on the same terms.
+
+        ``origins`` are where its rows come from: none may belong to another account, and none of
+        the ``public`` ones to any.
+        """
         earlier = tx.account(account.name)
-        if earlier is not None:
-            if earlier.has_terms_of(account):
-                return earlier
+        if earlier is None:
+            require_account_name(account, tx.accounts())
+        elif not earlier.has_terms_of(account):
             raise PolicyError(
                 f"Account {account.name!r} is already open on other terms: {_terms(earlier)}; "
                 f"asked for: {_terms(account)}.",
                 fix="Use the ledger's terms, or change its budget (noisegate ledger budget).",
             )
-        self._require_parent(tx, account)
-        self.prices.limit(account)  # refuses a budget that the accountant cannot keep
-        self._append(tx, "account", _opening(account))
-        tx.save_account(account)
-        return account
+        owned = dict(tx.origins()) if origins or public else {}
+        for origin in origins:
+            _require_own(origin, owned, account)
+        private = {**owned, **{each.place: (account.name, each.mark) for each in origins}}
+        for origin in public:
+            _require_nobodys(origin, private)
+        if earlier is None:
+            self._require_parent(tx, account)
+            self.prices.limit(account)  # refuses a budget that the accountant cannot keep
+        news = [each for each in origins if _is_news(each, owned)]
+        places = {"origins": {each.place: each.mark for each in news}} if news else {}
+        if earlier is None:
+            self._append(tx, "account", {**_opening(account), **places})
+            tx.save_account(account)
+        elif news:
+            self._append(tx, "origin", {"account": account.name, **places})
+        for origin in news:
+            tx.save_origin(account.name, origin)
+        return earlier or account
 
     def change_budget(self, tx: Transaction, name: str, budget: ApproxDP, reason: str) -> Account:
         """Give an account a new budget. What is spent stays spent."""
@@ -285,6 +311,34 @@ def require_text(value: str, name: str) -> None:
     except UnicodeEncodeError:
         pass
     raise SpecError(f"The {name} is not text.", fix=f"Give the {name} as non-empty text.")
+
+
+def _is_news(origin: Origin, owned: Owned) -> bool:
+    """Whether the ledger does not know the place, or knew another file there."""
+    return origin.place not in owned or owned[origin.place][1] != origin.mark
+
+
+def _require_own(origin: Origin, owned: Owned, account: Account) -> None:
+    """One origin has one budget: another name for the same rows is not another one."""
+    if account.parent is not None:
+        raise Bug(f"Account {account.name!r} is below a data set's.", fix="Name origins there.")
+    for owner in sorted(origin.owners(owned) - {account.name}):
+        name = origin.place.rpartition("/")[2]
+        raise PolicyError(
+            f"The rows of {name!r} already have the budget {owner!r} in this ledger.",
+            fix=f"Open them under that name (table={owner!r}, or name = {owner!r} in the policy). "
+            "If it is a new file that only took over the place of a removed one, copy it.",
+        )
+
+
+def _require_nobodys(origin: Origin, private: Owned) -> None:
+    """Rows that have a budget are not shown exactly and free under another name."""
+    for owner in sorted(origin.owners(private)):
+        name = origin.place.rpartition("/")[2]
+        raise PolicyError(
+            f"{name!r} is declared public, but it holds private rows with the budget {owner!r}.",
+            fix="Remove it from the public tables.",
+        )
 
 
 def known_account(tx: Transaction, name: str) -> Account:

@@ -19,6 +19,7 @@ from noisegate.ledger.entry import (
     encode_charges,
     parse,
 )
+from noisegate.ledger.origin import Origin, Owned
 from noisegate.ledger.transaction import Transaction
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
@@ -46,6 +47,11 @@ _SAVE_ACCOUNT: Final = (
     " ON CONFLICT (name) DO UPDATE SET epsilon = excluded.epsilon, delta = excluded.delta,"
     " spent_amount = excluded.spent_amount, spent_delta = excluded.spent_delta,"
     " reservations = excluded.reservations, unsettled = excluded.unsettled"
+)
+_ORIGINS: Final = "SELECT place, account, mark FROM origins"
+_SAVE_ORIGIN: Final = (
+    "INSERT INTO origins (place, account, mark) VALUES (?, ?, ?)"
+    " ON CONFLICT (place) DO UPDATE SET mark = excluded.mark"
 )
 _REQUEST: Final = (
     "SELECT request_id, account, use_of, question, event, charges, reserved, settled FROM requests"
@@ -106,6 +112,14 @@ class SQLTransaction(Transaction):
     def save_account(self, account: Account) -> None:
         """Insert, or change what may change."""
         self._run(_SAVE_ACCOUNT, *_account_row(account))
+
+    def origins(self) -> Owned:
+        """All of them: a few for each data set."""
+        return {place: (account, mark) for place, account, mark in self._run(_ORIGINS)}
+
+    def save_origin(self, account: str, origin: Origin) -> None:
+        """Insert, or change which file it is."""
+        self._run(_SAVE_ORIGIN, origin.place, account, origin.mark)
 
     def request(self, request_id: str) -> Request | None:
         """By primary key."""

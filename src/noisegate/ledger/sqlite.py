@@ -1,8 +1,24 @@
-"""The ledger as one SQLite file: write-ahead log, full synchronisation, one writer at a time.
+"""The ledger as one SQLite file: rollback journal, full synchronisation, one writer at a time.
 
 `BEGIN IMMEDIATE` takes the writer's lock before anything is read, so what a transaction checked is
-still true when it writes. With ``synchronous = FULL`` a commit returns after the log is on disk.
-Keep the file on a local disk: SQLite's write-ahead log does not work over a network file system.
+still true when it writes.
+
+Claim: whatever names a ledger's file has, two transactions that charge it never overlap, and a
+    charge is in the file itself, durably, before `reserve` returns.
+Why: a write-ahead log would be quicker, but it keeps commits and locks in files that are found by
+    *name*: two names of one file are then two logs and two locks, each with a whole budget, and
+    whoever removes or replaces the log removes charges. With a rollback journal the locks are on
+    the inode, and COMMIT returns after the pages are written and synchronised to the file and the
+    journal's header, cleared, is synchronised too (``journal_mode = PERSIST``: no name changes, so
+    no directory has to be). What lies beside the file matters after a crash in mid-commit only, and
+    `sqlite_file.py` watches that: one name, a lock of our own on the inode, no foreign journal.
+    After each commit the name is looked at once more: if it stands for this inode, then whoever
+    opens it next reads these pages. An answer is not shown before that.
+Older versions kept a write-ahead log (format 1). The first opening folds it into the file and
+writes format 2, which they refuse; while one of them has the ledger open, this one waits for it,
+and refuses in the end.
+
+Readers and the writer wait for each other. Keep the file on a local disk.
 """
 
 import os
@@ -16,9 +32,11 @@ from typing import Any, ClassVar, Final, TypeVar, final
 
 from noisegate.errors import LedgerError, NoisegateError, Unsupported
 from noisegate.files import LEDGER, keep
-from noisegate.ledger.entry import FORMAT
+from noisegate.ledger.entry import STORE_FORMAT
 from noisegate.ledger.fork import close_before_fork
+from noisegate.ledger.origin import Owned
 from noisegate.ledger.sql import Rows, SQLTransaction
+from noisegate.ledger.sqlite_file import HEADER_BYTES, Busy, LedgerFile, replaced
 from noisegate.ledger.store import Ledger
 from noisegate.ledger.transaction import Transaction
 
@@ -28,13 +46,16 @@ APPLICATION_ID: Final = 0x4E67_4C67  # "NgLg"
 BUSY_TIMEOUT_S: Final = 30.0
 BUSY_PAUSE_S: Final = 0.001
 _PRAGMAS: Final = (
-    "synchronous = FULL",
+    "synchronous = EXTRA",
     "fullfsync = ON",
     "checkpoint_fullfsync = ON",
     "trusted_schema = OFF",
-    # Every commit is carried over into the main file at once: whoever copies the file without its
-    # log should not get a valid ledger that has forgotten its charges.
-    "wal_autocheckpoint = 1",
+)
+_JOURNAL: Final = "persist"
+WITH_WAL: Final = 1  # the format whose commits were in a write-ahead log
+_ORIGINS: Final = (
+    "CREATE TABLE origins (place TEXT PRIMARY KEY, account TEXT NOT NULL, mark TEXT NOT NULL)"
+    " STRICT, WITHOUT ROWID"
 )
 _MAGIC: Final = b"SQLite format 3\x00"
 
@@ -91,7 +112,7 @@ class SQLiteLedger(Ledger):
         keep(self.path, LEDGER)
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None  # device and inode while connected
+        self._file: LedgerFile | None = None  # while connected
         self._first_hash: str | None = None  # of the ledger that this object was opened for
         close_before_fork(self)
         self._read(lambda tx: tx.head())
@@ -100,56 +121,80 @@ class SQLiteLedger(Ledger):
         """Close the file; the next operation opens it again."""
         with self._lock:
             connection, self._connection = self._connection, None
+            file, self._file = self._file, None
             if connection is not None:
+                if file is not None:
+                    _tidy(connection, file)
                 connection.close()
+            if file is not None:
+                file.close()
 
     def __del__(self) -> None:
         if getattr(self, "_connection", None) is not None:
             self.close()
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        return self._in_transaction("BEGIN IMMEDIATE", work)
+        return self._in_transaction(work, writing=True)
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        return self._in_transaction("BEGIN", work)
+        return self._in_transaction(work, writing=False)
 
-    def _in_transaction(self, begin: str, work: Callable[[Transaction], T]) -> T:
+    def _in_transaction(self, work: Callable[[Transaction], T], *, writing: bool) -> T:
         """Run the whole transaction again while another process is in the way.
 
         SQLite's own waiting backs off to a tenth of a second and starves beside a busy writer.
         """
         deadline = monotonic() + BUSY_TIMEOUT_S
-        with _spoken():
+        with spoken():
             while True:
                 try:
-                    return self._attempt(begin, work)
+                    with self._lock:
+                        return self._attempt(work, writing=writing)
+                except Busy:
+                    if monotonic() > deadline:
+                        raise _held(self.path) from None
                 except sqlite3.OperationalError as error:
                     if _code(error) != sqlite3.SQLITE_BUSY or monotonic() > deadline:
                         raise
                 sleep(BUSY_PAUSE_S)
 
-    def _attempt(self, begin: str, work: Callable[[Transaction], T]) -> T:
-        with self._lock:
-            connection = self._connection or self._connect()
-            self._require_same_file()
-            try:
-                connection.execute(begin)
-                result = work(_SQLiteTransaction(connection))
-                connection.execute("COMMIT")
-            except BaseException as error:
-                self._roll_back(connection)
-                if isinstance(error, sqlite3.Error) and _code(error) != sqlite3.SQLITE_BUSY:
-                    self.close()  # after a failed write nothing cached in it is trusted
-                raise
-            return result
+    def _attempt(self, work: Callable[[Transaction], T], *, writing: bool) -> T:
+        connection, file = self._connect()
+        try:
+            with file.turn(writing=writing):
+                try:
+                    connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+                    result = work(SQLiteTransaction(connection))
+                    _require_rollback_journal(connection)
+                    _commit(connection)
+                except BaseException:
+                    _roll_back(connection)
+                    raise
+        except sqlite3.Error as error:
+            if _code(error) != sqlite3.SQLITE_BUSY:
+                self.close()  # after a failed write nothing cached in it is trusted
+            raise
+        except LedgerError:
+            self.close()  # the file may not be what it was
+            raise
+        return result
 
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):  # the error that led here is the one to report
-                connection.execute("ROLLBACK")
+    def _connect(self) -> tuple[sqlite3.Connection, LedgerFile]:
+        if self._connection is not None and self._file is not None:
+            return self._connection, self._file
+        file = LedgerFile(self.path, may_create=self._first_hash is None)
+        try:
+            with file.turn(writing=True, has_wal=True):
+                is_new, version = look(file, may_create=self._first_hash is None)
+                file.require_sound(has_wal=version == WITH_WAL, alone=True)
+                connection = self._open(is_new=is_new)
+        except BaseException:
+            file.close()
+            raise
+        self._connection, self._file = connection, file
+        return connection, file
 
-    def _connect(self) -> sqlite3.Connection:
-        is_new = _is_new(self.path, may_create=self._first_hash is None)
+    def _open(self, *, is_new: bool) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path, timeout=BUSY_PAUSE_S, isolation_level=None, check_same_thread=False
         )
@@ -158,25 +203,18 @@ class SQLiteLedger(Ledger):
                 connection.execute(f"PRAGMA {pragma}")
             if is_new:
                 self._create(connection)
-            _require_format(
-                self.path,
-                application=_pragma(connection, "application_id"),
-                version=_pragma(connection, "user_version"),
-            )
-            _use_write_ahead_log(connection)
+            version = _pragma(connection, "user_version")
+            application = _pragma(connection, "application_id")
+            _require_format(self.path, application=application, version=version)
+            connection.execute(f"PRAGMA journal_mode = {_JOURNAL}")
+            _require_rollback_journal(connection)
+            if version < STORE_FORMAT:
+                _renew(connection)
             self._require_same_ledger(connection)
-            self._file = _identity(self.path)
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
         return connection
-
-    def _require_same_file(self) -> None:
-        """Charges written to a file that has lost its name would be lost with it."""
-        if _identity(self.path) != self._file:
-            self.close()
-            raise _replaced(self.path)
 
     def _require_same_ledger(self, connection: sqlite3.Connection) -> None:
         """A new ledger under the old name would begin with an unspent budget."""
@@ -185,7 +223,7 @@ class SQLiteLedger(Ledger):
         if self._first_hash is None:
             self._first_hash = first_hash
         if self._first_hash != first_hash:
-            raise _replaced(self.path)
+            raise replaced(self.path)
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Tables and first entry in one transaction, so that a ledger exists wholly or not.
@@ -197,71 +235,98 @@ class SQLiteLedger(Ledger):
         try:
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
-                for statement in _TABLES:
+                connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
+                for statement in (*_TABLES, _ORIGINS):
                     connection.execute(statement)
-                self._begin(_SQLiteTransaction(connection))
+                self._begin(SQLiteTransaction(connection))
             connection.execute("COMMIT")
         except BaseException:
-            self._roll_back(connection)
+            _roll_back(connection)
             raise
         _sync_directory(self.path.parent)
 
 
 @final
-class _SQLiteTransaction(SQLTransaction):
+class SQLiteTransaction(SQLTransaction):
+    """Statements on one connection."""
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+
+    def origins(self) -> Owned:
+        """Files of format 1 that are only looked at have none."""
+        known = self._run("SELECT 1 FROM sqlite_master WHERE name = 'origins'")
+        return super().origins() if known else {}
 
     def _run(self, statement: str, *values: object) -> Rows:
         return self._connection.execute(statement, values).fetchall()
 
 
-def _is_new(path: Path, *, may_create: bool) -> bool:
-    """Whether a ledger must be made here; looks at the file's head without opening a database."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | (os.O_CREAT if may_create else 0), 0o600)
-    except OSError as error:
-        raise LedgerError(
-            f"The ledger {path.name!r} cannot be opened: {error.strerror}.",
-            fix="Name a file in an existing directory that you may write to.",
-        ) from None
-    with os.fdopen(descriptor, "rb") as file:
-        head = file.read(100)
-    if not head and not may_create:
-        raise _replaced(path)
-    if not head or Path(f"{path}-journal").exists():
-        return True  # empty, or a creation that a crash cut short and SQLite will roll back
-    if len(head) < 100 or not head.startswith(_MAGIC):
-        raise _not_a_ledger(path)
+def look(file: LedgerFile, *, may_create: bool) -> tuple[bool, int]:
+    """Whether a ledger may have to be made, and the format. Looks without opening a database."""
+    head = file.header()
     version, application = int.from_bytes(head[60:64], "big"), int.from_bytes(head[68:72], "big")
-    _require_format(path, application=application, version=version)
-    return False
+    if not head and not may_create:
+        raise replaced(file.path)
+    if not head or file.has_journal():
+        return True, version  # empty, or perhaps a creation that SQLite will roll back
+    if len(head) < HEADER_BYTES or not head.startswith(_MAGIC):
+        raise _not_a_ledger(file.path)
+    _require_format(file.path, application=application, version=version)
+    return False, version
+
+
+def _renew(connection: sqlite3.Connection) -> None:
+    """From format 1, whose write-ahead log is folded in by now: older versions keep off."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        connection.execute(_ORIGINS.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    """Wait for readers; new ones wait for us meanwhile, so that this comes to an end."""
+    deadline = monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY or monotonic() > deadline:
+                raise
+        else:
+            return
+        sleep(BUSY_PAUSE_S)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):  # the error that led here is the one to report
+            connection.execute("ROLLBACK")
+
+
+def _tidy(connection: sqlite3.Connection, file: LedgerFile) -> None:
+    """Remove the empty journal, if the name beside it is still ours and nobody writes."""
+    with suppress(sqlite3.Error, LedgerError, Busy), file.turn(writing=True):
+        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _require_format(path: Path, *, application: int, version: int) -> None:
     if application != APPLICATION_ID:
         raise _not_a_ledger(path)
-    if version > FORMAT:
+    if version > STORE_FORMAT:
         raise LedgerError(
-            f"The ledger {path.name!r} has format {version}; this version knows {FORMAT}.",
+            f"The ledger {path.name!r} has format {version}; this version knows {STORE_FORMAT}.",
             fix="Open it with a newer noisegate. It was not changed.",
         )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file the name stands for now."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _replaced(path: Path) -> LedgerError:
+def _held(path: Path) -> LedgerError:
     return LedgerError(
-        f"The ledger {path.name!r} was moved, removed or replaced while it was in use.",
-        fix="Put the file back, with its -wal file, and start again.",
+        f"Another process holds the ledger {path.name!r}.", fix=_FIXES[sqlite3.SQLITE_BUSY]
     )
 
 
@@ -286,16 +351,17 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return value
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal":
+def _require_rollback_journal(connection: sqlite3.Connection) -> None:
+    """Another program may have switched the file, and SQLite follows without a word."""
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode != _JOURNAL:
         raise LedgerError(
-            f"SQLite offers no write-ahead log here (it says {mode!r}).",
-            fix="Keep the ledger on a local disk.",
+            f"The ledger was switched to journal mode {mode!r} by another program.",
+            fix="Keep other programs away from it; open it again to switch it back.",
         )
 
 
-class _spoken:  # noqa: N801 - reads as a word in a with statement
+class spoken:  # noqa: N801 - reads as a word in a with statement
     """What SQLite says, as a ledger's refusal with a next step."""
 
     def __enter__(self) -> None:
@@ -310,7 +376,8 @@ class _spoken:  # noqa: N801 - reads as a word in a with statement
 _AGAIN: Final = "Ask again with the same request id; nothing is charged twice."
 _FIXES: Final = {
     sqlite3.SQLITE_FULL: f"Free some space. {_AGAIN}",
-    sqlite3.SQLITE_BUSY: f"Another process holds the ledger. {_AGAIN}",
+    sqlite3.SQLITE_BUSY: "Another process holds the ledger, perhaps one of an older noisegate: "
+    f"end it. {_AGAIN}",
     sqlite3.SQLITE_READONLY: "Give this process write access to the file and its directory.",
     sqlite3.SQLITE_CANTOPEN: "Give this process write access to the file and its directory.",
     sqlite3.SQLITE_IOERR: f"Check the disk. {_AGAIN}",

@@ -18,9 +18,11 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
 from noisegate.errors import InsecureBits, LedgerError, SpecError
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
+from noisegate.ledger.anchor import Anchor, Log
 from noisegate.ledger.archive import Line, refill, write_lines
 from noisegate.ledger.audit import Verification, check
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.origin import Origin
 from noisegate.ledger.rules import (
     Asked,
     Clock,
@@ -164,14 +166,29 @@ class Ledger(ABC):
 
     # accounts
 
-    def open_account(
-        self, name: str, *, parent: str | None, accountant: str, budget: ApproxDP, unit: str
+    def open_account(  # noqa: PLR0913 - the terms of an account
+        self,
+        name: str,
+        *,
+        parent: str | None,
+        accountant: str,
+        budget: ApproxDP,
+        unit: str,
+        origins: Sequence[Origin] = (),
+        public: Sequence[Origin] = (),
     ) -> Balance:
-        """Open an account; again with the same terms is fine, with other terms is refused."""
+        """Open an account; again with the same terms is fine, with other terms is refused.
+
+        ``origins`` say where a data set's rows come from. Another root account that owns one of
+        them is the budget of these rows, and a second one is refused; so is one of the ``public``
+        tables beside them that has a budget.
+        """
         require_name(name, "account")
         require_text(unit, "unit")
         account = Account(name=name, parent=parent, accountant=accountant, budget=budget, unit=unit)
-        opened = self._run(self._write, lambda tx: self._rules.open_account(tx, account))
+        opened = self._run(
+            self._write, lambda tx: self._rules.open_account(tx, account, origins, public)
+        )
         return self._rules.prices.balance(opened)
 
     def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
@@ -188,6 +205,11 @@ class Ledger(ABC):
     def accounts(self) -> list[str]:
         """The names of all accounts, in the order of opening, so parents first."""
         return [account.name for account in self._run(self._read, lambda tx: tx.accounts())]
+
+    def origins(self) -> dict[str, str]:
+        """Where private rows come from, and the account that owns each place."""
+        owned = self._run(self._read, lambda tx: dict(tx.origins()))
+        return {place: account for place, (account, _) in owned.items()}
 
     def balance(self, account: str) -> Balance:
         """Budget, spent and remaining of an account."""
@@ -304,20 +326,29 @@ class Ledger(ABC):
         Write it down somewhere else, and give it to `verify` later. A tail that was cut off, and a
         log that was rewritten from some entry on, can only be seen against a pinned head.
         """
-        head = self._run(self._read, lambda tx: tx.head())
-        if head is None:
-            raise LedgerError("The ledger has no first entry.", fix="Restore it from a copy.")
-        return head.hash
+        return self.anchor().hash
+
+    def anchor(self) -> Anchor:
+        """The head with its place, its time and the ledger's identity: to be kept elsewhere."""
+        return self._run(self._read, _anchor)
+
+    def log(self) -> Log:
+        """What an answer carries of the ledger: the head now, and a way to all entries."""
+        return Log(self.anchor(), self.history)
 
     def history(self, account: str | None = None) -> list[Entry]:
         """All entries, or those of an account and the accounts below it."""
         return self._run(self._read, lambda tx: _history(tx, account))
 
-    def verify(self, *, pinned_head: str | None = None) -> Verification:
-        """Recheck everything: chain, prices, limits, cached balances, answers' digests."""
-        return self._run(
-            self._read, lambda tx: check(tx, self._rules.prices, pinned_head=pinned_head)
-        )
+    def verify(
+        self, *, pinned_head: str | None = None, anchors: Sequence[Anchor] = ()
+    ) -> Verification:
+        """Recheck everything: chain, prices, limits, cached balances, answers' digests.
+
+        ``pinned_head``, a hash, and ``anchors`` were noted earlier: the log must still hold them.
+        """
+        pinned = [*anchors, *([] if pinned_head is None else [Anchor(hash=pinned_head)])]
+        return self._run(self._read, lambda tx: check(tx, self._rules.prices, pinned))
 
     def export(self, file: IO[str]) -> int:
         """Write the log and the answers as JSON lines; returns the number of entries."""
@@ -331,6 +362,14 @@ class Ledger(ABC):
         """Write the first entry of a store that has none."""
         if tx.head() is None:
             tx.append(self._first or Entry.first(uuid4().hex, at=self._rules.clock()))
+
+
+def _anchor(tx: Transaction) -> Anchor:
+    head = tx.head()
+    if head is None:
+        raise LedgerError("The ledger has no first entry.", fix="Restore it from a copy.")
+    first, last = Entry.from_row(next(tx.rows())), next(tx.rows(head.seq - 1))
+    return Anchor(ledger=str(first.body.get("id")), seq=head.seq, hash=head.hash, at=last[2])
 
 
 def _history(tx: Transaction, account: str | None) -> list[Entry]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from noisegate.ledger.account import Account, Request
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.origin import Origin, Owned
 
 
 class Transaction(ABC):
@@ -41,6 +42,14 @@ class Transaction(ABC):
     @abstractmethod
     def save_account(self, account: Account) -> None:
         """Add or replace an account."""
+
+    @abstractmethod
+    def origins(self) -> Owned:
+        """Where rows come from, and the root account that owns each place."""
+
+    @abstractmethod
+    def save_origin(self, account: str, origin: Origin) -> None:
+        """Let a root account own a place, or note which file the place stands for now."""
 
     @abstractmethod
     def request(self, request_id: str) -> Request | None:

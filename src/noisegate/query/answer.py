@@ -10,7 +10,7 @@ from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.files import write, written
 from noisegate.inert import json_text, line, lines
-from noisegate.ledger.entry import Entry
+from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent, with_margin
@@ -36,7 +36,8 @@ class Answer:
     """Stored releases, shown. Reading it again never draws again and never costs.
 
     ``half_widths`` gives the error bars of each column at a confidence. ``questions`` are the
-    canonical texts under which the ledger knows the releases, and ``log`` reads the ledger.
+    canonical texts under which the ledger knows the releases; ``log`` has the ledger's head of the
+    moment and reads its entries.
     ``caveats`` say in words what the error bars do not cover.
     """
 
@@ -54,7 +55,7 @@ class Answer:
     practice: bool = False
     unfollowed: Callable[[], Sequence[str]] = tuple  # columns whose error is not known
     unsigned: Callable[[], Sequence[str]] = tuple  # that cannot be negative before noise
-    log: Callable[[], Sequence[Entry]] = tuple
+    log: Log = NO_LOG
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -140,6 +141,7 @@ class Answer:
             "reused": list(self.reused),
             "caveats": self._caveats(),
             "practice": self.practice,
+            "head": None if self.log.head is None else self.log.head.to_dict(),
         }
 
     def to_json(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:

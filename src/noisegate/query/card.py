@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import code, fenced, json_text, markdown
+from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.store import Ledger
 from noisegate.query.answer import Answer, HalfWidths
@@ -88,6 +89,7 @@ def card(answer: Answer, confidence: Number = 0.95) -> Card:
                 }
                 for entry in entries
             ],
+            "head": None if answer.log.head is None else answer.log.head.to_dict(),
         }
     )
 
@@ -123,7 +125,12 @@ def verify(stated: Card, ledger: Ledger) -> list[str]:
     lines = stated.record.get("ledger")
     if stated.record.get("format") != FORMAT or not isinstance(lines, list):
         return [f"The card is not in the format {FORMAT}."]
-    problems = list(ledger.verify().problems)
+    head = stated.record.get("head")  # older cards have none
+    try:
+        anchors = [] if head is None else [Anchor.from_dict(head)]
+    except (SpecError, TypeError):
+        return ["The head of the ledger that the card states cannot be read."]
+    problems = list(ledger.verify(anchors=anchors).problems)
     if not lines and not stated.record.get("free"):
         problems.append("The card names no entry of the ledger.")
     named = [line.get("seq") for line in lines if isinstance(line, dict)]
@@ -173,9 +180,15 @@ def _page(record: Mapping[str, Any]) -> str:
         "\n".join(f"- {code(json_text(each, sort_keys=True))}" for each in record["measurements"]),
         "Ledger:",
         _table(["entry", "kind", "at (UTC)", "hash"], entries),
+        *_head(record.get("head")),
         markdown(f"{record['software']}, {record['format']}"),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _head(head: Mapping[str, Any] | None) -> list[str]:
+    """As one line of JSON, which `noisegate ledger verify --head` takes."""
+    return [] if head is None else ["Head of the ledger:", f"`{_canonical(head)}`"]
 
 
 def _bars(error: Mapping[str, float] | None) -> str:

@@ -261,7 +261,7 @@ class Choosing:
             question=found.question,
             request_id=found.request_id,
             practice=self._rules.practice,
-            log=curator.ledger.history,
+            log=curator.ledger.log(),
         )
 
     def _terms(self, question: Question) -> Terms:

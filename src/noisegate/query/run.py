@@ -384,7 +384,7 @@ class Run:
             practice=self._rules.practice,
             unfollowed=margins.unknown if question.blocks else tuple,
             unsigned=margins.unsigned,
-            log=self._curator.ledger.history,
+            log=self._curator.ledger.log(),
         )
 
     def _guarantee(self, releases: Sequence[Release], question: Question) -> Guarantee:

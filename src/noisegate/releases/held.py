@@ -16,7 +16,7 @@ from noisegate.extras import extra
 from noisegate.files import require_output, written
 from noisegate.files import write as write_file
 from noisegate.inert import json_text, line, lines
-from noisegate.ledger.entry import Entry
+from noisegate.ledger.anchor import NO_LOG, Anchor, Log
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
@@ -212,7 +212,7 @@ class Charged(Held):
     question: str
     request_id: str
     practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
+    log: Log = NO_LOG
     stated: Card | None = None
 
     def stating(
@@ -256,7 +256,7 @@ def standing(
         "guarantee": guarantee_of(loss, tables, what),
         "request_id": found.request_id,
         "practice": rules.practice,
-        "log": curator.ledger.history,
+        "log": curator.ledger.log(),
     }
 
 
@@ -293,6 +293,8 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
             f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
         )
     card = facts.get("noisegate.card")
+    stated = None if card is None else Card.from_json(card.decode())
+    head = None if stated is None else stated.record.get("head")
     standing = {
         "sql": record["sql"],
         "cost": ApproxDP(0),
@@ -306,7 +308,8 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         "question": record["question"],
         "request_id": record.get("request", record.get("request_id")),
         "practice": record["practice"],
-        "stated": None if card is None else Card.from_json(card.decode()),
+        "log": NO_LOG if head is None else Log(Anchor.from_dict(head)),
+        "stated": stated,
     }
     return table, record | {"standing": standing, "facts": facts}
 

@@ -245,7 +245,7 @@ class MarginalBench:
             question=self._question,
             request_id=request_id,
             practice=self._rules.practice,
-            log=curator.ledger.history,
+            log=curator.ledger.log(),
         )
 
 

@@ -312,7 +312,7 @@ class Running:
             question=series.question,
             request_id=series.name,
             practice=self.practice,
-            log=curator.ledger.history,
+            log=curator.ledger.log(),
         )
 
 

@@ -357,7 +357,7 @@ class Workbench:
             question=job.question,
             request_id=request_id,
             practice=self._rules.practice,
-            log=curator.ledger.history,
+            log=curator.ledger.log(),
         )
 
 

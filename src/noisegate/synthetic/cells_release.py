@@ -61,7 +61,7 @@ class CellsRelease:
             question=self.question,
             request_id=self.request_id,
             practice=rules.practice,
-            log=curator.ledger.history,
+            log=curator.ledger.log(),
         )
 
 

@@ -323,7 +323,7 @@ class SyntheticBench:
             question=job.question,
             request_id=request_id,
             practice=self._rules.practice,
-            log=curator.ledger.history,
+            log=curator.ledger.log(),
         )
 
 

@@ -1,0 +1,212 @@
+"""Heads of a ledger, kept elsewhere: they show when it was put back to an older state.
+
+The chain of hashes shows edits, and nothing in a ledger shows that its tail is missing: a backup
+that was restored is a sound, shorter ledger with budget to spend. An `Anchor` is the place and hash
+of one entry. Whoever holds one (a steward who mails it, an analyst with a release card) can ask the
+ledger for that entry later: a log that has fewer entries, or another one there, has forgotten.
+
+A steward may sign heads with an Ed25519 key, kept apart from the ledger: then nobody who rolls a
+ledger back can also present a fitting head of their own.
+"""
+
+import json
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from noisegate.errors import SpecError
+from noisegate.ledger.entry import Entry, canonical
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+FORMAT: Final = "noisegate-head/1"
+_FIELDS: Final = ("ledger", "seq", "hash", "at")
+_HASH_DIGITS: Final = 64
+_OTHERS: Final = 0o077  # what a key's mode gives to anyone but its owner
+_GIVE: Final = "Give a hash, a head, a card or an answer's JSON, as it was written."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """Entry ``seq`` of a ledger has this hash. ``ledger`` is the identity in its first entry.
+
+    Of a plain hash the place is not known (None), and of older cards the ledger ("").
+    """
+
+    hash: str
+    seq: int | None = None
+    ledger: str = ""
+    at: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The anchor as plain values."""
+        return {"format": FORMAT, **{name: getattr(self, name) for name in _FIELDS}}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "Anchor":
+        """The anchor that such values stand for; refuses any others."""
+        found = {name: record[name] for name in _FIELDS if name in record}
+        kinds = all(isinstance(each, int if name == "seq" else str) for name, each in found.items())
+        if not kinds or not _is_hash(found.get("hash", "")) or found.get("seq", -1) < 0:
+            raise SpecError("This is not the head of a ledger.", fix=_GIVE)
+        return cls(**found)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Where an answer stands in its ledger: the head when it was made, all entries on demand."""
+
+    head: Anchor | None = None
+    entries: Callable[[], Sequence[Entry]] = tuple
+
+    def __call__(self) -> Sequence[Entry]:
+        """All entries of the ledger."""
+        return self.entries()
+
+
+NO_LOG: Final = Log()
+
+
+def anchors_in(text: str, *, key: str | None = None) -> list[Anchor]:
+    """All heads that a text states: a hash, heads (one a line), a card, or an answer's JSON.
+
+    A signature is checked where there is one. With a public ``key`` every head must have one by it.
+    """
+    words = text.split()
+    if len(words) == 1 and "{" not in text and key is None:
+        return [Anchor(hash=words[0])]
+    found = [anchor for record in _records(text) for anchor in _stated(record, key)]
+    if not found:
+        raise SpecError("No head of a ledger is stated here.", fix=_GIVE)
+    return found
+
+
+def _records(text: str) -> Iterator[Mapping[str, Any]]:
+    for part in [text] if _is_json(text) else text.splitlines():
+        if part.strip():
+            record = json.loads(part) if _is_json(part) else None
+            if not isinstance(record, dict):
+                raise SpecError("This is not the head of a ledger.", fix=_GIVE)
+            yield record
+
+
+def _stated(record: Mapping[str, Any], key: str | None) -> Iterator[Anchor]:
+    if record.get("format") == FORMAT:
+        _require_signature(record, key)
+        yield Anchor.from_dict(record)
+        return
+    if key is not None:
+        raise SpecError("This head is not signed.", fix="Give a signed head, or leave out the key.")
+    lines = record.get("ledger")
+    for line in [record.get("head"), *(lines if isinstance(lines, list) else [])]:
+        if isinstance(line, dict):
+            yield Anchor.from_dict(line)
+
+
+# signatures
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key, readable by its owner only, and return the public one."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - quick help
+        Ed25519PrivateKey,
+    )
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    private = Ed25519PrivateKey.generate()
+    text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise SpecError(
+            f"The key {path.name!r} cannot be written: {error.strerror}.",
+            fix="Name a new file, on another disk than the ledger.",
+        ) from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(text)
+    return _public(private)
+
+
+def public_key(path: Path) -> str:
+    """The public key that belongs to a private one."""
+    return _public(_private(path))
+
+
+def signed(anchor: Anchor, key: Path) -> dict[str, Any]:
+    """The anchor with a signature by the private key in a file."""
+    private = _private(key)
+    record = {**anchor.to_dict(), "key": _public(private)}
+    return {**record, "signature": b64encode(private.sign(_message(record))).decode()}
+
+
+def _require_signature(record: Mapping[str, Any], key: str | None) -> None:
+    """Refuse a signature that does not hold, and a head without one where a key is given."""
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PublicKey,
+    )
+
+    if "signature" not in record and key is None:
+        return
+    if key is not None and record.get("key") != key:
+        raise SpecError("This head is not signed by that key.", fix="Give the head that was.")
+    try:
+        public = Ed25519PublicKey.from_public_bytes(b64decode(record["key"], validate=True))
+        public.verify(b64decode(record["signature"], validate=True), _message(record))
+    except (InvalidSignature, KeyError, TypeError, ValueError):
+        raise SpecError("The signature of this head does not hold.", fix=_GIVE) from None
+
+
+def _message(record: Mapping[str, Any]) -> bytes:
+    said = {name: value for name, value in record.items() if name != "signature"}
+    return f"{FORMAT}\n{canonical(said)}".encode()
+
+
+def _private(path: Path) -> "Ed25519PrivateKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PrivateKey,
+    )
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        load_pem_private_key,
+    )
+
+    make = "Make one: noisegate ledger key FILE."
+    try:
+        mode, text = path.stat().st_mode, path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"The key cannot be read: {error.strerror}.", fix=make) from None
+    if os.name == "posix" and mode & _OTHERS:
+        raise SpecError("Others may read this key.", fix=f"chmod 600 {path.name}, or a new key.")
+    try:
+        found = load_pem_private_key(text, password=None)
+    except (TypeError, ValueError):
+        found = None
+    if not isinstance(found, Ed25519PrivateKey):
+        raise SpecError(f"{path.name!r} is not an Ed25519 key.", fix=make)
+    return found
+
+
+def _public(private: "Ed25519PrivateKey") -> str:
+    return b64encode(private.public_key().public_bytes_raw()).decode()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) == _HASH_DIGITS and set(text) <= set("0123456789abcdef")

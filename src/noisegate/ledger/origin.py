@@ -1,0 +1,94 @@
+"""Where private rows come from. Rows have one origin, and an origin has one budget in a ledger.
+
+A root account owns the origins of its tables. Another root account over one of them would be a
+second budget for the same people, whatever it is called, and is refused. An account may come to own
+more origins: a file that was moved, a new snapshot elsewhere.
+
+A file is known by its real path, so symbolic links are seen through, and by its inode, so that a
+hard link, a bind mount or a renamed file is. Inodes are used again for other files: a recorded one
+counts only while the recorded path stands for it, or for nothing. A table of a database is known by
+host, port, database and name. Nothing of this is derived from rows. A *copy* of the rows has
+another origin, and so has a view of a database: nothing here can tell.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias, final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+Owned: TypeAlias = Mapping[str, tuple[str, str]]  # place -> account, mark
+_DATABASES: Final = (".duckdb", ".ddb", ".db")
+_SCHEMES: Final = {"postgres": "postgresql"}
+_PORTS: Final = {"postgresql": "5432"}
+_SCHEMAS: Final = {"postgresql": "public", "file": "main"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A place, such as ``/data/people.csv`` or ``postgresql://host:5432/db#public.people``.
+
+    ``mark`` is a file's device and inode, and empty where there is no file.
+    """
+
+    place: str
+    mark: str = ""
+
+    def meets(self, place: str, mark: str) -> bool:
+        """Whether a recorded place, with its mark of that time, holds the same rows."""
+        if place == self.place:
+            return True
+        (path, _, inside), (_, _, mine) = place.partition("#"), self.place.partition("#")
+        return bool(self.mark) and inside == mine and self.mark == (_mark(unquote(path)) or mark)
+
+    def owners(self, owned: Owned) -> set[str]:
+        """The accounts that own these rows, by this name or another."""
+        return {of for place, (of, mark) in owned.items() if self.meets(place, mark)}
+
+
+def origins_of(where: str, table: str) -> Iterator[Origin]:
+    """The origins of a table that a policy, or an analyst, names; nothing for a frame.
+
+    >>> [each.place for each in origins_of("postgres://ann:secret@DB/shop?x=1#people", "people")]
+    ['postgresql://db:5432/shop#public.people']
+    """
+    place, _, inside = (where, "", "") if Path(where).is_file() else where.partition("#")
+    if not place:
+        return
+    if "://" in place:
+        yield Origin(f"{_server(place)}#{_table(inside or table, place.partition(':')[0])}")
+        return
+    path = os.path.realpath(place)
+    mark, plain = _mark(path), path.replace("%", "%25").replace("#", "%23")
+    if Path(path).suffix.lower() not in _DATABASES:
+        yield Origin(plain, mark)
+        return
+    yield Origin(f"{plain}#{_table(inside or table, 'file')}", mark)
+
+
+def _server(url: str) -> str:
+    """Host, port and database, without user, password and settings."""
+    parts = urlsplit(url)
+    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+    said = dict(parse_qsl(parts.query))
+    host = unquote(said.get("host") or parts.hostname or "").lower()
+    port = said.get("port") or str(parts.port or _PORTS.get(scheme, ""))
+    return f"{scheme}://{host}:{port}/{said.get('dbname') or parts.path.strip('/')}"
+
+
+def _table(name: str, scheme: str) -> str:
+    """A table with its schema. Names are compared without regard to case, as engines do."""
+    schema = _SCHEMAS.get(_SCHEMES.get(scheme, scheme), "")
+    plain = name.replace('"', "").lower()
+    return plain if "." in plain or not schema else f"{schema}.{plain}"
+
+
+def _mark(path: str) -> str:
+    """Which file a path stands for now; nothing if there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - may be the text of a URL
+    except (OSError, ValueError):
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
