@@ -152,7 +152,10 @@ class Allowance:
             self._require_known(part)
             _require_one_part_per_unit(restricted, part)
             self._note_down(part, restricted)
-        return self._draw(restricted, self._entry.request_id)
+        drawn = self._draw(restricted, self._entry.request_id)
+        with self._lock:
+            self._require_open()  # a child that was forked amid the draw has drawn once more
+        return drawn
 
     def _cut(self, part: Part, column: str, keys: Sequence[Key]) -> tuple[Part, ...]:
         listed = tuple(keys)

@@ -230,12 +230,12 @@ class Surprises:
             run = self._begun()
             (exact,) = strategy.apply(self._read())
             found = run.ask(np.clip(exact, -GUESS_MAX, GUESS_MAX) - own)
-            side = int(found[-1])
-            if not side:
-                return Told(found.size, 0, None)
-            last = exact[found.size - 1 : found.size]
-            (number,) = self._spec.number.sample(last, bits=self._curator._bits).tolist()  # noqa: SLF001 - same room
-            return Told(found.size - 1, side, number)
+            side, number = int(found[-1]), None
+            if side:
+                last = exact[found.size - 1 : found.size]
+                (number,) = self._spec.number.sample(last, bits=self._curator._bits).tolist()  # noqa: SLF001 - same room
+            self._require_open()  # a child that was forked amid the draw has drawn once more
+            return Told(found.size - (1 if side else 0), side, number)
 
     def finish(self, answer: bytes) -> None:
         """Hand over what was made of the answers, to be stored when the session closes."""
