@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 import duckdb
 import numpy as np
@@ -160,7 +160,8 @@ class DuckDBSource(Source):
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
         self._data = {name: plain(data[name]) for name in tables}
-        self._connection = self._connect()
+        self._connection: duckdb.DuckDBPyConnection | None = self._connect()
+        _living.add(self)
         for name in tables:
             self._try_once(name)
             self._require_key(name)
@@ -295,16 +296,17 @@ class DuckDBSource(Source):
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._lock:
-            clock = threading.Timer(self._seconds, self._connection.interrupt)
+            connection = self._engine()
+            clock = threading.Timer(self._seconds, connection.interrupt)
             clock.daemon = True
             with suppress(duckdb.Error):
                 clock.start()
                 try:
                     for place, grouping in enumerate(by):
                         if self._listed.get(place) is not grouping.keys:
-                            self._connection.register(keys_table(place), _key_list(grouping))
+                            connection.register(keys_table(place), _key_list(grouping))
                             self._listed[place] = grouping.keys
-                    return work(self._connection)
+                    return work(connection)
                 finally:
                     clock.cancel()
             # The engine's own error is gone with the block above: its words may quote rows. An
@@ -380,6 +382,12 @@ class DuckDBSource(Source):
                 fix="Store it as text or as a whole number.",
             )
 
+    def _engine(self) -> duckdb.DuckDBPyConnection:
+        """The engine of this process: a forked child opens one of its own."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         self._listed: dict[int, tuple[Key | None, ...]] = {}  # keys that the engine knows, by place
@@ -439,13 +447,28 @@ class DuckDBSource(Source):
         ]
         query = exp.select(exp.Count(this=exp.Star()), *looks).from_(self._view(table))
         with suppress(duckdb.Error):
-            self._connection.execute(query.sql(dialect="duckdb")).fetchall()
+            self._engine().execute(query.sql(dialect="duckdb")).fetchall()
             return
         raise SourceError(
             "The rows cannot be read whole: a line has too many or too few columns, a quote is "
             "open, a text is no UTF-8.",
             fix="Write the file anew, best as Parquet.",
         )
+
+
+_living: "WeakSet[DuckDBSource]" = WeakSet()
+_inherited: list[duckdb.DuckDBPyConnection | None] = []  # closing one waits for its threads
+
+
+def _leave_to_the_parent() -> None:
+    """A forked child has a copy of the engine without its threads, and of locks that are held."""
+    for source in list(_living):
+        _inherited.append(source._connection)  # noqa: SLF001 - this room
+        source._lock, source._connection = threading.Lock(), None  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _remove(folder: str, process: int) -> None:
