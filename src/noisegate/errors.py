@@ -92,3 +92,12 @@ class Bug(NoisegateError):  # noqa: N818
 
     code = "bug"
     exit_code = 70
+
+
+def is_interrupt(error: Exception) -> bool:
+    """Whether an engine's error is Ctrl-C: DuckDB reports it as an error of its own.
+
+    So while it runs; while it asks a frame for its rows, it adds what went wrong there.
+    """
+    said = str(error).rstrip(": ")
+    return said == "Query interrupted" or said.endswith("failed: KeyboardInterrupt")

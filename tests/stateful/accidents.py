@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from orders import gate_over, open_gate
 
+from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import Curator
 from noisegate.curator.surprises import Surprises
@@ -143,3 +144,20 @@ def ask_again(order, gate):
         return seen, False
     order.ask(gate, seen.append, True)
     return seen, True
+
+
+def check_again(order, gate, seen):
+    """The same order after an accident: charged for what was seen, and questions only once."""
+    before = books(gate.ledger)
+    again, anew = ask_again(order, gate)
+    after = books(gate.ledger)
+    if seen:
+        assert before.spent >= order.least * GRAINS_PER_ONE, "what was seen is charged"
+    if order.kind == "question":
+        assert again[: len(seen)] == seen, "what was seen stays so"
+        assert abs(after.spent / GRAINS_PER_ONE / order.price - 1) < 1e-3, "charged once"
+        assert after.unsettled == 0
+    elif order.kind == "session" or anew:
+        assert after.spent > before.spent, "what is drawn anew is charged anew"
+    assert anew == (order.kind == "recipe" and before.open_allowances > 0)
+    assert after.open_allowances == before.open_allowances, "what was left open is never resumed"

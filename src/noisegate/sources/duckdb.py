@@ -35,7 +35,7 @@ from noisegate.algebra.tally import (
     fields_used,
 )
 from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
-from noisegate.errors import PolicyError, SourceError
+from noisegate.errors import PolicyError, SourceError, is_interrupt
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.adding import add_up
 from noisegate.sources.counting import count_cells
@@ -295,24 +295,32 @@ class DuckDBSource(Source):
         return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
+        by_hand, done = False, False
         with self._lock:
             connection = self._engine()
             clock = threading.Timer(self._seconds, connection.interrupt)
             clock.daemon = True
-            with suppress(duckdb.Error):
+            try:
                 clock.start()
-                try:
-                    for place, grouping in enumerate(by):
-                        if self._listed.get(place) is not grouping.keys:
-                            connection.register(keys_table(place), _key_list(grouping))
-                            self._listed[place] = grouping.keys
-                    return work(connection)
-                finally:
-                    clock.cancel()
-            # The engine's own error is gone with the block above: its words may quote rows. An
-            # engine that stumbled once may refuse everything after, so the next gets a new one.
-            with suppress(SourceError):
-                self._connection = self._connect()
+                for place, grouping in enumerate(by):
+                    if self._listed.get(place) is not grouping.keys:
+                        connection.register(keys_table(place), _key_list(grouping))
+                        self._listed[place] = grouping.keys
+                found = work(connection)
+            except (duckdb.Error, RuntimeError) as error:
+                by_hand = is_interrupt(error)
+                if not by_hand and not isinstance(error, duckdb.Error):
+                    raise
+            else:
+                done = True
+                return found
+            finally:
+                # An engine that stumbled once, or was stopped, may refuse everything after.
+                clock.cancel()
+                self._connection = connection if done else None
+        # The engine's own error is gone with the block above: its words may quote rows.
+        if by_hand:
+            raise KeyboardInterrupt
         raise SourceError(
             UNREACHABLE, fix="Nothing left the door; ask again with the same request."
         )
