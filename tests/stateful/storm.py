@@ -1,13 +1,13 @@
 """Many processes on one ledger, killed at random moments, and what they left: counted.
 
-    python storm.py DIRECTORY KILLS [ADDRESS]
+    python storm.py DIRECTORY COUNT [ADDRESS]
 
 This process has no threads and forks workers. All go through the same requests, so that several
 want the same one at once; what a worker has seen it writes down immediately. After a few requests
 it winds up a clock, by which the kernel ends it at a random moment of those that follow, as it ends
 a process that is killed: nothing of it runs any more. Another takes its place; one is spared. When
-the budget is used up the ledger is checked against all that was seen, and a new one is begun.
-Prints the counts as JSON.
+the budget is used up the ledger is checked against all that was seen, and a new one is begun,
+until there were so many kills and races. Prints the counts as JSON.
 """
 
 import json
@@ -151,14 +151,14 @@ def use_up(ledger, owed):
     return wrong + 1
 
 
-def main(directory, kills, addresses=None):
-    counts, number = Counter(kills=0, lost=0, over=0), 0
-    while counts["kills"] < kills:
+def main(directory, most, addresses=None):
+    counts, number = Counter(kills=0, races=0, lost=0, over=0), 0
+    while counts["kills"] + counts["races"] < most:
         number += 1
         path = Path(directory) / f"{number}.log"
         address = f"{addresses}_{number}" if addresses else str(Path(directory) / f"{number}.db")
         log = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        codes = storm(address, log, min(KILLS_MAX, kills - counts["kills"]))
+        codes = storm(address, log, KILLS_MAX)
         os.close(log)
         counts["kills"] += codes.pop(KILLED, 0)
         counts["used up"] += codes.pop(0, 0)

@@ -1,4 +1,4 @@
-"""A disk that is full or may only be read, at any write of every kind of order; and Ctrl-C.
+"""A disk that is full or may only be read, at any write of any order; a slow engine; Ctrl-C.
 
 Files that may not grow make real writes fail (EFBIG from the kernel), for anybody, also for root.
 """
@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from accidents import check_again, watched
+from accidents import books, check_again, watched
 from orders import ORDERS, open_gate
 
-from noisegate.errors import LedgerError
+import noisegate
+from noisegate.errors import LedgerError, SourceError
 
 WRITES = ("before reserve", "before settle", "before close")
 SOME = [ORDERS[name] for name in ("undeclared_keys", "histogram", "many")]
@@ -129,3 +133,25 @@ def test_ctrl_c_at_a_random_moment_is_ctrl_c_and_pays_for_what_was_seen(quick_pa
 @pytest.mark.parametrize("order", ORDERS)
 def test_ctrl_c_at_any_moment_of_any_order_pays_for_what_was_seen(order, quick_path):
     interrupted(quick_path, 30, order)
+
+
+def test_a_question_that_is_stopped_runs_again_under_its_charge(quick_path):
+    """The time limit is over while the engine adds up three million rows."""
+    rows = pa.table({"x": np.arange(3_000_000)})
+    gate = noisegate.open(
+        rows, epsilon=2, table="t", ledger=str(quick_path / "ledger.db"),
+        columns={"x": {"between": [0, 9]}},
+    )  # fmt: skip
+    for number, limit_s in enumerate((0.1, 0.03, 0.02, 0.01, 0.005, 0.002), 1):
+        sql = f"SELECT SUM(x % 7) AS s, SUM(x % 9) AS t FROM t WHERE x % 11 < {number}"
+        gate._curator._source._seconds = limit_s
+        try:
+            gate.sql(sql, epsilon="1/4")
+        except SourceError:
+            break
+    charged = number * Fraction(1, 4)
+    assert (gate.spent.epsilon, books(gate.ledger).unsettled) == (charged, 1)
+    gate._curator._source._seconds = 3600
+    answer = gate.sql(sql, epsilon="1/4")
+    assert (gate.spent.epsilon, books(gate.ledger).unsettled) == (charged, 0)
+    assert gate.sql(sql, epsilon="1/4").rows == answer.rows

@@ -27,32 +27,27 @@ def counted(script, *words):
 
 
 def test_killed_and_racing_processes_lose_nothing_and_pass_no_budget(quick_path):
-    counts = counted("storm.py", quick_path, 60)
-    assert counts["kills"] >= 60
-    assert counts["races"] >= 100
-
-
-def test_killed_and_racing_processes_on_a_server_lose_nothing(server, quick_path):
-    counts = counted("storm.py", quick_path, 20, server.fresh())
-    assert counts["kills"] >= 20
+    counts = counted("storm.py", quick_path, 300)
+    assert min(counts["kills"], counts["races"]) > 10
 
 
 def test_an_order_killed_at_random_is_charged_for_what_was_seen(quick_path):
-    counted("order_storm.py", quick_path, 2, "sql", "many")
+    counted("order_storm.py", quick_path, 2, "many")
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("half", [1, 2])
 def test_100_000_kills_and_races_lose_nothing_and_pass_no_budget(half, quick_path, capsys):
-    counts = counted("storm.py", quick_path, 12_500)
-    assert counts["kills"] + counts["races"] >= 50_000
+    """Two halves for two cores: about a third of each are kills. Seven minutes."""
+    counts = counted("storm.py", quick_path, 50_000)
+    assert counts["kills"] > 5_000
     with capsys.disabled():
         print(f"\nhalf {half} of the kills and races: {counts}")  # noqa: T201
 
 
 @pytest.mark.audit
-def test_500_kills_on_a_server_lose_nothing(server, quick_path):
-    assert counted("storm.py", quick_path, 500, server.fresh())["kills"] >= 500
+def test_1_000_kills_and_races_on_a_server_lose_nothing(server, quick_path):
+    counted("storm.py", quick_path, 1_000, server.fresh())
 
 
 @pytest.mark.audit
