@@ -7,11 +7,15 @@ would be that of two draws) nor miss one that was seen (it would be bought again
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fractions import Fraction
 from threading import Barrier
 
 import pytest
-from orders import open_gate
+from accidents import books
+from orders import ORDERS, open_gate
 
+from noisegate.accounting.accountant import GRAINS_PER_ONE
+from noisegate.errors import RequestConflict
 from noisegate.gate import Gate
 from noisegate.query.shelf import Shelf, _Known
 
@@ -115,3 +119,39 @@ def test_threads_that_sharpen_a_number_buy_the_difference_once(gate):
     assert {str((each.rows, each.margins())) for each in found} == {
         str((again.rows, again.margins()))
     }
+
+
+def check_shared(order, gate):
+    """Threads with one order: paid once, and whoever is shown anything is shown the same."""
+
+    def ask(_):
+        seen = []
+        try:
+            order.ask(gate, seen.append, False)
+        except RequestConflict as refusal:
+            return str(refusal.fix)
+        return seen
+
+    found = at_once(ask, 3)
+    shown = [seen for seen in found if isinstance(seen, list)]
+    state = books(gate.ledger)
+    assert shown
+    assert state.unsettled == 0
+    if order.kind == "session":
+        assert len(shown) == 3
+        return
+    assert all(seen == shown[0] for seen in shown)
+    assert order.kind == "recipe" or len(shown) == 3
+    assert state.spent <= order.price * GRAINS_PER_ONE * Fraction(1001, 1000), "charged once"
+
+
+@pytest.mark.parametrize("name", ["series", "histogram", "many"])
+def test_threads_with_one_order_pay_once_and_see_the_same(name, quick_path):
+    check_shared(ORDERS[name], open_gate(str(quick_path / "l.db"), people=ORDERS[name].people))
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("order", ORDERS.values(), ids=str)
+def test_threads_with_any_order_pay_once_and_see_the_same(order, quick_path):
+    for number in range(8):
+        check_shared(order, open_gate(str(quick_path / f"{number}.db"), people=order.people))

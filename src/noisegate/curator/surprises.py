@@ -49,6 +49,7 @@ from noisegate.curator.curator import Curator, require_sample
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
+from noisegate.ledger.fork import lineage
 from noisegate.ledger.store import Reservation
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -192,6 +193,8 @@ class Surprises:
         self._run: BandRun | None = None
         self._runs, self._past, self._answer = 0, 0, b""
         _open_sessions.add(self)
+        if entry.process != lineage():  # a fork came between the charge and this
+            self._entry = None  # type: ignore[assignment]
 
     def __copy__(self) -> "Surprises":
         raise RequestConflict("A session is one thing.", fix="Use the one that was opened.")

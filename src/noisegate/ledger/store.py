@@ -21,6 +21,7 @@ from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, 
 from noisegate.ledger.archive import Line, refill, write_lines
 from noisegate.ledger.audit import Verification, check
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.fork import lineage
 from noisegate.ledger.rules import (
     Asked,
     Clock,
@@ -54,6 +55,7 @@ class Reservation:
     charges: Mapping[str, Charge]
     answer: bytes | None
     resumed: bool
+    process: tuple[int, int]  # that asked, and alone may draw on an allowance
     _settle: Callable[[bytes], bytes] = field(repr=False, compare=False)
     _close: Callable[[Event, bytes], bytes] = field(repr=False, compare=False)
 
@@ -229,6 +231,7 @@ class Ledger(ABC):
         asked = Asked(
             request_id=request_id, account=account, use=kind, question=question, event=event
         )
+        process = lineage()
         request, answer, resumed = self._run(self._write, lambda tx: self._rules.reserve(tx, asked))
         return Reservation(
             request_id=request_id,
@@ -239,6 +242,7 @@ class Ledger(ABC):
             charges=request.charges,
             answer=answer,
             resumed=resumed,
+            process=process,
             _settle=partial(self._settle_request, request_id),
             _close=partial(self._close_request, request_id),
         )
