@@ -16,7 +16,7 @@ from noisegate.ledger.rules import Rules, stored_answer
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import NothingEvent
 
-USUAL = ("after reserve", "after sample", "after settle", "after close")
+USUAL = ("after sample", "after settle", "after close")
 
 
 def grains(epsilon):

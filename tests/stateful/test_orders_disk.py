@@ -126,13 +126,13 @@ def interrupted(directory, times, *orders):
 
 def test_ctrl_c_at_a_random_moment_is_ctrl_c_and_pays_for_what_was_seen(quick_path):
     """What the engine makes of it (errors of its own, or no ±) is not what the user gets."""
-    assert interrupted(quick_path, 8, "sql", "many")["interrupted"] > 3
+    assert interrupted(quick_path, 6, "sql")["interrupted"] > 0
 
 
 @pytest.mark.audit
 @pytest.mark.parametrize("order", ORDERS)
 def test_ctrl_c_at_any_moment_of_any_order_pays_for_what_was_seen(order, quick_path):
-    interrupted(quick_path, 30, order)
+    interrupted(quick_path, 10, order)
 
 
 def test_a_question_that_is_stopped_runs_again_under_its_charge(quick_path):

@@ -19,7 +19,7 @@ from noisegate.errors import RequestConflict
 from noisegate.gate import Gate
 from noisegate.query.shelf import Shelf, _Known
 
-THREADS, TRIALS = 6, 5
+THREADS, TRIALS = 6, 3
 ASKED = (
     "SELECT ward, COUNT(*) AS n FROM people GROUP BY ward",
     "SELECT COUNT(*) AS n FROM people",
