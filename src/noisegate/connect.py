@@ -22,8 +22,8 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.run import Rules
-from noisegate.sources.duckdb import (
-    DuckDBSource,
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb_facts import (
     listed_columns,
     public_keys,
     require_rows,

@@ -119,3 +119,12 @@ def stumbled(wrong: BaseException) -> NoisegateError:
         fix=f"Please report this line to the maintainers. With {DEBUG}=1 the same shows more, "
         "which may quote rows: for the steward alone.",
     )
+
+
+def is_interrupt(error: Exception) -> bool:
+    """Whether an engine's error is Ctrl-C: DuckDB reports it as an error of its own.
+
+    So while it runs; while it asks a frame for its rows, it adds what went wrong there.
+    """
+    said = str(error).rstrip(": ")
+    return said == "Query interrupted" or said.endswith("failed: KeyboardInterrupt")

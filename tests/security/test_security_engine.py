@@ -72,8 +72,8 @@ def test_our_engine_is_limited_and_locked(source):
 def test_an_engine_that_stumbled_comes_back_locked(source):
     with pytest.raises(SourceError):
         source._run(lambda connection: connection.execute("SELECT nothing"), ())
-    assert settings_of(source._connection)["enable_external_access"] == "false"
-    assert settings_of(source._connection)["lock_configuration"] == "true"
+    assert settings_of(source._engine())["enable_external_access"] == "false"
+    assert settings_of(source._engine())["lock_configuration"] == "true"
 
 
 def test_a_question_that_takes_too_long_is_stopped_and_says_nothing_of_rows():

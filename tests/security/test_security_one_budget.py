@@ -209,7 +209,9 @@ def test_private_rows_are_not_public_under_another_name(file, tmp_path, where):
         noisegate.open(second)  # a public table of its own is fine
         os.link(file, tmp_path / "link.csv")
         second.write_text(text + PUBLIC.format(source="link.csv"))
-    with pytest.raises(PolicyError, match="declared public, but it holds private rows|They have one owner"):
+    with pytest.raises(
+        PolicyError, match=r"declared public, but it holds private rows|They have one owner"
+    ):
         noisegate.open(second)
 
 

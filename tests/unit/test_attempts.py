@@ -40,6 +40,16 @@ def test_an_attempt_that_has_not_ended_is_passed_by_only_when_told():
         assert attempts.found() == (allowed.request_id, b"second")
 
 
+def test_a_release_that_was_made_since_one_looked_is_not_paid_for_again():
+    attempts = Attempts(gate_of()._curator, "what")
+    assert attempts.found() is None
+    with attempts.begin(EVENT) as allowed:  # by another thread or process
+        allowed.finish(b"made")
+    with pytest.raises(RequestConflict, match="made in the meantime"), attempts.begin(EVENT):
+        pass
+    assert attempts.curator.ledger.balance("people").reservations == 1
+
+
 def test_a_name_that_was_taken_for_something_else_is_passed_by():
     curator = gate_of()._curator
     for number in range(2):

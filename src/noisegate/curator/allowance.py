@@ -20,6 +20,7 @@ from noisegate.curator.cells import CellAccount
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.parts import Cut, Losses, Part
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
+from noisegate.ledger.fork import lineage
 from noisegate.ledger.store import Reservation
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import DeclaredEvent, Event, NothingEvent, PoissonSampled
@@ -90,6 +91,8 @@ class Allowance:
         self._whole = Part((), self._nothing, closed=entry.answer is not None)
         self._parts = {self._whole}
         _open_allowances.add(self)
+        if entry.process != lineage():  # a fork came between the charge and this
+            self._whole.closed = True
 
     def __copy__(self) -> "Allowance":
         raise RequestConflict("An allowance is one thing.", fix="Use the one that was opened.")
@@ -152,7 +155,10 @@ class Allowance:
             self._require_known(part)
             _require_one_part_per_unit(restricted, part)
             self._note_down(part, restricted)
-        return self._draw(restricted, self._entry.request_id)
+        drawn = self._draw(restricted, self._entry.request_id)
+        with self._lock:
+            self._require_open()  # a child that was forked amid the draw has drawn once more
+        return drawn
 
     def _cut(self, part: Part, column: str, keys: Sequence[Key]) -> tuple[Part, ...]:
         listed = tuple(keys)

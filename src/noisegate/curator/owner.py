@@ -270,9 +270,7 @@ class Owner:
             account=self.account, kind="measurement",
         )  # fmt: skip
         if entry.answer is not None or entry.resumed:
-            raise RequestConflict(
-                "This owner took part in a session of this name before.", fix="Use a new name."
-            )
+            raise _took_part()
         exact = np.clip(agreed.block.apply(self.series), -NUMBER_MAX, NUMBER_MAX)
         noise = geometric_share(agreed.scale, agreed.honest, agreed.size, bits=self.bits)
         total = (exact + noise).view(np.uint64)
@@ -280,7 +278,9 @@ class Owner:
         view = named(heard)
         for other in heard - {self.number}:
             total += self._pair_mask(other, view)
-        entry.settle(b"contributed")
+        mine = self._fresh()
+        if entry.settle(mine) != mine:  # a fork of this process drew noise of its own
+            raise _took_part()
         self._step = 3
         return total
 
@@ -347,6 +347,12 @@ class Owner:
                 "Too few owners are left, or not those who began.",
                 fix="Begin a new session with all of them.",
             )
+
+
+def _took_part() -> RequestConflict:
+    return RequestConflict(
+        "This owner took part in a session of this name before.", fix="Use a new name."
+    )
 
 
 def named(*lists: Iterable[int]) -> bytes:

@@ -49,6 +49,7 @@ from noisegate.curator.curator import Curator, require_sample
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
+from noisegate.ledger.fork import lineage
 from noisegate.ledger.store import Reservation
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -192,6 +193,8 @@ class Surprises:
         self._run: BandRun | None = None
         self._runs, self._past, self._answer = 0, 0, b""
         _open_sessions.add(self)
+        if entry.process != lineage():  # a fork came between the charge and this
+            self._entry = None  # type: ignore[assignment]
 
     def __copy__(self) -> "Surprises":
         raise RequestConflict("A session is one thing.", fix="Use the one that was opened.")
@@ -230,12 +233,12 @@ class Surprises:
             run = self._begun()
             (exact,) = strategy.apply(self._read())
             found = run.ask(np.clip(exact, -GUESS_MAX, GUESS_MAX) - own)
-            side = int(found[-1])
-            if not side:
-                return Told(found.size, 0, None)
-            last = exact[found.size - 1 : found.size]
-            (number,) = self._spec.number.sample(last, bits=self._curator._bits).tolist()  # noqa: SLF001 - same room
-            return Told(found.size - 1, side, number)
+            side, number = int(found[-1]), None
+            if side:
+                last = exact[found.size - 1 : found.size]
+                (number,) = self._spec.number.sample(last, bits=self._curator._bits).tolist()  # noqa: SLF001 - same room
+            self._require_open()  # a child that was forked amid the draw has drawn once more
+            return Told(found.size - (1 if side else 0), side, number)
 
     def finish(self, answer: bytes) -> None:
         """Hand over what was made of the answers, to be stored when the session closes."""

@@ -24,6 +24,12 @@ class Forkable(Protocol):
 
 _living: WeakSet[Forkable] = WeakSet()
 _held: list[Forkable] = []
+_forks = 0
+
+
+def lineage() -> tuple[int, int]:
+    """Tells a process from its forked children, also where a process id is used again."""
+    return os.getpid(), _forks
 
 
 def close_before_fork(ledger: Forkable) -> None:
@@ -34,8 +40,8 @@ def close_before_fork(ledger: Forkable) -> None:
 def _before() -> None:
     for ledger in sorted(_living, key=id):
         ledger._lock.acquire()
-        ledger.close()
         _held.append(ledger)
+        ledger.close()
 
 
 def _after_in_parent() -> None:
@@ -44,6 +50,8 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
+    global _forks  # noqa: PLW0603 - one number per process, changed only right after a fork
+    _forks += 1
     while _held:
         _held.pop()._lock = RLock()
 

@@ -22,6 +22,7 @@ from noisegate.ledger.anchor import Anchor, Log
 from noisegate.ledger.archive import Line, refill, write_lines
 from noisegate.ledger.audit import Verification, check
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.fork import lineage
 from noisegate.ledger.origin import Origin
 from noisegate.ledger.rules import (
     Asked,
@@ -56,6 +57,7 @@ class Reservation:
     charges: Mapping[str, Charge]
     answer: bytes | None
     resumed: bool
+    process: tuple[int, int]  # that asked, and alone may draw on an allowance
     _settle: Callable[[bytes], bytes] = field(repr=False, compare=False)
     _close: Callable[[Event, bytes], bytes] = field(repr=False, compare=False)
 
@@ -251,6 +253,7 @@ class Ledger(ABC):
         asked = Asked(
             request_id=request_id, account=account, use=kind, question=question, event=event
         )
+        process = lineage()
         request, answer, resumed = self._run(self._write, lambda tx: self._rules.reserve(tx, asked))
         return Reservation(
             request_id=request_id,
@@ -261,6 +264,7 @@ class Ledger(ABC):
             charges=request.charges,
             answer=answer,
             resumed=resumed,
+            process=process,
             _settle=partial(self._settle_request, request_id),
             _close=partial(self._close_request, request_id),
         )

@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
-from noisegate.errors import Unsupported
+from noisegate.errors import Unsupported, is_interrupt
 from noisegate.query.question import Question
 
 if TYPE_CHECKING:
@@ -84,7 +84,11 @@ def run_outer(
             cursor.register(name, table)
         with _time_limit(cursor):
             return _plain(_fetch(cursor, sql))
-    except duckdb.Error as failure:
+    except (duckdb.Error, RuntimeError) as failure:
+        if is_interrupt(failure):
+            raise KeyboardInterrupt from None
+        if not isinstance(failure, duckdb.Error):
+            raise
         problem, fix = _words(failure)
     finally:
         cursor.close()

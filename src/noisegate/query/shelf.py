@@ -69,13 +69,34 @@ class Offer:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The sums of a ledger up to entry ``seen``, by rows and term. It never changes."""
+
+    seen: int = -1
+    sums: Mapping[tuple[str, str], tuple[Stored, ...]] = field(default_factory=dict)
+
+    def and_then(self, settled: Sequence[Settled]) -> "_Known":
+        """The same with the next entries."""
+        sums = dict(self.sums)
+        for each in settled:
+            for stored in _stored_sums(each):
+                name = stored.rows, stored.term
+                sums[name] = (*sums.get(name, ()), stored)
+        return _Known(settled[-1].seq, sums)
+
+
+@final
 @dataclass(slots=True)
 class Shelf:
-    """The released sums of a ledger, kept up to date by reading its new entries."""
+    """The released sums of a ledger, kept up to date by reading its new entries.
+
+    Threads may share it without a lock, which a fork could leave locked: each goes on from a state
+    that never changes, so no draw is on the shelf twice, and none is missing that was seen.
+    """
 
     ledger: Ledger
-    _seen: int = -1
-    _stored: dict[tuple[str, str], list[Stored]] = field(default_factory=dict)
+    _known: _Known = field(default_factory=_Known)
 
     def needed(
         self, query: Query, mechanisms: Sequence[Mechanism[Any]], level: Fraction | None
@@ -121,18 +142,17 @@ class Shelf:
 
     def offers(self, query: Query, term: int) -> list[Offer]:
         """Everything on the shelf that answers one term of a question."""
-        self._read()
         record = _plain(query.to_record())
         asked = next(_sums(record, term, term + 1))
-        found = self._stored.get((asked.rows, asked.term), [])
+        found = self._read().sums.get((asked.rows, asked.term), ())
         offers = (_offer(stored, asked, record["tally"]["cap"]) for stored in found)
         return [offer for offer in offers if offer is not None]
 
-    def _read(self) -> None:
-        for settled in self.ledger.settled(self._seen, wanted=_is_sums):
-            self._seen = settled.seq
-            for stored in _stored_sums(settled):
-                self._stored.setdefault((stored.rows, stored.term), []).append(stored)
+    def _read(self) -> _Known:
+        known = self._known
+        if new := self.ledger.settled(known.seen, wanted=_is_sums):
+            known = self._known = known.and_then(new)
+        return known
 
 
 @final

@@ -41,6 +41,10 @@ class Attempts:
         """An allowance for the next attempt, closed when the block is left."""
         curator = self.curator
         begun, open_ones = curator.ledger.attempts(self.question, account=curator.account)
+        if not fresh and self.found() is not None:  # since the caller looked
+            raise RequestConflict(
+                "This release was made in the meantime.", fix="Ask again: it is free."
+            )
         names = range(begun, begun + _TAKEN) if fresh or not open_ones else ()
         for number in names:
             name, opened = f"release {digest(self.question)} {number}", False

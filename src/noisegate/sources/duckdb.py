@@ -8,11 +8,9 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 from tempfile import mkdtemp
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 import duckdb
 import numpy as np
@@ -33,9 +31,9 @@ from noisegate.algebra.tally import (
     Values,
     fields_used,
 )
-from noisegate.arrow import arrow_column, arrow_table, numbers, type_of
-from noisegate.errors import PolicyError, SourceError
-from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
+from noisegate.arrow import numbers
+from noisegate.errors import PolicyError, SourceError, is_interrupt
+from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.adding import add_up
 from noisegate.sources.counting import count_cells
 from noisegate.sources.duckdb_blocks import blocks_query, dealt_rows
@@ -53,7 +51,15 @@ from noisegate.sources.duckdb_files import (
     quoted,
     stored_types,
 )
-from noisegate.sources.duckdb_found import BATCH, batches, cells_of, filled, stream, unsigned
+from noisegate.sources.duckdb_found import (
+    BATCH,
+    batches,
+    cells_of,
+    filled,
+    key_list,
+    stream,
+    unsigned,
+)
 from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
 from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_sample import Drawn
@@ -86,68 +92,9 @@ _READ_AS: Final = {
     Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
-_INTERRUPTED: Final = "Query interrupted"  # what the engine makes of Ctrl-C
-_LISTED_MAX: Final = 10_000
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
-
-
-def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
-    """For each table the columns that questions can use, and their kinds. Reads no rows."""
-    files = {name: plain(each, name) for name, each in data.items()}
-    in_files = any(file_of(each) is not None for each in files.values())  # one may be a database
-    shared = duckdb.connect(":memory:") if in_files else _for_frames(os.getpid())
-    with shared.cursor() as connection:
-        return {
-            table: {column: KIND_OF[kind] for column, kind in types.items()}
-            for table, types in stored_types(connection, files)[1].items()
-        }
-
-
-def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) -> None:
-    """Refuse private tables whose rows are computed when they are read. Reads no rows."""
-    files = {name: plain(each, name) for name, each in data.items()}
-    used = {name: tuple(table.columns) for name, table in tables.items()}
-    shared = duckdb.connect(":memory:") if any(map(is_database, files.values())) else None
-    with (shared or _for_frames(os.getpid())).cursor() as connection:
-        if shared is not None:
-            stored_types(connection, files)
-        require_stored_rows(connection, files, tables, used)
-
-
-@cache
-def _for_frames(process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001 - none for its children
-    """An engine that sees the types of frames and no rows: to make one takes 20 ms."""
-    return duckdb.connect(":memory:")
-
-
-def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
-    """The values of a public table's column, in order: keys that private tables may reference."""
-    kinds = stored_kinds({table: data})[table]
-    if column not in kinds:
-        raise PolicyError(f"{table!r} has no column {column!r}.", fix="Reference another column.")
-    domain = TableDomain(
-        dataset="public",
-        name=table,
-        unit=None,
-        columns=MappingProxyType({column: Column(name=column, kind=kinds[column])}),
-    )
-    values = DuckDBSource({table: data}, {table: domain}).public(table).column(column).to_pylist()
-    return tuple(sorted({value for value in values if value is not None}))
-
-
-def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
-    """The columns of a public table with the values that they hold as keys, where these are few."""
-    rows = DuckDBSource({table.name: data}, {table.name: table}).public(table.name)
-    columns = {}
-    for name, column in table.columns.items():
-        if column.keys is None and column.kind in KEY_TYPES and not column.hidden:
-            values = rows.column(name).unique()
-            if len(values) <= _LISTED_MAX:
-                keys = tuple(sorted(value for value in values.to_pylist() if value is not None))
-                columns[name] = replace(column, keys=keys or None)
-    return MappingProxyType({**table.columns, **columns})
 
 
 @final
@@ -173,7 +120,8 @@ class DuckDBSource(Source):
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
         self._data = {name: plain(data[name], name) for name in tables}
-        self._connection = self._connect()
+        self._connection: duckdb.DuckDBPyConnection | None = self._connect()
+        _living.add(self)
         for name in tables:
             self._try_once(name)
             self._require_key(name)
@@ -307,27 +255,32 @@ class DuckDBSource(Source):
         return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
+        by_hand, done = False, False
         with self._lock:
-            clock = threading.Timer(self._seconds, self._connection.interrupt)
+            connection = self._engine()
+            clock = threading.Timer(self._seconds, connection.interrupt)
             clock.daemon = True
-            with suppress(duckdb.Error):
+            try:
                 clock.start()
-                try:
-                    for place, grouping in enumerate(by):
-                        if self._listed.get(place) is not grouping.keys:
-                            self._connection.register(keys_table(place), _key_list(grouping))
-                            self._listed[place] = grouping.keys
-                    return work(self._connection)
-                except RuntimeError as wrong:
-                    if str(wrong) != _INTERRUPTED:
-                        raise
-                    raise KeyboardInterrupt from None
-                finally:
-                    clock.cancel()
-            # The engine's own error is gone with the block above: its words may quote rows. An
-            # engine that stumbled once may refuse everything after, so the next gets a new one.
-            with suppress(SourceError):
-                self._connection = self._connect()
+                for place, grouping in enumerate(by):
+                    if self._listed.get(place) is not grouping.keys:
+                        connection.register(keys_table(place), key_list(grouping))
+                        self._listed[place] = grouping.keys
+                found = work(connection)
+            except (duckdb.Error, RuntimeError) as error:
+                by_hand = is_interrupt(error)
+                if not by_hand and not isinstance(error, duckdb.Error):
+                    raise
+            else:
+                done = True
+                return found
+            finally:
+                # An engine that stumbled once, or was stopped, may refuse everything after.
+                clock.cancel()
+                self._connection = connection if done else None
+        # The engine's own error is gone with the block above: its words may quote rows.
+        if by_hand:
+            raise KeyboardInterrupt
         raise SourceError(
             UNREACHABLE, fix="Nothing left the door; ask again with the same request."
         )
@@ -397,6 +350,12 @@ class DuckDBSource(Source):
                 fix="Store it as text or as a whole number.",
             )
 
+    def _engine(self) -> duckdb.DuckDBPyConnection:
+        """The engine of this process: a forked child opens one of its own."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         self._listed: dict[int, tuple[Key | None, ...]] = {}  # keys that the engine knows, by place
@@ -458,7 +417,7 @@ class DuckDBSource(Source):
         ]
         query = exp.select(exp.Count(this=exp.Star()), *looks).from_(self._view(table))
         with suppress(duckdb.Error):
-            self._connection.execute(query.sql(dialect="duckdb")).fetchall()
+            self._engine().execute(query.sql(dialect="duckdb")).fetchall()
             return
         raise SourceError(
             "The rows cannot be read whole: a line has too many or too few columns, a quote is "
@@ -467,16 +426,22 @@ class DuckDBSource(Source):
         )
 
 
+_living: "WeakSet[DuckDBSource]" = WeakSet()
+_inherited: list[duckdb.DuckDBPyConnection | None] = []  # closing one waits for its threads
+
+
+def _leave_to_the_parent() -> None:
+    """A forked child has a copy of the engine without its threads, and of locks that are held."""
+    for source in list(_living):
+        _inherited.append(source._connection)  # noqa: SLF001 - this room
+        source._lock, source._connection = threading.Lock(), None  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
 def _remove(folder: str, process: int) -> None:
     """Clear away what the engine spilled; a forked child leaves that to its parent."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _key_list(grouping: Grouping) -> "pa.Table":
-    """The table (i, x) of a grouping's keys."""
-    places = range(len(grouping.keys))
-    return arrow_table({
-        "i": arrow_column(places, type_of(places)),
-        "x": arrow_column(grouping.keys, type_of(grouping.keys)),
-    })  # fmt: skip

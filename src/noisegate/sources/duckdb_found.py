@@ -1,4 +1,4 @@
-"""What DuckDB found, as NumPy arrays: batches of rows, and numbers for cells."""
+"""What DuckDB found, as NumPy arrays: batches of rows, and numbers for cells; lists of keys."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -7,7 +7,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Rows
+from noisegate.algebra.tally import Grouping, Rows
+from noisegate.arrow import arrow_column, arrow_table, type_of
 from noisegate.sources.source import Batch, Whole
 
 if TYPE_CHECKING:
@@ -69,3 +70,12 @@ def cells_of(found: Mapping[str, Any], shape: tuple[int, ...]) -> Whole:
     if not places:
         return np.zeros(1, np.int64)
     return np.ravel_multi_index(tuple(map(np.asarray, places)), shape).astype(np.int64)
+
+
+def key_list(grouping: Grouping) -> "pa.Table":
+    """The table (i, x) of a grouping's keys."""
+    places = range(len(grouping.keys))
+    return arrow_table({
+        "i": arrow_column(places, type_of(places)),
+        "x": arrow_column(grouping.keys, type_of(grouping.keys)),
+    })  # fmt: skip

@@ -1,0 +1,78 @@
+"""What is public about stored tables: names and kinds of columns, keys of public ones.
+
+No private row is looked at here.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+import duckdb
+
+from noisegate.errors import PolicyError
+from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb_files import KIND_OF, Data, file_of, is_database, plain, stored_types
+from noisegate.sources.duckdb_views import require_stored_rows
+
+_LISTED_MAX: Final = 10_000
+
+
+def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
+    """For each table the columns that questions can use, and their kinds. Reads no rows."""
+    files = {name: plain(each, name) for name, each in data.items()}
+    in_files = any(file_of(each) is not None for each in files.values())  # one may be a database
+    shared = duckdb.connect(":memory:") if in_files else _for_frames(os.getpid())
+    with shared.cursor() as connection:
+        return {
+            table: {column: KIND_OF[kind] for column, kind in types.items()}
+            for table, types in stored_types(connection, files)[1].items()
+        }
+
+
+def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) -> None:
+    """Refuse private tables whose rows are computed when they are read. Reads no rows."""
+    files = {name: plain(each, name) for name, each in data.items()}
+    used = {name: tuple(table.columns) for name, table in tables.items()}
+    shared = duckdb.connect(":memory:") if any(map(is_database, files.values())) else None
+    with (shared or _for_frames(os.getpid())).cursor() as connection:
+        if shared is not None:
+            stored_types(connection, files)
+        require_stored_rows(connection, files, tables, used)
+
+
+@cache
+def _for_frames(process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001 - none for its children
+    """An engine that sees the types of frames and no rows: to make one takes 20 ms."""
+    return duckdb.connect(":memory:")
+
+
+def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
+    """The values of a public table's column, in order: keys that private tables may reference."""
+    kinds = stored_kinds({table: data})[table]
+    if column not in kinds:
+        raise PolicyError(f"{table!r} has no column {column!r}.", fix="Reference another column.")
+    domain = TableDomain(
+        dataset="public",
+        name=table,
+        unit=None,
+        columns=MappingProxyType({column: Column(name=column, kind=kinds[column])}),
+    )
+    values = DuckDBSource({table: data}, {table: domain}).public(table).column(column).to_pylist()
+    return tuple(sorted({value for value in values if value is not None}))
+
+
+def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
+    """The columns of a public table with the values that they hold as keys, where these are few."""
+    rows = DuckDBSource({table.name: data}, {table.name: table}).public(table.name)
+    columns = {}
+    for name, column in table.columns.items():
+        if column.keys is None and column.kind in KEY_TYPES and not column.hidden:
+            values = rows.column(name).unique()
+            if len(values) <= _LISTED_MAX:
+                keys = tuple(sorted(value for value in values.to_pylist() if value is not None))
+                columns[name] = replace(column, keys=keys or None)
+    return MappingProxyType({**table.columns, **columns})

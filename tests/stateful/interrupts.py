@@ -1,0 +1,56 @@
+"""Ctrl-C at random moments of an order, again and again, in one process: what is left.
+
+    python interrupts.py DIRECTORY TIMES [ORDER ...]
+
+Each time a new ledger, an interruption after a random time, and the same order again. Prints the
+counts as JSON; what must not be is an error.
+"""
+
+import json
+import random
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from time import monotonic
+
+from accidents import check_again
+from orders import ORDERS, gate_over, open_gate
+
+from noisegate.ledger.open import open_ledger
+
+
+def main(directory, times, *names):
+    counts = Counter(interrupted=0, stopped=0, done=0)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for name in names or ORDERS:
+        order = ORDERS[name]
+        for _ in range(2):  # the first loads what is loaded once
+            gate, begin = open_gate(":memory:", people=order.people), monotonic()
+            order.ask(gate, lambda _: None, False)
+            taken_s = monotonic() - begin
+        for number in range(times):
+            where = Path(directory) / f"{name} {number}.db"
+            open_gate(str(where), people=order.people).ledger.close()
+            with open_ledger(str(where)) as ledger:
+                once(order, gate_over(ledger, people=order.people), taken_s, counts)
+            where.unlink()
+    print(json.dumps(counts))  # noqa: T201
+
+
+def once(order, gate, taken_s, counts):
+    seen, after_s = [], random.uniform(1e-3, taken_s)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, after_s)
+            order.ask(gate, seen.append, False)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        counts["done"] += 1
+    except KeyboardInterrupt:
+        counts["interrupted"] += 1
+    check_again(order, gate, seen)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
