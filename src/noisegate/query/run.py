@@ -276,7 +276,7 @@ class Run:
 
     def _clipping(self, order: _Order) -> str | None:
         draft = order.bought.draft
-        cells = max(draft.cells(columns) for columns in draft.block.sets)
+        cells = max(1, *(draft.cells(columns) for columns in draft.block.sets))  # none may be found
         return clipping(
             self._shelf, draft.block, order.caps.rows_per_unit,
             epsilon=float(order.epsilon), cells=cells,
