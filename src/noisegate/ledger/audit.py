@@ -68,6 +68,7 @@ def check(tx: Transaction, prices: Prices, *, pinned_head: str | None = None) ->
     chain = _Chain(pinned_head)
     books = fold(chain.walk(tx.rows()), prices)
     problems = [*chain.problems, *books.problems, *_caches(tx, books), *_answers(tx, books)]
+    problems += tx.damage()
     return Verification(problems=problems, entries=chain.entries, head=chain.head)
 
 

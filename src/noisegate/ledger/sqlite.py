@@ -214,6 +214,11 @@ class _SQLiteTransaction(SQLTransaction):
     def _run(self, statement: str, *values: object) -> Rows:
         return self._connection.execute(statement, values).fetchall()
 
+    def damage(self) -> list[str]:
+        """A question that a damaged index does not find would be drawn and paid for again."""
+        found = self._connection.execute("PRAGMA integrity_check(10)").fetchall()
+        return [f"The ledger file is damaged: {words}." for (words,) in found if words != "ok"]
+
 
 def _is_new(path: Path, *, may_create: bool) -> bool:
     """Whether a ledger must be made here; looks at the file's head without opening a database."""
@@ -300,6 +305,10 @@ class _spoken:  # noqa: N801 - reads as a word in a with statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UnicodeDecodeError):  # of SQLite's own words about a damaged file
+            raise LedgerError(
+                "The ledger file is damaged.", fix=_FIXES[sqlite3.SQLITE_CORRUPT]
+            ) from None
         if isinstance(error, sqlite3.Error) and not isinstance(error, NoisegateError):
             fix = _FIXES.get(_code(error), "Check the file and its directory, then ask again.")
             raise LedgerError(f"The ledger file says: {error}.", fix=fix) from error
