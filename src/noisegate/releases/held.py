@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
@@ -35,6 +36,9 @@ ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of metadata in a file
 _SEAL: Final = "noisegate.seal"
+
+
+T = TypeVar("T", bound="Held")
 
 
 class Held(ABC):
@@ -261,6 +265,30 @@ def require_ending(path: Path, endings: tuple[str, ...]) -> None:
         raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
 
 
+def loading(load: Callable[[type[T], str | Path], T]) -> Callable[[type[T], str | Path], T]:
+    """A `load` that refuses a file whose seal fits and whose content no `save` wrote."""
+
+    @wraps(load)
+    def checked(kind: type[T], file: str | Path) -> T:
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        unread = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+        try:
+            made = load(kind, file)
+            made.answer(0)
+        except (*unread, pa.ArrowException):
+            raise _changed(file) from None
+        return made
+
+    return checked
+
+
+def _changed(file: str | Path) -> SpecError:
+    return SpecError(
+        f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
+    )
+
+
 def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[str, Any]]":
     """Rows and record of a Parquet file that `save` wrote.
 
@@ -284,9 +312,7 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
             fix="Give a Parquet file that save() wrote.",
         )
     if _SEAL in facts and facts[_SEAL].decode(errors="replace") != _sealed(table, facts):
-        raise SpecError(
-            f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
-        )
+        raise _changed(file)
     column, noun = record["unit"]
     card = facts.get("noisegate.card")
     standing = {

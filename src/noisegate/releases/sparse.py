@@ -26,7 +26,7 @@ from noisegate.query.display import bare
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.plot import drawn, framed
 from noisegate.releases.estimate import Floats
-from noisegate.releases.held import ENDINGS, Charged, read_held
+from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
 
 if TYPE_CHECKING:
@@ -342,6 +342,7 @@ class SparseRelease(Charged):
         return table
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "SparseRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)
