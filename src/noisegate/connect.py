@@ -16,6 +16,7 @@ from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.question import require_texts
 from noisegate.query.run import Rules
 from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, stored_kinds
 from noisegate.sources.duckdb_files import plain_frame
@@ -87,6 +88,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         from noisegate.sources.policy import read_policy  # noqa: PLC0415 - only for policies
 
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
+    require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
     name = table or _name_of(source)
     domain = TableDomain(
         dataset=name,
@@ -128,6 +130,7 @@ class Memory:
         accountant: str | None,
         ledger: "str | Path | Ledger | None",
     ) -> None:
+        require_texts(accountant=accountant)
         self._epsilon, self._delta, self._accountant = epsilon, delta, accountant
         self._book = _book(ledger, None, practice=False)
         budget = ApproxDP(epsilon, delta)
@@ -156,6 +159,8 @@ class Memory:
         """A noisy average of numbers, one of each row: for scores of models on private rows."""
         from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
 
+        if getattr(values, "ndim", None) != 1:
+            raise SpecError("The values are not one number a row.", fix="Give an array of numbers.")
         frame = frame_of(values[:, None])
         gate = self._open(frame, facts_of(frame, bounds=bounds))
         answer = gate.sql(f"SELECT AVG(x0) AS a FROM {_MEMORY}", epsilon=epsilon)  # noqa: S608

@@ -83,7 +83,7 @@ FRAME = {"id": [1, 1, 2, 3], "x": [0.5, 0.1, float("nan"), 7.0], "g": ["a", "b",
 
 
 class Orders(Target):
-    name, suffix = "orders", ".py"
+    name = "orders"
 
     def make(self, random):
         tree = ast.parse(random.choice(CALLS), mode="eval")

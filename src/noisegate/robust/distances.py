@@ -24,7 +24,7 @@ from noisegate.privacy.distance import L1
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.candidates import candidates_of
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.question import Terms, require_known
+from noisegate.query.question import Terms, checked, require_known
 from noisegate.query.run import Run
 from noisegate.robust.paying import Found, Outcome, Till, shown_number
 
@@ -132,7 +132,7 @@ def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
 def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
     """An order from what was said: SQL, or terms alone."""
     require_known(terms, DistanceOrder, "sql")
-    order = DistanceOrder(sql=asked, **terms)
+    order = checked(DistanceOrder(sql=asked, **terms))
     built = (order.table, order.where, order.radius, order.label)
     parts = (*order.columns, *order.centers, *order.separators)
     if asked is not None and (parts or any(each is not None for each in built)):
@@ -168,6 +168,8 @@ def _best_line(till: Till, order: DistanceOrder) -> str:
     table = till.table(order.table)
     lines = order.separators or _grid(till, table, order)
     found = []
+    if any(not isinstance(line, list | tuple) or len(line) != 2 for line in lines):
+        raise SpecError("A separator is not weights and a threshold.", fix="Use [([1, -2], 30)].")
     for weights, threshold in lines:
         _require_length(weights, order)
         parts = (f"{_number(w)} * {c}" for c, w in zip(order.columns, weights, strict=True))
