@@ -25,7 +25,7 @@ from fuzz_target import Finding, name_of
 logging.disable(logging.WARNING)  # sqlglot says aloud what it cannot parse
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-TARGETS = ("sql", "policies", "ledgers", "releases", "orders")
+TARGETS = ("sql", "meaning", "claims", "policies", "ledgers", "releases", "orders")
 SLOW = 60  # seconds that one case may take
 
 
@@ -104,10 +104,9 @@ def fuzz(target, seconds, seed, keep=None):
             note(target, text, error, tally)
             continue
         tally.accepted += verdict.accepted
-        mark = verdict.accepted, verdict.mark
-        if mark not in tally.marks and keep is not None:
+        if keep is not None:
             keep(target, text, verdict)
-        tally.marks[mark] += 1
+        tally.marks.update((verdict.accepted, mark) for mark in verdict.marks)
     return tally
 
 
@@ -166,9 +165,9 @@ class Keeping:
         self.known = known
 
     def __call__(self, target, text, verdict):
-        mark = verdict.accepted, verdict.mark
-        if mark not in self.known and len(text) < self.LONG:
-            self.known.add(mark)
+        marks = {(verdict.accepted, mark) for mark in verdict.marks}
+        if not marks <= self.known and len(text) < self.LONG:
+            self.known |= marks
             write_case(target, text, "accepted" if verdict.accepted else "refused")
 
 
@@ -183,7 +182,7 @@ def replay(target):
             tally.findings[f"{file.name}: {name_of(error)}"] = 1, read_case(file), words
         else:
             tally.accepted += verdict.accepted
-            tally.marks[verdict.accepted, verdict.mark] += 1
+            tally.marks.update((verdict.accepted, mark) for mark in verdict.marks)
     return tally
 
 

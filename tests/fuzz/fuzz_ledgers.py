@@ -125,13 +125,15 @@ class Ledgers(Target):
                 with open_ledger(str(path)) as ledger:
                     found = ledger.verify()
                     if not found.ok:
-                        return Verdict(accepted=False, mark=f"noticed: {found.problems[0][:25]}")
+                        return Verdict(
+                            accepted=False, marks=(f"noticed: {found.problems[0][:25]}",)
+                        )
                     facts = facts_of(ledger)
             except NoisegateError as refusal:
                 return refused(refusal)
         if facts != sound():
             raise Finding("verified, but not the same", f"{facts} is not {sound()}")
-        return Verdict(accepted=True, mark="harmless")
+        return Verdict(accepted=True, marks=("harmless",))
 
     def check_lines(self, edits):
         text = damaged_lines(LINES.read_text(), edits)
@@ -144,7 +146,7 @@ class Ledgers(Target):
             raise Finding("restored what does not verify")
         if facts != sound() and not LINES.read_text().startswith(facts[0]):
             raise Finding("restored, but not the same", f"{facts} is not {sound()}")
-        return Verdict(accepted=True, mark="restored")
+        return Verdict(accepted=True, marks=("restored",))
 
     def shorter(self, text):
         form, *edits = json.loads(text)

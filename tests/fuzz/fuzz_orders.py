@@ -160,9 +160,11 @@ class Orders(Target):
             return refused(refusal)
         except (TypeError, ValueError) as error:
             if name_of(error).endswith(" in "):
-                return Verdict(accepted=False, mark="no call")
+                return Verdict(accepted=False, marks=("no call",))
             if gate.ledger.head() == before and (is_about_arguments(error) or "learners." in call):
-                return Verdict(accepted=False, mark=type(error).__name__)  # as scikit-learn has it
+                return Verdict(
+                    accepted=False, marks=(type(error).__name__,)
+                )  # as scikit-learn has it
             raise
         if "plan(" in call.partition("(")[0] + "(" and gate.ledger.head() != before:
             raise Finding("a plan is charged")

@@ -163,7 +163,7 @@ class Policies(Target):
                 return refused(refusal)
             repr(gate), repr(practice)
             self.require_promise(gate, tomllib.loads(text, parse_float=Decimal))
-        return Verdict(accepted=True, mark="opened")
+        return Verdict(accepted=True, marks=("opened",))
 
     def require_promise(self, gate, stated):
         """Nothing is weaker than it is written."""

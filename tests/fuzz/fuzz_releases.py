@@ -170,7 +170,7 @@ class Releases(Target):
             found = sound if rewritten else said(release)  # a seal is no signature
         if found != sound:
             raise Finding("a changed file is read as another release", f"{found} is not {sound}")
-        return Verdict(accepted=True, mark=f"{kind} {how}")
+        return Verdict(accepted=True, marks=(f"{kind} {how}",))
 
     def check_card(self, data, edits):
         text = data.decode()
@@ -188,7 +188,7 @@ class Releases(Target):
             found = verify(card, gate().ledger)
         except NoisegateError as refusal:
             return refused(refusal)
-        return Verdict(accepted=not found, mark=f"card {str(found)[:30]}")
+        return Verdict(accepted=not found, marks=(f"card {str(found)[:30]}",))
 
     def shorter(self, text):
         kind, how, *edits = json.loads(text)

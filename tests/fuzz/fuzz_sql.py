@@ -2,29 +2,18 @@
 
 import json
 import re
-from collections import Counter
-from contextlib import contextmanager
-from functools import cache
-from math import isfinite
 
-import duckdb
 from fuzz_target import Finding, NoisegateError, Target, Verdict, refused, shorter_lists
 from hard_worlds import KINDS, world
-from reading_oracle import OWNERS, exact_answer, same_rows
 from sql_grammar import FIELDS, Grammar
-from test_sensitivity import collected, require_claim
+from sql_oracle import marks_of, meaning_of, require_claims, short
 
 from noisegate.errors import OverBudget
 from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
 
 ENOUGH = 0.999999999  # confidence of margins: 1e-9 false alarms for each number
-LIMITED = re.compile(r"\b(LIMIT|OFFSET|OVER|QUALIFY|SAMPLE|TABLESAMPLE|ANY_VALUE|MODE|FIRST|LAST|ARG_\w+|ARRAY_AGG|LIST|STRING_AGG|GROUP_CONCAT|APPROX\w*|TOP|COUNT_?IF)\b", re.IGNORECASE)  # fmt: skip
 COUNTS = {Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.COUNT_DISTINCT}
-OWNERS |= {
-    "patients": "SELECT * REPLACE (income::DOUBLE AS income), patient_id AS _owner FROM patients",
-    "prescriptions": "SELECT r.*, v.patient_id AS _owner FROM prescriptions r JOIN visits v USING (visit_id)",
-}
 
 
 class Gates:
@@ -102,12 +91,12 @@ class Asking:
         self.require_shown(answer)
         self.require_repeated(gate, answer)
         if plan.question.explain:
-            return Verdict(accepted=True, mark="EXPLAIN")
+            return Verdict(accepted=True, marks=("EXPLAIN",))
         if self.sampled is None:
             self.require_claims(gate)
-        if self.world.loose and not LIMITED.search(self.sql):
+        if self.world.loose:
             self.require_meaning(answer)
-        return Verdict(accepted=True, mark=mark_of(plan.question))
+        return Verdict(accepted=True, marks=marks_of(plan.question))
 
     def refused_too(self, gate, before, refusal):
         """What the plan refuses is refused when asked, and costs nothing."""
@@ -137,7 +126,7 @@ class Asking:
             if "paid for" in str(
                 refusal
             ):  # free SQL that fails over noisy numbers, a look that saw nothing
-                return Verdict(accepted=True, mark="fails afterwards, as it says")
+                return Verdict(accepted=True, marks=("fails afterwards, as it says",))
             where = "after" if gate.ledger.head() != before else "before"
             raise Finding(f"planned, then refused {where} the charge", str(refusal)) from refusal
 
@@ -175,39 +164,13 @@ class Asking:
 
     def require_claims(self, gate):
         """Without a unit, exact numbers move by at most the claim."""
-        plan, source = gate.plan(self.sql, **self.terms), gate._curator._source
-        queries = [
-            q
-            for bought in plan.bought
-            for q in [*bought.draft.keys, *(p.query for p in bought.draft.parts)]
-        ]
-        for query in queries:
-            here = collected(source, query)
-            for other in self.world.neighbours[: 1 + len(self.sql) % 2]:
-                there = collected(other, query)
-                try:
-                    require_claim(query, None, here, there)
-                except AssertionError as error:
-                    raise Finding("SENSITIVITY above the claim", repr(query.tally)) from error
+        require_claims(gate, gate.plan(self.sql, **self.terms), self.world)
 
     def require_meaning(self, answer):
-        """What DuckDB says about the same rows, by the reading of the SQL and by its answer."""
-        with engine_of(self.world) as con:
-            try:
-                result = con.execute(plain(self.sql))
-                names, expected = [each[0] for each in result.description], result.fetchall()
-            except (duckdb.Error, UnicodeError, OverflowError):
-                return  # a cast that fails, an overflow: NULL here
-            if not all(map(is_plain, expected)):
-                return
-            tables = GATES.of(*self.place).tables
-            try:
-                _, meant = exact_answer(con, self.sql, tables)
-            except duckdb.Error as error:
-                raise Finding("what was read cannot be run", str(error)) from error
-        if not same_rows(meant, expected) and rounded(meant) != rounded(expected):
-            raise Finding("read otherwise than DuckDB does", f"{meant} is not {expected}")
-        self.require_numbers(answer, names, expected)
+        """What DuckDB says about the same rows."""
+        compared = meaning_of(self.world, self.sql, GATES.of(*self.place).tables)
+        if compared is not None:
+            self.require_numbers(answer, *compared)
 
     def require_numbers(self, answer, names, expected):
         """Numbers are within their margins, group by group."""
@@ -244,68 +207,6 @@ class Asking:
                         "a number is further off than its margin",
                         f"{ours} ± {width} is not {row[i]} ({names[i]})",
                     )
-
-
-def mark_of(question):
-    """What an accepted question is made of."""
-    words = {"outer" if question.picked is None else "picked"}
-    for block in question.blocks:
-        words |= {each.function.name for each in block.aggregates}
-        words |= set(
-            re.findall(
-                r"\b(Filter|Join|Matching|PerUnit|Project|Union|LEFT|Call\('\w+')",
-                repr(block.relation),
-            )
-        )
-        words |= {"sets"} if len(block.sets) > 1 else set()
-        words |= {"open" if key.domain.keys is None else "keys" for key in block.by}
-    return " ".join(sorted(words))
-
-
-@contextmanager
-def engine_of(world):
-    """DuckDB with the raw rows, which divides by zero as we do."""
-    with connection_of(world.name, world.folder.name).cursor() as con:
-        yield con
-
-
-@cache
-def connection_of(name, folder):
-    con = duckdb.connect(config={"threads": 1, "python_enable_replacements": "false", "enable_external_access": "false", "error_on_division_by_zero": "false"})  # fmt: skip
-    seed = int(folder.split("-")[-2])
-    for table, frame in world(name, seed).frames.items():
-        con.register("raw", frame)
-        con.execute(f"CREATE TABLE {table} AS SELECT * FROM raw")
-        con.unregister("raw")
-    return con
-
-
-def plain(sql):
-    return re.sub(
-        r"WITH\s+DIFFERENTIAL_PRIVACY\s+OPTIONS\s*\([^)]*\)", "", sql, flags=re.IGNORECASE
-    )
-
-
-def is_plain(row):
-    """Whether nothing in it is NaN, infinite or nested."""
-    return all(
-        isfinite(v) if isinstance(v, float) else not isinstance(v, list | dict | tuple) for v in row
-    )
-
-
-def short(value):
-    """A value as text, numbers to six digits."""
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    try:
-        return f"{float(value) + 0.0:.6g}"
-    except (TypeError, ValueError, OverflowError):
-        return str(value).removesuffix(" 00:00:00")
-
-
-def rounded(rows):
-    """Rows as a bag, whatever the last digits of their numbers are."""
-    return Counter(tuple(map(short, row)) for row in rows)
 
 
 TARGET = Sql()

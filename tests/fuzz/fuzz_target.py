@@ -23,10 +23,10 @@ class Finding(AssertionError):  # noqa: N818 - what it is
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a case. Cases of one ``mark`` are alike; one of each is kept."""
+    """What became of a case. One case of each mark is kept."""
 
     accepted: bool
-    mark: str
+    marks: tuple[str, ...]
 
 
 class Target(ABC):
@@ -54,7 +54,9 @@ def refused(refusal):
         raise Finding("a bug by its own words", str(refusal))
     words = re.sub(r"'[^']*'|\"[^\"]*\"|[\w.]*\d[\w.]*", "_", refusal.problem)
     words = re.sub(r"\b[A-Z_]{2,}\b", "_", words)
-    return Verdict(accepted=False, mark=f"{type(refusal).__name__} {' '.join(words.split())[:60]}")
+    return Verdict(
+        accepted=False, marks=(f"{type(refusal).__name__} {' '.join(words.split())[:60]}",)
+    )
 
 
 def name_of(error):

@@ -236,6 +236,7 @@ class World:
     """A policy in a folder, its raw rows, and folders of its neighbours."""
 
     name: str
+    seed: int
     folder: Path
     others: tuple[Path, ...]
     frames: dict[str, pa.Table]
@@ -304,4 +305,4 @@ def made_world(name, seed):
             pq.write_table(frame, folder / f"{table}.parquet")
         (folder / "hard.toml").write_text(text)
         folders.append(folder)
-    return World(name, folders[0], tuple(folders[1:]), frames_of(rows, columns))
+    return World(name, seed, folders[0], tuple(folders[1:]), frames_of(rows, columns))

@@ -4,6 +4,7 @@ import time
 
 import fuzz_sql
 import pytest
+import sql_oracle
 from driver import TARGETS, fuzz, known, replay, target_of
 from fuzz_ledgers import Ledgers
 
@@ -12,7 +13,7 @@ from noisegate.ledger.audit import Verification
 from noisegate.ledger.store import Ledger
 from noisegate.query.run import Run
 
-SECONDS = 3  # of each of five targets
+SECONDS = 2  # of each of seven targets
 
 
 def told(tally, name):
@@ -55,9 +56,9 @@ def test_a_question_that_is_charged_twice_is_caught(monkeypatch):
 
 
 def test_another_meaning_is_caught(monkeypatch):
-    read = fuzz_sql.exact_answer
+    read = sql_oracle.exact_answer
     other = lambda con, sql, tables: read(con, sql.replace("> 50", ">= 51.5"), tables)  # noqa: E731
-    monkeypatch.setattr(fuzz_sql, "exact_answer", other)
+    monkeypatch.setattr(sql_oracle, "exact_answer", other)
     sql = "SELECT COUNT(*) AS n FROM patients WHERE age > 50"
     assert "otherwise" in found_in('{"world": "loose", "seed": 0, "epsilon": 300}\n' + sql)
 
