@@ -17,7 +17,7 @@ from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.question import require_texts
-from noisegate.query.run import Rules
+from noisegate.query.run import EPSILON_MAX, Rules
 from noisegate.sources.duckdb import DuckDBSource, listed_columns, public_keys, stored_kinds
 from noisegate.sources.duckdb_files import plain_frame
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from noisegate.sources.policy_check import Finding
 
 LEDGER_SUFFIX: Final = ".ledger"
-_EPSILON_MAX: Final = 10**6
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
 _MEMORY: Final = "memory"
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
@@ -326,7 +325,7 @@ def _open_root(
             fix="Give epsilon, the budget of the data set (--budget on the command line).",
         )
     terms = budget or (known.budget if known else ApproxDP(0))
-    if not 0 < terms.epsilon <= _EPSILON_MAX:
+    if not 0 < terms.epsilon <= EPSILON_MAX:
         raise SpecError("The budget is no budget.", fix="Use an epsilon from above 0 to 10**6.")
     ledger.open_account(
         domain.dataset,
