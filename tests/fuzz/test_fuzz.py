@@ -1,14 +1,20 @@
 """The corpus once more, and new cases for a short while: see README.md beside this folder."""
 
+import io
 import time
 
 import fuzz_sql
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sql_oracle
 from driver import TARGETS, fuzz, known, replay, target_of
 from fuzz_ledgers import Ledgers
+from fuzz_releases import base
 
 import noisegate.sources.duckdb_tallies as tallies
+from noisegate.errors import SpecError
 from noisegate.ledger.audit import Verification
 from noisegate.ledger.store import Ledger
 from noisegate.query.run import Run
@@ -67,3 +73,17 @@ def test_a_ledger_that_verifies_nothing_is_caught(monkeypatch):
     sound = Verification(problems=[], entries=0, head="")
     monkeypatch.setattr(Ledger, "verify", lambda *_, **__: sound)
     assert "not the same" in found_in('["sqlite", ["remove", 23201, 4]]', Ledgers())
+
+
+def test_a_small_file_that_stands_for_millions_of_rows_is_refused(tmp_path):
+    data, kind, _ = base("table")
+    whole = pq.read_table(io.BytesIO(data))
+    zeros = pa.table({name: np.zeros(1 << 22, np.int8) for name in whole.column_names})
+    with pq.ParquetWriter(
+        tmp_path / "x.parquet", zeros.schema.with_metadata(whole.schema.metadata)
+    ) as file:
+        for _ in range((1 << 27 >> 22) // whole.num_columns + 1):
+            file.write_table(zeros)
+    assert (tmp_path / "x.parquet").stat().st_size < 1 << 20
+    with pytest.raises(SpecError, match="damaged or changed"):
+        kind.load(tmp_path / "x.parquet")

@@ -1,6 +1,7 @@
 """What all releases share: a promise, a card, files by their ending, and a look on a screen."""
 
 import json
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from zipfile import BadZipFile
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
@@ -35,6 +37,7 @@ PICTURES: Final = (".png", ".svg", ".html")
 ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of metadata in a file
+_VALUES_MAX: Final = 1 << 27  # in a file
 _SEAL: Final = "noisegate.seal"
 
 
@@ -273,10 +276,11 @@ def loading(load: Callable[[type[T], str | Path], T]) -> Callable[[type[T], str 
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
         unread = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+        unpacked = (BadZipFile, EOFError, zlib.error)
         try:
             made = load(kind, file)
             made.answer(0)
-        except (*unread, pa.ArrowException):
+        except (*unread, *unpacked, pa.ArrowException):
             raise _changed(file) from None
         return made
 
@@ -300,6 +304,9 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
 
     limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
     try:
+        held = pq.ParquetFile(str(file), **limits).metadata
+        if held.num_rows * held.num_columns > _VALUES_MAX:  # a few bytes can stand for millions
+            raise _changed(file)
         table = pq.read_table(str(file), **limits, page_checksum_verification=True)
         facts = {name.decode(): text for name, text in (table.schema.metadata or {}).items()}
         record = json.loads(facts[f"noisegate.{kind.kind}"])
