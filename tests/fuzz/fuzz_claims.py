@@ -15,7 +15,7 @@ class Claims(Sql):
     def make(self, random):
         name = random.choice(["tight", "tight-zcdp", "tight-rows"])
         tables = ("patients", "drugs", "codes") if name.endswith("rows") else tuple(FIELDS)
-        terms = {"world": name, "seed": random.randrange(6), "epsilon": 1}
+        terms = {"world": name, "seed": random.choice([0, 0, 0, 1]), "epsilon": 1}
         terms |= random.choice(
             [
                 {},

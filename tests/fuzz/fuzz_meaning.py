@@ -17,7 +17,7 @@ class Meaning(Sql):
     def make(self, random):
         name = random.choice(["loose", "loose", "loose-rows"])
         tables = ("patients", "drugs", "codes") if name.endswith("rows") else tuple(FIELDS)
-        terms = {"world": name, "seed": random.randrange(6)}
+        terms = {"world": name, "seed": random.choice([0, 0, 0, 1])}
         return json.dumps(terms) + "\n" + Grammar(random, tables).any()
 
     def check(self, text):
@@ -29,7 +29,7 @@ class Meaning(Sql):
             question = read(sql, tables)
         except NoisegateError as refusal:
             return refused(refusal)
-        if question.explain or meaning_of(asked, sql, tables) is None:
+        if question.explain or not question.blocks or meaning_of(asked, sql, tables) is None:
             return Verdict(accepted=False, marks=("cannot be compared",))
         return Verdict(accepted=True, marks=marks_of(question))
 

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -82,7 +83,8 @@ def changed_record(data, kind, edits, *, resealed):
                 else facts[name][: value * 7]
             )
         else:
-            facts[key] = json.dumps(changed(json.loads(facts[key]), place, value)).encode()
+            with suppress(ValueError, ArithmeticError):  # another edit left no record
+                facts[key] = json.dumps(changed(json.loads(facts[key]), place, value)).encode()
     if resealed:
         facts[_SEAL.encode()] = _sealed(
             table, {name.decode(): text for name, text in facts.items()}

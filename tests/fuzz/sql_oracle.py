@@ -53,7 +53,10 @@ def meaning_of(world, sql, tables):
         except duckdb.Error as error:
             raise Finding("what was read cannot be run", str(error)) from error
     if not same_rows(meant, expected) and rounded(meant) != rounded(expected):
-        if ENDLESS.search(sql):
+        constant = (
+            not meant and len(expected) == 1
+        )  # GROUP BY ALL of constants has a row without rows
+        if ENDLESS.search(sql) or constant:
             return None
         raise Finding("read otherwise than DuckDB does", f"{meant} is not {expected}")
     return names, expected

@@ -1,0 +1,1 @@
+{"world": "tight-rows", "seed": 2, "epsilon": 1}
