@@ -16,6 +16,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -166,15 +167,18 @@ class Keeping:
 
     def __call__(self, target, text, verdict):
         marks = {(verdict.accepted, mark) for mark in verdict.marks}
-        if not marks <= self.known and len(text) < self.LONG:
+        wanted = verdict.accepted or target.keeps_refusals
+        if wanted and not marks <= self.known and len(text) < self.LONG:
             self.known |= marks
             write_case(target, text, "accepted" if verdict.accepted else "refused")
 
 
-def replay(target):
-    """Every case of the corpus again: its marks, and what is found."""
-    tally = Tally()
+def replay(target, seconds=inf):
+    """The cases of the corpus again, for so long: their marks, and what is found."""
+    tally, until = Tally(), time.monotonic() + seconds
     for file in files_of(target):
+        if time.monotonic() > until:
+            break
         verdict, error = tried(target, read_case(file))
         tally.cases += 1
         if verdict is None:
@@ -191,9 +195,10 @@ def work(job):
     name, seconds, seed, grow = job
     target = target_of(name)
     keep = None
+    began = time.monotonic()
     if grow:
-        keep = Keeping(set(replay(target).marks))
-    return name, fuzz(target, seconds, seed, keep)
+        keep = Keeping(set(replay(target, seconds / 5).marks))
+    return name, fuzz(target, seconds - (time.monotonic() - began), seed, keep)
 
 
 def main():

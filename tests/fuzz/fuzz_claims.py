@@ -10,7 +10,7 @@ from sql_oracle import marks_of, require_claims
 
 
 class Claims(Sql):
-    name = "claims"
+    name, keeps_refusals = "claims", False  # those of "sql" are the same
 
     def make(self, random):
         name = random.choice(["tight", "tight-zcdp", "tight-rows"])

@@ -12,7 +12,7 @@ from noisegate.query.reading.reader import read
 
 
 class Meaning(Sql):
-    name = "meaning"
+    name, keeps_refusals = "meaning", False  # those of "sql" are the same
 
     def make(self, random):
         name = random.choice(["loose", "loose", "loose-rows"])

@@ -168,7 +168,7 @@ class Orders(Target):
             raise
         if "plan(" in call.partition("(")[0] + "(" and gate.ledger.head() != before:
             raise Finding("a plan is charged")
-        return Verdict(accepted=True, mark=call.partition("(")[0] + " " + type(result).__name__)
+        return Verdict(accepted=True, marks=(f"{call.partition('(')[0]} {type(result).__name__}",))
 
     def gate_of(self, name):
         gate, asked = KEPT.get(name, (None, 99))

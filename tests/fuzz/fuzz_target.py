@@ -34,6 +34,7 @@ class Target(ABC):
 
     name: str
     suffix = ".txt"
+    keeps_refusals = True  # in the corpus
 
     @abstractmethod
     def make(self, random):

@@ -1,11 +1,13 @@
 # ruff: noqa: T201 - a program that prints
 """Keeps of a corpus, for each target, its findings and the shortest cases that have all its marks."""
 
+import sys
+
 from driver import TARGETS, files_of, read_case, target_of, tried
 
 
 def main():
-    for name in TARGETS:
+    for name in sys.argv[1:] or TARGETS:
         target, known, gone = target_of(name), set(), 0
         files = sorted(
             files_of(target),

@@ -1,2 +1,2 @@
-{"world": "loose-rows", "seed": 1, "epsilon": 300}
+{"world": "loose-rows", "seed": 0, "epsilon": 300}
 SELECT * FROM (SELECT 1 WHERE EXISTS (SELECT REGEXP_MATCHES(class, '.*') IS TRUE AS x0, AVG(NULL) AS x1, (COUNT(DISTINCT *)) AS x2 FROM drugs g WHERE ((EXTRACT(dow FROM DATE '2024-01-01')) IS NOT DISTINCT FROM 1e2 ^ 2) GROUP BY 1 ORDER BY x0)) q QUALIFY ROW_NUMBER() OVER () < 3

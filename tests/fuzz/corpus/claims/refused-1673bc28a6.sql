@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "groups_per_unit": 1}
-SELECT COALESCE((VAR_SAMP(x0.cost)) FILTER (WHERE -1 IN (1, 51, p.patient_id)), 0) AS x0, (COUNT(*)) AS x1 FROM prescriptions r INNER JOIN visits x0 USING (visit_id) INNER JOIN patients p USING (patient_id) HAVING TRUE ORDER BY (COUNT(*))

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 2, "epsilon": 1, "rows_per_unit": 1}
-SELECT 1e-20 AS x0, FALSE AS x1, '2024-01-01 00:00:00' AS x2, SUM(2 + 0.5) AS x3, (CORR(missing, price)) FILTER (WHERE TRUE) AS x4, (STDDEV_POP(price)) AS x5 FROM drugs g WHERE (CAST(g.drug AS DOUBLE) <= 1) AND (CAST(NULL AS INT) > DATE '0001-01-01') GROUP BY 1e-20, FALSE, '2024-01-01 00:00:00'

@@ -1,1 +1,0 @@
-{"world": "tight-rows", "seed": 2, "epsilon": 1}

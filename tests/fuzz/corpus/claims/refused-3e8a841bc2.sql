@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 2, "epsilon": 1, "rows_per_unit": 1}
-SELECT (EXTRACT(month FROM v.day)) AS x0, CASE '' WHEN 'Lund' THEN 1 ELSE 0 END, (VAR_SAMP(p.income)) AS x2 FROM patients p JOIN visits vNULLUSING (patient_id) GROUP BY 1, 2

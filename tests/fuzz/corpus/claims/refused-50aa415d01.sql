@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 5, "epsilon": 1, "groups_per_unit": 1}
-SELECT LENGTH(sex) AS x0, (SUM(p.age + 0.5)) FILTER (WHERE 'a''b' LIKE '%!%' ESCAPE '!') AS x1 FROM patients p WHERE p.smoker AND TRIM(p.sex) IN ('1e999', '') GROUP BY LENGTH(sex) LIMIT 0

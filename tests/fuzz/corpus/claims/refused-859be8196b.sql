@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 1, "rows_per_unit": 1}
-CREATE TABLE z AS SELECT * FROM (SELECT p.age AS x0, (PRODUCT(GREATEST(p.income, YEAR(p.born)))) AS x1, COUNT(*) AS x2, COALESCE(COUNT_IF(p.smoker), 0) AS x3 FROM patients p, codes c WHERE c.chapter = 'north' AND TRUE GROUP BY p.age HAVING COUNT(*) > 2 LIMIT 99999999999999999999) q JOIN drugs ON TRUE

@@ -1,2 +1,0 @@
-{"world": "tight-rows", "seed": 1, "epsilon": 1}
-SELECT weight AS x0, TRUE AS x1, (COUNT(DISTINCT sex)) AS x2, (AVG((CAST(LTRIM(region) AS BIGINT)))) OVER () AS x3, QUANTILE_CONT(p.income * 0.1, 0.9) AS x4 FROM (SELECT DISTINCT * FROM patients) p GROUP BY weight, TRUE ORDER BY RANDOM()

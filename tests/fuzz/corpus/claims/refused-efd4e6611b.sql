@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 2, "epsilon": 1, "groups_per_unit": 1}
-EXPLAIN SELECT '2020-02-30' AS x0, (DATE_TRUNC('month', p.born)) AS x1, COUNT_IF(p.smoker) AS x2, AVG(LEAST(GREATEST(p.weight, 0), 100)) AS x3, COALESCE(SUM(1 + 0.5), 0) AS x4 FROM patients p, codes c GROUP BY '2020-02-30', (DATE_TRUNC('month', p.born)) HAVING ((-9223372036854775808, p.region) = (p.age, 'm'))

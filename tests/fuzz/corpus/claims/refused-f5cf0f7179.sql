@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 5, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT c.code, UPPER(c.chapter) AS x1, (COUNT(v.visit_id * v.patient_id > v.cost)) FROM visits v INNER JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE NOT (v.patient_id IN (SELECT patient_id FROM visits)) GROUP BY x0, x1

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT SIGN(p.birth_year) AS x0, EXTRACT(dow FROM DATE '0001-01-01'), (COVAR_POP(p.birth_year, v."odd name")) AS x2, AVG(LEAST(GREATEST(r.days, 0), 100)) AS x3 FROM prescriptions r LEFT JOIN visits v USING (visit_id) LEFT JOIN patients p USING (patient_id) WHERE p.smoker AND p.smoker GROUP BY SIGN(p.birth_year), EXTRACT(dow FROM DATE '0001-01-01')

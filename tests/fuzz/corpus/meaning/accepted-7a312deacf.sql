@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT SUM(p.age + 0.5) AS x0, VARIANCE(p.weight) AS x1, AVG(LEAST(GREATEST(p.birth_year, 0), 100)) AS x2 FROM patients p INNER JOIN visits v ON p.patient_id = v.patient_id WHERE (LEFT(p.name, -1) NOT IN ('2020-02-30', NULL)) AND (p.smoker <> v."select") IS NOT FALSE

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT ROUND(p.income, -1) AS x0, p.born AS x1, QUANTILE_CONT(v."odd name", 0.9) FILTER (WHERE v.code IS DISTINCT FROM '12'), AVG(p.income) FILTER (WHERE p.smoker) AS x3 FROM patients p RIGHT JOIN visits v USING (patient_id) WHERE (CEIL(p.income)) NOT BETWEEN 2 AND 60 GROUP BY ALL HAVING COUNT(*) > 2

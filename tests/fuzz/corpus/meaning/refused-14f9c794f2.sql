@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT DATE '0001-01-01' AS x0, (VARIANCE(LEAST(GREATEST((SIGN((dose + r.dose))), -3), 20))) AS x1, COUNT(drug) AS x2, AVG(LEAST(GREATEST(r.days, 0), 100)) AS x3 FROM prescriptions r WHERE CASE WHEN (visit_id, drug) = (r.days, 'A1') THEN 1e308 <= -1 ELSE drug = 'a''b' END GROUP BY 1

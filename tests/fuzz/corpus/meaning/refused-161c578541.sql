@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-(SELECT CAST(p.age / 50 AS INTEGER) AS x0, WIDTH_BUCKET(p.age, 0, 100, 5) AS x1, COUNT(*) AS x2 FROM patients p JOIN (SELECT patient_id, COUNT(*) AS n, SUM(-visits.cost) AS t, MAX(visit_id) AS m, AVG(((BIN(visit_id, 10)))) AS a, COUNT(DISTINCT BIN(patient_id, 10)) AS d, MIN(day) AS first FROM visits  GROUP BY patient_id HAVING COUNT(*) > 1) k ON p.patient_id = k.patient_id WHERE smoker AND CASE WHEN smoker THEN region = '1e999' ELSE FALSE END GROUP BY ALL LIMIT 50%)

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 4}
-SELECT SUBSTR(CASE WHEN FALSE THEN v.code WHEN v."select" THEN 'x' END, 0), REPLACE((REPLACE('2020-02-30', 'north', 'a''b')), 'A1', 'north') AS x1, AVG(v.visit_id) AS x2 FROM visits v LEFT JOIN codes c USING (code) WHERE (ABS(v.cost) <= -1) AND (v.seen > v.day) IS NOT DISTINCT FROM (ABS(v.cost)) GROUP BY 1, 2

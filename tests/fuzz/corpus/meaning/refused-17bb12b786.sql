@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3}
-SELECT p.region AS x0, QUANTILE_CONT(p.income, 0.9) AS x1, (MAX(patient_id)) + 1 AS x2 FROM patients p JOIN (SELECT patient_id, COUNT(*) AS n, SUM(CASE WHEN visits."select" THEN visits."odd name" END) AS t, MAX(visits.visit_id) AS m, AVG(cost) AS a, COUNT(DISTINCT ABS(visit_id)) AS d, MIN((DATE_TRUNC('month', visits.day))) AS first FROM visits  GROUP BY patient_id ) k ON p.patient_id = k.patient_id GROUP BY 1

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT DATE_TRUNC('year', v.day) AS x0, (COUNT_IF(v."select")) AS x1 FROM visits v JOIN codes c USING (code) WHERE (AVG(v.cost)) > (NULLIF(v.cost, 0)) AND (SQRT(v.cost)) <= -1 AND v.patient_id IN (SELECT patient_id FROM visits WHERE visits."select") GROUP BY 1 ORDER BY 1

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-WITH q AS MATERIALIZED (SELECT (v.code) AS x0, COUNT_IF(v."select") AS x1, (COUNT(DISTINCT v.seen)) AS x2, (COUNT_IF(((0.5 ** 2) = (LEAST(c.code, c.code))))) AS x3 FROM visits v LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY ROLLUP ((v.code)) HAVING v.ward LIKE 'a%' LIMIT 0) FROM q

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT region AS x0, COUNT(k.first) AS x1 FROM patients p JOIN (SELECT patient_id, COUNT(*) AS n, SUM(("odd name" % patient_id)) AS t, MAX(visits."select") AS m, AVG(visit_id + 1) AS a, COUNT(DISTINCT CASE WHEN "select" THEN visits.cost WHEN FALSE THEN 2 ELSE 0.5 END) AS d, MIN(DATE '2024-01-01' + INTERVAL (visits."odd name") DAY) AS first FROM visits  GROUP BY patient_id ) k ON p.patient_id = k.patient_id WHERE p.name LIKE '%!%' ESCAPE '!' AND TRUE GROUP BY region ORDER BY 1 DESC NULLS FIRST

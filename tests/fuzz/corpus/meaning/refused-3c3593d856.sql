@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3}
-SELECT * FROM (WITH patients2 NULL (SELECT * FROM patients), one AS (SELECT (MIN(v.cost)) AS vx0 FROM visits v JOIN visits w ON v.patient_id = w.patient_id AND v.visit_id < w.visit_id WHERE "select" AND "select" AND v.patient_id IN (SELECT patient_id FROM visits WHERE visits."select" IS NOT FALSE)) SELECT * FROM one) q QUALIFY ROW_NUMBER() OVER () < 3

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-WITH q AS (SELECT (SELECT v.patient_id AS x0, VARIANCE((GREATEST("select", "odd name", v.visit_id))) AS x1, MIN(0.5) AS x2 FROM visits v GROUP BY v.patient_id) AS one) SELECT a.* FROM q a, q b LIMIT 5

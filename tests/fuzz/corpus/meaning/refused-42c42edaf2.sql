@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
- AS SELECT spent_amount FROM accounts

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT DISTINCT DATE '9999-12-31' AS x0, (FLOOR(g.price / 10) * 10) AS x1, AVG(r.days) AS x2 FROM prescriptions r LEFT JOIN drugs g USING (drug) WHERE TRUE OR FALSE GROUP BY ALL

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3}
-SELECT v.ward AS x0, (WIDTH_BUCKET(r.days, 0, 100, 5)) AS x1, COUNT(*) AS x2, (SUM(LEAST(GREATEST(v.cost, -5), 10))) AS x3, COUNT(AVG(r.visit_id)) AS x4 FROM visits v JOIN prescriptions r ON v.visit_id = r.visit_id GROUP BY 1, 2

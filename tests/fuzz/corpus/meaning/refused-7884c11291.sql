@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT DISTINCT COUNT('2025-06-30') AS x0, AVG(LEAST(GREATEST((COALESCE(7, 10)), 0), 100)) AS x1 FROM (SELECT patient_id, COUNT(*) AS n, SUM(CAST(visits."odd name" AS DOUBLE)) AS t, MAX(IF(visits.day, patient_id, visit_id)) AS m, AVG(((LOG10(cost)))) AS a, COUNT(DISTINCT "odd name") AS d, MIN((DATE_TRUNC('month', day))) AS first FROM visits  GROUP BY patient_id HAVING COUNT(*) > 1) k

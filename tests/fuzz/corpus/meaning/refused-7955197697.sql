@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (COUNT(*)) AS x0 FROM prescriptions r RIGHT JOIN drugs g ON r.drug = g.drug WHERE FALSE HAVING STARTS_WITH(g.class, '12')) SELECT * FROM one

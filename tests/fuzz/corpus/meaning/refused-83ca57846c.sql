@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3}
-SELECT COLUMNS(*) FROM (SELECT CASE WHEN 7 > 3 THEN 'é' WHEN FALSE THEN 'Lund' END AS x0, DATE_TRUNC('year', '2025-06-30'), COUNT(k.t) AS x2 FROM (SELECT patient_id, COUNT(*) AS n, SUM(-2.5 % .1) AS t, MAX((10 + visits."odd name")) AS m, AVG(NULLIF("odd name", visits.visit_id)) AS a, COUNT(DISTINCT (cost::DOUBLE)) AS d, MIN((visits.day)) AS first FROM visits WHERE '' NOT IN ('Lund', NULL) GROUP BY patient_id ) k WHERE TRUE GROUP BY CASE WHEN 7 > 3 THEN 'é' WHEN FALSE THEN 'Lund' END, DATE_TRUNC('year', '2025-06-30')) q

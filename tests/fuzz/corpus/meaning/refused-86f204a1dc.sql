@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT SUM(age ORDER BY weight) FROM patients

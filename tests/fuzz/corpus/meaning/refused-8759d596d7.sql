@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT CONTAINS(LEAST(v.code, v.code), 'é') AS x0, SUM(LEAST(GREATEST(v.cost, -5), 10)) AS x1, VARIANCE(v.visit_id) AS x2, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY TIMESTAMP '2024-06-06 06:06:06'::DOUBLE) AS x3 FROM visits v INNER JOIN codes c USING (code) GROUP BY CONTAINS(LEAST(v.code, v.code), 'é')

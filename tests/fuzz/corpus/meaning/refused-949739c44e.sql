@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 4}
-DESCRIBE PIVOT (SELECT SUM(r.dose * (EXTRACT(month FROM DATE '2024-01-01') // days)) FROM prescriptions r WHERE FALSE AND TRUE AND patient_id NOT IN (SELECT patient_id FROM visits WHERE visits."select")) ON 1 USING COUNT(*)

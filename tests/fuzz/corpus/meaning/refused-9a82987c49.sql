@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT 0.1 AS x0, (RTRIM(SUBSTR(ward, 1))) AS x1, v.cost AS x2, VAR_SAMP(v.cost) OVER (ORDER BY COUNT(*)) AS x3 FROM visits v JOIN visits w ON v.patient_id = w.patient_id GROUP BY 0.1, (RTRIM(SUBSTR(ward, 1))), v.cost) SELECT * FROM one

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-WITH RECURSIVE q AS (SELECT (COUNT(income)) FILTER (WHERE smoker) AS x0 FROM patients p WHERE RIGHT(p.name, 2) = 'Lund' AND p.region IS DISTINCT FROM 'a''b' IS TRUE HAVING (patient_id = patient_id) ORDER BY 9) SELECT * FROM q

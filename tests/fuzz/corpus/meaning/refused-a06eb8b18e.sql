@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 5}
-SELECT COUNT(*) AS groups FROM (SELECT p.age IS NULL = FALSE AS x0, (COUNT(RIGHT(c.code, 2))) FILTER (WHERE (CAST(p.birth_year AS BOOLEAN))) AS x1 FROM patients p, codes c WHERE p.weight <> 1 + 1e-20 AND CAST(NULL AS INT) = p.name GROUP BY CUBE (x0)) q

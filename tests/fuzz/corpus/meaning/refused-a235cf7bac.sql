@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3}
-SELECT v.seen AS x0, COUNT(*) AS x1, SUM(EXTRACT(month FROM day - INTERVAL 1 YEAR)) AS x2, (SUM(LEAST(GREATEST(0.5, -5), 10))) AS x3 FROM (SELECT * FROM visits WHERE "select" AND "select") v GROUP BY v.seen

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT drug AS x0, '1e999' AS x1, TRIM('1e999') AS x2, GROUPING(COALESCE(drug, 'none')), (MAX(r.drug)), FIRST(r.drug) AS x5 FROM prescriptions r GROUP BY drug, '1e999', TRIM('1e999')

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT CASE '12' WHEN '%' THEN 1 ELSE 0 END, (LEAST(v."odd name" // 10, 3)) AS x1, AVG(LEAST(GREATEST(1_000, -3), 20)) AS x2, COUNT((ROUND((v.cost ** 2)))) AS x3, MAX(v."odd name") AS x4 FROM visits v INNER JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE (IF(v."select", 10, 0)) = (SELECT 7) GROUP BY ROLLUP (CASE '12' WHEN '%' THEN 1 ELSE 0 END, (LEAST(v."odd name" // 10, 3))) LIMIT -1

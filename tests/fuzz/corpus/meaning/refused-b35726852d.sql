@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT v.ward AS x0, v."select" AS x1, SUM(LEAST(GREATEST(v."odd name", -5), 10)) FILTER (WHERE 1_000 = v.code) FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE (EXISTS (SELECT 1 FROM codes y WHERE y.code = LOWER(v.ward))) GROUP BY x0, x1

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 4}
-(WITH q AS MATERIALIZED (SELECT COUNT(DISTINCT v.patient_id) AS x0, COUNT(*) AS x1 FROM visits v JOIN prescriptions r ON v.visit_id = r.visit_id WHERE v.ward AND v."select" > FALSE) FROM q)

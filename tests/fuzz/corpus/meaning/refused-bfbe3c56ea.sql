@@ -1,2 +1,0 @@
-{"world": "loose-rows", "seed": 3}
-SELECT SUBSTR((UPPER(c.code)), 15) AS x0, AVG("1".age) OVER () AS x1 FROM patients "1", codes c WHERE DATE '1969-12-31' < COALESCE("1".born, DATE '2024-01-01') AND ("1".born IS NOT NULL) OR "1".weight <= 10 GROUP BY ALL

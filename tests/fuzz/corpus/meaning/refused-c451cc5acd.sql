@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 4}
-SELECT q.* FROM drugs g, (SELECT YEAR(p.born) AS x0, COUNT(AVG(p.income)) FILTER (WHERE (v.ward = '12')) * 1e308 AS x1, COUNT(DISTINCT p.patient_id) AS x2, STDDEV_POP(v.patient_id) FILTER (WHERE v."select" AND v."select") AS x3 FROM visits v INNER JOIN patients p ON v.patient_id = p.patient_id AND v.cost > 5 WHERE (p.name = 'Lund') AND (LEAST(v.code, p.region)) ILIKE '%A%' GROUP BY x0) q

@@ -1,2 +1,0 @@
-{"world": "loose-rows", "seed": 5}
-SELECT COUNT(*) AS groups FROM (SELECT YEAR(p.born) AS x0, VARIANCE(LEAST(GREATEST(birth_year, -3), 20)) FILTER (WHERE (patient_id = ANY ([1, 2]))) AS x1, COALESCE(SUM(p.income * p.weight), 0) AS x2, MAX(p.patient_id) FROM patients p GROUP BY YEAR(p.born) ORDER BY x0) q

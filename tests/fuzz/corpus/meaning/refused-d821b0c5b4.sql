@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT COLUMNS(*) FROM (SELECT COUNT(*) AS groups FROM (WITH patients2 AS (SELECT * FROM patients), one AS (SELECT COUNT(DATE_TRUNC('month', v.day)) AS x0, SUM((NOT v."select")) AS x1, (CORR(v.patient_id, v.cost)) AS x2 FROM codes c RIGHT JOIN visits v ON v.code = c.code WHERE (CASE WHEN v."select" THEN 9223372036854775808 ELSE v."odd name" END IN (1, 51, BIN(v.patient_id, 10))) AND LOG(v.cost) <> CAST(c.code AS DOUBLE) AND ((CASE WHEN TRUE THEN 'old' ELSE 'young' END) NOT IN (SELECT drug FROM drugs))) SELECT * FROM one) q) q

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT DISTINCT patient_id FROM patients

@@ -1,2 +1,0 @@
-{"world": "loose-rows", "seed": 4}
-SELECT (SUM((p.smoker) IS NULL)) AS x0 FROM (SELECT * FROM patients WHERE smoker) p WHERE (AVG(p.weight) BETWEEN BIN(p.birth_year, 10) AND (age ^ 2)) AND p.sex < 'north' <> CONTAINS(FALSE, 'A1')

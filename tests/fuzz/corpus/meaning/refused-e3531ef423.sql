@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT UPPER(r.drug) AS x0, CASE WHEN TRUE THEN 'old' ELSE 'young' END AS x1, COUNT(*) AS x2 FROM prescriptions r JOIN visits p USING (visit_id) JOIN patients p USING (patient_id) GROUP BY UPPER(r.drug), CASE WHEN TRUE THEN 'old' ELSE 'young' END) SELECT * FROM one

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0}
-SELECT * FROM (SELECT patient_id, COUNT(*) AS n, SUM((visits.cost)) AS t, MAX(FLOOR(cost)) AS m, AVG(cost) AS a, COUNT(DISTINCT ward) AS d, MIN((day)) AS first FROM visits  GROUP BY patient_id ) k WHERE 'north' ILIKE '%A%' AND STARTS_WITH('a''b', '%') AND patient_id NOT IN (SELECT patient_id FROM visits WHERE visits.code IS DISTINCT FROM 'é') GROUP BY (TRUE), ROUND(7, -1)

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 5}
-SELECT DATE '0001-01-01' + 10 AS x0, COUNT(k.first) FROM (SELECT patient_id, COUNT(*) AS n, SUM((NULLIF(cost, 0))) AS t, MAX("odd name") AS m, AVG((TRUNC(cost))) AS a, COUNT(DISTINCT visits.cost) AS d, MIN((DATE_ADD(day, INTERVAL 1 DAY))) AS first FROM visits WHERE 70.5 IS NOT DISTINCT FROM visits.cost GROUP BY patient_id ) k WHERE TRUE AND (EXISTS (SELECT 1 FROM codes WHERE chapter = 'A')) GROUP BY ALL

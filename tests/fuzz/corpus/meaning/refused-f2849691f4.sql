@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT RANDOM() AS x0, FALSE AS x1, COUNT(DISTINCT patient_id), ARRAY_AGG('2024-01-01 00:00:00') AS x3, STDDEV(r.dose) AS x4 FROM prescriptions r INNER JOIN drugs g ON r.drug = g.drug WHERE STARTS_WITH((g.price >= 10), '') AND CAST(r.drug AS TIMESTAMP) IS NOT NULL GROUP BY RANDOM(), FALSE

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 4}
-(SELECT v.code AS x0, COALESCE((COUNT(DISTINCT p.*)), 0) FROM patients p JOIN visits v ON p.region = v.ward WHERE RIGHT(v.ward, 2) <> v.code AND (LOG10(v.cost) = v.patient_id) GROUP BY ALL) UNION ALL (SELECT v.code AS x0, COALESCE((COUNT(DISTINCT p.*)), 0) FROM patients p JOIN visits v ON p.region = v.ward WHERE RIGHT(v.ward, 2) <> v.code AND (LOG10(v.cost) = v.patient_id) GROUP BY ALL)

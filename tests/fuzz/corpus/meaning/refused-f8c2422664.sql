@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2}
-SELECT DISTINCT p.patient_id AS x0, '%' AS x1, AVG(LEAST(k.n, 10)) FROM patients p INNER JOIN (SELECT patient_id, COUNT(*) AS n, SUM(visits.patient_id) AS t, MAX(SIGN(visits.cost)) AS m, AVG(CASE WHEN visits."select" THEN "odd name" END) AS a, COUNT(DISTINCT (visits."select")) AS d, MIN('2025-06-30') AS first FROM visits  GROUP BY patient_id ) k ON p.patient_id = k.patient_id GROUP BY x0, x1 ORDER BY RANDOM()

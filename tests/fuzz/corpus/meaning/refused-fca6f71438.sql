@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-WITH v AS (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id), w AS (SELECT patient_id, nFROM v WHERE n > 1) SELECT COUNT(*) AS a FROM v JOIN w USING (patient_id)

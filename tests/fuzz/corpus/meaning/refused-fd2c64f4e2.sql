@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT FALSE AS x0, MEDIAN(missing) AS x1 FROM (SELECT patient_id, COUNT(*) AS n, SUM((IF("select", visits.visit_id, 'A1'))) AS t, MAX((visits.visit_id)) AS m, AVG(LEAST(12.35, 500)) AS a, COUNT(DISTINCT visits.cost) AS d, MIN(day + INTERVAL 1 MONTH) AS first FROM visits  GROUP BY patient_id ) k WHERE (LEFT('', 2) LIKE 'a%') AND (CASE 'Lund' WHEN '' THEN 9223372036854775807 WHEN 'é' THEN 1 END) >= 0 AND (ABS(-9223372036854775808)) > ALL (SELECT price FROM drugs) GROUP BY x0) SELECT * FROM one

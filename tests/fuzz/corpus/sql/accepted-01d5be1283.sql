@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT (SUM(p.weight * p.income)) AS x0, CAST((QUANTILE_CONT(p.income, 0.9)) AS INTEGER) AS x1 FROM patients p WHERE (EXISTS (SELECT 1 FROM codes y WHERE y.code = sex))

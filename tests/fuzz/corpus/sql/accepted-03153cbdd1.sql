@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT NULLIF("".ward, 'north') AS x0, TRUNC("".cost / 40) AS x1, (MIN("".cost)) AS x2 FROM visits "" INNER JOIN codes c USING (code) WHERE (CAST("".visit_id AS BOOLEAN)) = ""."select" GROUP BY NULLIF("".ward, 'north'), TRUNC("".cost / 40)

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 3, "epsilon": "1/1000"}
-SELECT SIGN(r.days) AS x0, (r.days > 5) AS x1, COUNT_IF(TRUE IS TRUE) AS x2 FROM prescriptions r WHERE TRUE AND (visit_id IN (1, 51, 2 + 1_000)) GROUP BY SIGN(r.days), (r.days > 5)

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT EXTRACT(dow FROM p.born) AS x0, p.smoker AS x1, (SUM(CASE WHEN p.smoker THEN p.weight END)) AS x2 FROM patients p JOIN visits v USING (patient_id) WHERE (UPPER(p.region)) ILIKE '%A%' GROUP BY EXTRACT(dow FROM p.born), p.smoker

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": "1/1000"}
-SELECT (TRUNC(p.income / 40)) AS x0, SUM(p.age) AS x1 FROM (SELECT * FROM patients WHERE smoker) p WHERE p.region = 'A1' AND ((SQRT(patient_id)) BETWEEN p.income AND (CAST(p.age AS INTEGER))) GROUP BY 1

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT BIN(v."odd name", 25) AS x0, MAX(v.cost), QUANTILE_CONT(v.cost, 0.9) AS x2, COVAR_POP(v.cost, LEAST(GREATEST(patient_id, -3), 20)) AS x3 FROM visits v WHERE (ward LIKE 'a%') <> v."select" AND v."select" AND v.patient_id NOT IN (SELECT patient_id FROM visits WHERE ward IN ('m', '1e999')) GROUP BY 1 HAVING QUANTILE_CONT(v.cost, 0.9) > 1

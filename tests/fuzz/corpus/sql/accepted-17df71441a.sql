@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 300}
-SELECT 1 / x0 FROM ((SELECT YEAR(v.day) AS x0, NULLIF(c.code, 'north'), COUNT(*) AS x2 FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY YEAR(v.day), NULLIF(c.code, 'north')) EXCEPT (SELECT YEAR(v.day) AS x0, NULLIF(c.code, 'north'), COUNT(*) AS x2 FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY YEAR(v.day), NULLIF(c.code, 'north'))) q

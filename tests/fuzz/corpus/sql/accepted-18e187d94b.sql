@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 3, "epsilon": 0.5}
-SELECT (FLOOR(p.birth_year / 10) * 10) AS x0, (CORR(v.cost, v.cost)), COUNT(*) AS x2 FROM patients p JOIN visits v USING (patient_id) WHERE p.smoker AND p.smoker AND NOT EXISTS (SELECT 1 FROM visits z WHERE z.patient_id = p.patient_id AND z.cost > 10) GROUP BY (FLOOR(p.birth_year / 10) * 10)

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3, "epsilon": 30000}
-SELECT LENGTH(region) AS x0, (DATE_TRUNC('year', DATE '1969-12-31')) AS x1, (SUM(p.birth_year)) AS x2, SUM(CASE WHEN p.smoker THEN income END) AS x3 FROM patients p GROUP BY ALL

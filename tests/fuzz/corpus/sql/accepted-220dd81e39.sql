@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT (v."odd name" IS NULL) AS x0, EXTRACT(dow FROM v.day) AS x1, (SUM(CASE WHEN v.patient_id < -1 THEN (CAST(51 AS DOUBLE)) END)) / COUNT(*) AS x2, COUNT(DISTINCT c.chapter) AS x3 FROM visits v LEFT JOIN codes c USING (code) WHERE TRUE GROUP BY (v."odd name" IS NULL), EXTRACT(dow FROM v.day)

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1, "epsilon": 30000}
-SELECT BIN(p.weight, 25) AS x0, (COUNT(p.weight)) FROM visits v JOIN patients p ON v.patient_id = p.patient_id AND v.cost > 5 WHERE CONTAINS('12', '1e999') AND (p.patient_id NOT IN (SELECT patient_id FROM visits WHERE "select" OR "select")) GROUP BY x0

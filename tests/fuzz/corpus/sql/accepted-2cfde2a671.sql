@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1, "epsilon": 300}
-SELECT LENGTH(drug) AS x0, EXTRACT(month FROM DATE '1969-12-31') AS x1, MEDIAN(r.days), (AVG(LEAST(GREATEST(r.days, -3), 20))) AS x3 FROM prescriptions r GROUP BY ALL

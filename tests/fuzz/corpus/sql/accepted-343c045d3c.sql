@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 0.5}
-SELECT (FLOOR(p.income / 10) * 10), v.cost IS NULL AS x1, (AVG(LEAST(GREATEST(v.cost, 0), 100))) AS x2, (MEDIAN(v.cost)) AS x3 FROM patients p LEFT JOIN visits v USING (patient_id) GROUP BY ALL

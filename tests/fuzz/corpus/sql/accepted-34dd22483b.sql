@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 2, "epsilon": 1, "rows_per_unit": 1}
-SELECT UPPER(drug) AS x0, (CORR(r.days, r.days)) AS x1, AVG(r.days) AS x2, COUNT(CAST(COALESCE(r.drug, 'none') AS BIGINT)) AS x3 FROM prescriptions r GROUP BY UPPER(drug)

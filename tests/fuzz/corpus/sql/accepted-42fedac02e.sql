@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 3000}
-SELECT DATE_TRUNC('year', DATE '1969-12-31') AS x0, (MEDIAN(p.weight)) AS x1 FROM patients p WHERE DATE_ADD(born, INTERVAL 1 DAY) < DATE '2024-01-01' GROUP BY DATE_TRUNC('year', DATE '1969-12-31')

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3, "epsilon": 300}
-SELECT * FROM (SELECT p.smoker, (v.cost = p.age) AS x1, v.code AS x2, CAST(COUNT(*) AS INTEGER) AS x3 FROM visits v INNER JOIN patients p ON v.patient_id = p.patient_id AND v.cost > 5 WHERE (CAST(p.born AS VARCHAR) LIKE 'a%') AND p.weight + p.age <= -1 GROUP BY p.smoker, (v.cost = p.age), v.code) q

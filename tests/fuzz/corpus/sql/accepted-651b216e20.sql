@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT p.region AS x0, VAR_SAMP(v.cost) AS x1, COUNT(*) AS x2 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) GROUP BY p.region

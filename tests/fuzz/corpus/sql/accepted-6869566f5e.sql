@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 3000}
-SELECT EXTRACT(month FROM p.born) AS x0, AVG(p.weight) AS x1 FROM patients p JOIN visits v ON p.patient_id = v.patient_id GROUP BY EXTRACT(month FROM p.born)

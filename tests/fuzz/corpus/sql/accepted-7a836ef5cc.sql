@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 0.5}
-SELECT (COVAR_POP(r.days, v."odd name")) AS x0 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) WHERE (v.seen IS NULL) IS NOT FALSE AND v."select"

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1, "epsilon": 3000}
-SELECT CAST(FALSE AS INTEGER) AS x0, AVG(LEAST(k.n, 10)) AS x1 FROM (SELECT patient_id, COUNT(*) AS n, SUM((CEIL(cost))) AS t, MAX((COALESCE(visits.patient_id, visits."odd name"))) AS m, AVG(1e2) AS a, COUNT(DISTINCT visits.cost::DOUBLE) AS d, MIN(visits.day) AS first FROM visits  GROUP BY patient_id ) k WHERE FALSE AND (FLOOR(-2.5)) IN (1, 51, (CAST(1 AS INTEGER))) GROUP BY CAST(FALSE AS INTEGER)

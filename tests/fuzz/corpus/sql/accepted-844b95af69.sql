@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 2, "epsilon": 30000}
-SELECT r.days > 5 AS x0, v.ward = 'Lund' AS x1, SUM(p.birth_year) AS x2 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) GROUP BY r.days > 5, v.ward = 'Lund' ORDER BY 1

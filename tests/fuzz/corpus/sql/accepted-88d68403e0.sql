@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT YEAR(v.day), v.ward = '2020-02-30' AS x1, ROUND(MAX((TRUNC(v.cost))), 1) AS x2, QUANTILE_CONT(v."odd name", 0.9) AS x3 FROM patients p JOIN visits v USING (patient_id) WHERE v."odd name" IS NULL = v.ward LIKE '%!%' ESCAPE '!' AND v."select" GROUP BY YEAR(v.day), v.ward = '2020-02-30' ORDER BY ROUND(MAX((TRUNC(v.cost))), 1)

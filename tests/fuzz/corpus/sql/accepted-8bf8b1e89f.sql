@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 300}
-WITH q AS (SELECT 'a''b' = 'A1' AS x0, SUM((EXTRACT(dow FROM (COALESCE(p.born, DATE '2024-01-01')))) + 0.5) FILTER (WHERE v."select" > FALSE) AS x1 FROM patients p RIGHT JOIN visits v USING (patient_id) WHERE p.smoker AND CAST(v.day AS TIMESTAMP) IS NOT NULL GROUP BY x0 ORDER BY COUNT(*) DESC) SELECT * FROM q ORDER BY 1

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 2, "epsilon": 0.5}
-SELECT COUNT(*) AS groups FROM (SELECT EXTRACT(dow FROM day) AS x0, TRUNC(v.cost / 40) AS x1, (MIN(v."odd name")) AS x2, (COVAR_POP(v."odd name", LEAST(GREATEST(DATE_DIFF('day', day, v.day), -3), 20))), AVG(LEAST(GREATEST(CAST(v.code IN ('%', 'a''b') AS INTEGER), -3), 20)) AS x4 FROM visits v WHERE TRUE GROUP BY x0, x1 HAVING TRUE) q

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 3, "epsilon": 5, "choose": "bounds"}
-SELECT NULLIF(p.region, '12') AS x0, (MEDIAN(p.weight)) AS x1 FROM (SELECT p.*, 1 AS one FROM patients p WHERE (weight IS NOT DISTINCT FROM patient_id)) p WHERE p.smoker = p.smoker AND (CASE WHEN p.smoker THEN p.patient_id ELSE p.birth_year END <= 1) AND (EXISTS (SELECT 1 FROM visits z WHERE z.patient_id = p.patient_id)) GROUP BY x0

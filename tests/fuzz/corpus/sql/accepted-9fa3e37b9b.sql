@@ -1,2 +1,0 @@
-{"world": "loose-rows", "seed": 0, "epsilon": 300}
-(SELECT *, ROW_NUMBER() OVER () AS place FROM (SELECT born AS x0, sex AS x1, (COUNT(p.smoker)) AS x2 FROM patients p WHERE SUBSTRING(sex, 2, 10) IN ('', '12') AND 'a''b' ILIKE '%A%' GROUP BY ROLLUP (born, sex) LIMIT 0) q) UNION ALL (SELECT *, ROW_NUMBER() OVER () AS place FROM (SELECT born AS x0, sex AS x1, (COUNT(p.smoker)) AS x2 FROM patients p WHERE SUBSTRING(sex, 2, 10) IN ('', '12') AND 'a''b' ILIKE '%A%' GROUP BY ROLLUP (born, sex) LIMIT 0) q)

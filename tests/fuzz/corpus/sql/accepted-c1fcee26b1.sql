@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": "1/1000"}
-SELECT (VAR_SAMP(r.days)) AS x0, (MEDIAN(v.cost)) AS x1 FROM prescriptions r INNER JOIN visits v USING (visit_id) INNER JOIN patients p USING (patient_id)

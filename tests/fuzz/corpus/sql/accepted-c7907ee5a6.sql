@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": 0.5}
-SELECT 'é' AS x0, (CASE r.drug WHEN '1e999' THEN 1 ELSE 0 END) AS x1, (MIN(r.days)) AS x2 FROM prescriptions r WHERE LEAST(GREATEST(-1, -10), 100) <> CAST('A1' AS DOUBLE) GROUP BY 'é', (CASE r.drug WHEN '1e999' THEN 1 ELSE 0 END)

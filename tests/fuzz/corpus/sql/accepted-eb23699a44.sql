@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 3000}
-SELECT MAX(x0) AS x FROM (SELECT CAST(TRUE AS INTEGER) AS x0, YEAR(v.day) AS x1, VARIANCE(p.age) AS x2 FROM patients p JOIN visits v ON p.patient_id = v.patient_id WHERE (v."odd name" IS NULL = FALSE) AND p.smoker GROUP BY CAST(TRUE AS INTEGER), YEAR(v.day) QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*)) < 3) q

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 3, "epsilon": 3000}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT ROUND(r.days, -1) AS x0, COALESCE(drug, 'none') AS x1, SUM(r.days) FILTER (WHERE r.drug = 'Lund') AS x2 FROM prescriptions r WHERE (LEAST(r.visit_id, 1_000)) BETWEEN dose * dose AND dose GROUP BY ROUND(r.days, -1), COALESCE(drug, 'none')) SELECT * FROM one

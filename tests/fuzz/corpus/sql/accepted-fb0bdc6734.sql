@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 300}
-SELECT (CASE WHEN p.birth_year > 3 THEN '2020-02-30' WHEN p.smoker THEN 'Lund' END) AS x0, SUM(CASE WHEN p.smoker THEN v."odd name" END) AS x1 FROM patients p INNER JOIN visits v USING (patient_id) WHERE (CAST(v.day AS VARCHAR) NOT IN ('12', NULL)) GROUP BY (CASE WHEN p.birth_year > 3 THEN '2020-02-30' WHEN p.smoker THEN 'Lund' END)

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 3, "epsilon": 0.5}
-SELECT (LEFT(p.name, 1)) AS x0, CASE WHEN AVG(r.days) > 1 THEN 1 END, (SUM(1_000 + 0.5)) AS x2, (MEDIAN(p.age)) AS x3 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) WHERE p.smoker GROUP BY x0 OFFSET 1
