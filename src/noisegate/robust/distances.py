@@ -4,7 +4,7 @@ A property that can be lost by one row is a secret; how far the rows are from it
 one row moves by at most 1. Computable ones are the least of several public counts of exceptions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -202,9 +202,9 @@ def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[N
 
 
 def _require_length(given: Sequence[Number], order: DistanceOrder) -> None:
-    if len(given) != len(order.columns):
+    if not isinstance(given, Collection) or len(given) != len(order.columns):
         raise SpecError(
-            f"There are {len(given)} numbers for {len(order.columns)} columns.",
+            f"There is not one number for each of {len(order.columns)} columns.",
             fix="Give one each.",
         )
 
