@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format audit bench bench-accuracy bench-peers lock clean
+.PHONY: help demo test check format audit fuzz bench bench-accuracy bench-peers lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -38,6 +38,10 @@ format: $(STAMP)  ## rewrite files in house format
 
 audit: $(STAMP)  ## long statistical audits of samplers and mechanisms
 	$(RUN)python -m pytest -q -n 2 -m audit tests
+
+SECONDS ?= 600
+fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes; the corpus grows
+	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
 
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
 	@$(RUN)python bench/run.py

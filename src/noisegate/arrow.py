@@ -70,7 +70,7 @@ def _fixed(values: list[Any], kind: "pa.DataType") -> NDArray[Any]:
     import pyarrow as pa  # noqa: PLC0415
 
     if pa.types.is_boolean(kind):
-        return np.packbits(np.array([bool(value) for value in values]), bitorder="little")
+        return np.packbits(np.array(values, np.bool_), bitorder="little")
     if pa.types.is_date(kind):
         days = [(value - _DAY).days if isinstance(value, date) else 0 for value in values]
         return np.array(days, np.int32)

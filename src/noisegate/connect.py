@@ -21,7 +21,8 @@ from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.run import Rules
+from noisegate.query.question import require_texts
+from noisegate.query.run import EPSILON_MAX, Rules
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.duckdb_facts import (
     listed_columns,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from noisegate.sources.policy_check import Finding
 
 LEDGER_SUFFIX: Final = ".ledger"
-_EPSILON_MAX: Final = 10**6
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
 _MEMORY: Final = "memory"
 _NONE: Final[Mapping[str, TableDomain]] = MappingProxyType({})
@@ -99,6 +99,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         from noisegate.sources.policy import read_policy  # noqa: PLC0415 - only for policies
 
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
+    require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
     name = table or _name_of(source)
     if isinstance(source, str | Path):
         keep(source, TABLE)
@@ -143,6 +144,7 @@ class Memory:
         accountant: str | None,
         ledger: "str | Path | Ledger | None",
     ) -> None:
+        require_texts(accountant=accountant)
         self._epsilon, self._delta, self._accountant = epsilon, delta, accountant
         self._book = _book(ledger, None, practice=False)
         budget = ApproxDP(epsilon, delta)
@@ -172,6 +174,8 @@ class Memory:
         """A noisy average of numbers, one of each row: for scores of models on private rows."""
         from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
 
+        if getattr(values, "ndim", None) != 1:
+            raise SpecError("The values are not one number a row.", fix="Give an array of numbers.")
         frame = frame_of(values[:, None])
         gate = self._open(frame, facts_of(frame, bounds=bounds))
         answer = gate.sql(f"SELECT AVG(x0) AS a FROM {_MEMORY}", epsilon=epsilon)  # noqa: S608
@@ -384,7 +388,7 @@ def _open_root(
             fix="Give epsilon, the budget of the data set (--budget on the command line).",
         )
     terms = budget or (known.budget if known else ApproxDP(0))
-    if not 0 < terms.epsilon <= _EPSILON_MAX:
+    if not 0 < terms.epsilon <= EPSILON_MAX:
         raise SpecError("The budget is no budget.", fix="Use an epsilon from above 0 to 10**6.")
     ledger.open_account(
         dataset,

@@ -1,6 +1,6 @@
 """The gate as analysts see it: ask, see the price first, look at the balance."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
@@ -16,7 +16,7 @@ from noisegate.query import looks
 from noisegate.query.answer import Answer
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.profiles import Profile
-from noisegate.query.question import Terms, require_known
+from noisegate.query.question import Terms, checked, require_known, require_texts
 from noisegate.query.run import Rules, Run
 from noisegate.robust.face import RobustFace
 
@@ -145,7 +145,7 @@ class Gate(RobustFace):
         from noisegate.query.choosing import ChoiceOrder, Choosing  # noqa: PLC0415 - when asked for
 
         require_known(terms, ChoiceOrder, "sql")
-        return Choosing(self._curator, self._rules, ChoiceOrder(sql=sql, **terms))
+        return Choosing(self._curator, self._rules, checked(ChoiceOrder(sql=sql, **terms)))
 
     def apply(self, function: "Function", sql: str | None = None, **terms: Any) -> "Applied":  # noqa: ANN401
         """Run any program on private rows: on blocks of them, locked in, each by itself.
@@ -210,6 +210,10 @@ class Gate(RobustFace):
         from noisegate.releases.order import Order  # noqa: PLC0415 - when asked for
         from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
+        if progress is not None and not callable(progress):
+            raise SpecError(
+                "progress cannot be called.", fix="Give a function of a part and words."
+            )
         order = Order(
             name=name, sql=sql, table=table, where=where, method=method,
             columns=columns,  # type: ignore[arg-type]  # names alone are for synthetic rows
@@ -303,6 +307,9 @@ class Gate(RobustFace):
         """
         from noisegate.learners.matrix import matrix_of  # noqa: PLC0415 - when asked for
 
+        require_texts(table=table, target=target, where=where)
+        if columns is not None and not _are_texts(columns):
+            raise SpecError("The columns are not a list of texts.", fix='Use ["age", "cost"].')
         return matrix_of(
             self._curator, self._rules, table, columns,
             target=target, where=where, rows_per_unit=rows_per_unit,
@@ -340,7 +347,7 @@ class Gate(RobustFace):
         """
         from noisegate.learners.expectations import expectations  # noqa: PLC0415 - when asked for
 
-        listed = [expressions] if isinstance(expressions, str) else list(expressions)
+        listed = [expressions] if isinstance(expressions, str) else expressions
         found = self.matrix(table, listed, where=where, rows_per_unit=rows_per_unit)
         return expectations(
             found, epsilon=epsilon, tolerance=tolerance, rows=rows, confidence=confidence,
@@ -390,7 +397,7 @@ class Gate(RobustFace):
         from noisegate.synthetic.online import Many  # noqa: PLC0415
 
         require_known(terms, ManyOrder, "columns")
-        order = ManyOrder(columns=columns, **terms)
+        order = checked(ManyOrder(columns=columns, **terms))
         return Many(self._curator, self._rules, order, sure=sure)
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
@@ -399,6 +406,7 @@ class Gate(RobustFace):
         ``print(gate.caps("visits", epsilon=0.05))``; ``.best(epsilon)`` is the cap that errs least
         for a count at that ε. Bought once; asking again is free.
         """
+        require_texts(table=table)
         exact = self._look_price(epsilon)
         return looks.profile(self._curator, table, exact, self._rules.sample)
 
@@ -408,6 +416,7 @@ class Gate(RobustFace):
         Powers of two. Use them in a question, ``SUM(LEAST(GREATEST(x, low), high))``, or declare
         them in the policy.
         """
+        require_texts(table=table, column=column)
         exact = self._look_price(epsilon)
         return looks.bounds(self._curator, table, column, exact, self._rules.sample)
 
@@ -450,14 +459,20 @@ class Gate(RobustFace):
         )
 
 
+def _are_texts(listed: object) -> bool:
+    return isinstance(listed, Collection) and all(isinstance(each, str) for each in listed)
+
+
 def _terms(**terms: Any) -> Terms:  # noqa: ANN401 - numbers as people write them
     require_known(terms, Terms)
     choose = terms.pop("choose", None)
-    listed = (choose,) if isinstance(choose, str) else choose and tuple(choose)
+    listed = (choose,) if isinstance(choose, str) else choose
+    if listed is not None and not _are_texts(listed):
+        raise SpecError("choose is not a text.", fix='Use "bounds", "caps" or both in a list.')
     caps = {name: terms.get(name) for name in ("rows_per_unit", "groups_per_unit", "rows")}
     numbers = {
         name: fraction(value, name=name)
         for name, value in terms.items()
         if value is not None and name not in caps
     }
-    return Terms(choose=listed, **caps, **numbers)  # type: ignore[arg-type]  # numbers by name
+    return Terms(choose=listed and tuple(listed), **caps, **numbers)  # type: ignore[arg-type]  # numbers by name

@@ -225,8 +225,13 @@ def release_sql(block):
 
 
 def answer(con, sql):
+    """The exact answer about the tables above."""
+    return exact_answer(con, sql, TABLES)
+
+
+def exact_answer(con, sql, tables):
     """The exact answer by way of the question: names and rows."""
-    question = read(sql, TABLES)
+    question = read(sql, tables)
     for block in question.blocks:
         con.execute(release_sql(block))
     result = con.execute(question.outer)

@@ -19,7 +19,7 @@ def accountant_named(name: str) -> Accountant:
         return PureAccountant()
     if name == ZCDPAccountant.name:
         return ZCDPAccountant()
-    if name.startswith(_RENYI):
+    if isinstance(name, str) and name.startswith(_RENYI):
         return RenyiAccountant(name.removeprefix(_RENYI))
     raise SpecError(
         f"There is no accountant named {name!r}.", fix="Use 'pure', 'zcdp' or 'renyi-16'."

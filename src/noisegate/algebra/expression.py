@@ -30,9 +30,13 @@ _KIND_OF_LITERAL: dict[type, Kind] = {
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A constant. NULL needs its kind said, such as ``Literal(None, Kind.TEXT)``."""
+    """A constant. NULL needs its kind said, such as ``Literal(None, Kind.TEXT)``.
+
+    >>> Literal(1) == Literal(True)  # as Python has it of their values
+    False
+    """
 
     value: Value
     null_kind: Kind | None = None
@@ -47,6 +51,16 @@ class Literal:
             raise SpecError("A number is beyond all doubles.", fix="Use a smaller one.")
         if type(self.value) is datetime and self.value.tzinfo is not None:
             raise SpecError("A time has a zone.", fix="Give times without one.")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Literal)
+            and type(self.value) is type(other.value)
+            and (self.value, self.null_kind) == (other.value, other.null_kind)
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value, self.null_kind))
 
     @property
     def kind(self) -> Kind:

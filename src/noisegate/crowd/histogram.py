@@ -35,7 +35,7 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Charged, read_held, standing
+from noisegate.releases.held import Charged, loading, read_held, standing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -273,6 +273,7 @@ class CrowdRelease(Charged):
         return self.to_arrow(confidence).append_column("sampled", pa.array(self.counts.ravel()))
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "CrowdRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)

@@ -26,7 +26,7 @@ from noisegate.query.card import Card
 from noisegate.query.plot import altair, framed
 from noisegate.releases.axes import Axis
 from noisegate.releases.chance import Coins, public_coins
-from noisegate.releases.held import Held, read_held
+from noisegate.releases.held import Held, loading, read_held
 
 FORM: Final = "noisegate-crowd-points/1"
 _POINTS_MAX: Final = 5_000  # in a picture
@@ -118,6 +118,7 @@ class CrowdPoints(Held):
         return self.histogram.record() | {"counts": self.histogram.counts.ravel().tolist()}
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "CrowdPoints":
         """The points that `save` wrote to a Parquet file. Needs no gate."""
         _, record = read_held(file, cls)

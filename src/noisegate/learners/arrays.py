@@ -112,8 +112,12 @@ def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: A
             else {"between": _pair(bounds[name])}
             for name in names
         ]
-    low, high = bounds
-    lows, highs = (np.broadcast_to(np.asarray(end, np.float64), len(names)) for end in (low, high))
+    try:
+        low, high = bounds
+        ends = [np.broadcast_to(np.asarray(end, np.float64), len(names)) for end in (low, high)]
+    except (TypeError, ValueError):
+        raise SpecError("The bounds are not usable.", fix="Give bounds=(low, high).") from None
+    lows, highs = ends
     return [{"between": _pair(each)} for each in zip(lows, highs, strict=True)]
 
 

@@ -110,7 +110,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         else:
             given[self._told_by] = getattr(self, self._told_by)
         memory: Memory | None = self.memory
-        if memory is None:
+        if memory is None or not hasattr(memory, "matrix"):
             raise SpecError(
                 "Rows in an array have no budget.",
                 fix="Fit gate.matrix(...), or give memory=noisegate.memory(epsilon=...).",

@@ -1,7 +1,6 @@
 """The log as JSON lines: one entry a line, its answer beside it, readable without noisegate."""
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import IO, TypeAlias
@@ -37,7 +36,7 @@ def read_lines(file: Iterable[str]) -> Iterator[Line]:
             answer = record.pop("answer", None)
             entry = Entry(**record, text=canonical(record["body"]))
             yield entry, None if answer is None else b64decode(answer, validate=True)
-        except (TypeError, KeyError, AttributeError, Base64Error, LedgerError):
+        except (TypeError, KeyError, AttributeError, ValueError, LedgerError):
             raise LedgerError(
                 f"Line {number} of the export cannot be read.", fix="Use an unchanged export."
             ) from None

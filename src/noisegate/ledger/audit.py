@@ -95,6 +95,7 @@ def check(tx: Transaction, prices: Prices, pinned: Sequence[Anchor] = ()) -> Ver
     chain = _Chain(pinned)
     books = fold(chain.walk(tx.rows()), prices)
     problems = [*chain.problems, *books.problems, *_caches(tx, books), *_answers(tx, books)]
+    problems += tx.damage()
     return Verification(problems=problems, entries=chain.entries, head=chain.head)
 
 

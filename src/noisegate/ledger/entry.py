@@ -119,7 +119,7 @@ def parse(text: str) -> Any:  # noqa: ANN401 - JSON
     """The value of a JSON text without floats."""
     try:
         return json.loads(text, parse_float=_refuse_float, parse_constant=_refuse_float)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         raise LedgerError("An entry is not JSON.", fix=RESTORE) from None
 
 

@@ -5,12 +5,14 @@ trigger in both databases; accounts and requests are the cache that `verify` che
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 from noisegate.accounting.accountant import Charge
+from noisegate.errors import LedgerError, SpecError
 from noisegate.ledger.account import Account, Request, budget_of
 from noisegate.ledger.entry import (
+    RESTORE,
     Entry,
     Head,
     Row,
@@ -23,6 +25,7 @@ from noisegate.ledger.origin import Origin, Owned
 from noisegate.ledger.transaction import Transaction
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
+T = TypeVar("T")
 PAGE: Final = 1000
 
 _HEAD: Final = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
@@ -103,11 +106,11 @@ class SQLTransaction(Transaction):
     def account(self, name: str) -> Account | None:
         """By primary key."""
         rows = self._run(_ACCOUNT_NAMED, name)
-        return _account(rows[0]) if rows else None
+        return _kept(_account, rows[0]) if rows else None
 
     def accounts(self) -> list[Account]:
         """All of them: there is one per data set and analyst."""
-        return [_account(row) for row in self._run(_ACCOUNTS)]
+        return [_kept(_account, row) for row in self._run(_ACCOUNTS)]
 
     def save_account(self, account: Account) -> None:
         """Insert, or change what may change."""
@@ -124,11 +127,11 @@ class SQLTransaction(Transaction):
     def request(self, request_id: str) -> Request | None:
         """By primary key."""
         rows = self._run(_REQUEST_NAMED, request_id)
-        return _request(rows[0]) if rows else None
+        return _kept(_request, rows[0]) if rows else None
 
     def requests(self) -> Iterator[Request]:
         """All of them, page by page."""
-        return map(_request, self._pages(_PAGE_OF_REQUESTS, ""))
+        return (_kept(_request, row) for row in self._pages(_PAGE_OF_REQUESTS, ""))
 
     def save_request(self, request: Request) -> None:
         """Insert, or write the end of it."""
@@ -137,11 +140,12 @@ class SQLTransaction(Transaction):
     def answer(self, seq: int) -> bytes | None:
         """By primary key."""
         rows = self._run(_ANSWER, seq)
-        return bytes(rows[0][0]) if rows else None
+        return _kept(bytes, rows[0][0]) if rows else None
 
     def answers(self) -> Iterator[tuple[int, bytes]]:
         """All of them, page by page."""
-        return ((seq, bytes(answer)) for seq, answer in self._pages(_PAGE_OF_ANSWERS, -1))
+        pages = self._pages(_PAGE_OF_ANSWERS, -1)
+        return ((seq, _kept(bytes, answer)) for seq, answer in pages)
 
     def save_answer(self, seq: int, answer: bytes) -> None:
         """One row; the primary key refuses a second answer."""
@@ -149,7 +153,7 @@ class SQLTransaction(Transaction):
 
     def recipes(self, question: str) -> list[Request]:
         """By the index on questions."""
-        return [_request(row) for row in self._run(_RECIPES, question)]
+        return [_kept(_request, row) for row in self._run(_RECIPES, question)]
 
     def last_settled(self, question: str, account: str | None) -> int | None:
         """By the index on questions."""
@@ -161,7 +165,17 @@ class SQLTransaction(Transaction):
         """All rows whose key, the first column, comes after the one given."""
         while page := self._run(statement, after, PAGE):
             yield from page
-            after = page[-1][0]
+            before, after = after, page[-1][0]
+            if type(after) is not type(before) or not after > before:  # type: ignore[operator]
+                raise LedgerError("The rows of the ledger are out of order.", fix=RESTORE)
+
+
+def _kept(make: Callable[[Any], T], stored: object) -> T:
+    """What is stored, as it was before; a ledger where that cannot be read is damaged."""
+    try:
+        return make(stored)
+    except (TypeError, ValueError, AttributeError, SpecError):
+        raise LedgerError("A row of the ledger cannot be read.", fix=RESTORE) from None
 
 
 def _account(row: tuple[Any, ...]) -> Account:

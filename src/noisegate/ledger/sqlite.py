@@ -261,6 +261,11 @@ class SQLiteTransaction(SQLTransaction):
     def _run(self, statement: str, *values: object) -> Rows:
         return self._connection.execute(statement, values).fetchall()
 
+    def damage(self) -> list[str]:
+        """A question that a damaged index does not find would be drawn and paid for again."""
+        found = self._connection.execute("PRAGMA integrity_check(10)").fetchall()
+        return [f"The ledger file is damaged: {words}." for (words,) in found if words != "ok"]
+
 
 def look(file: LedgerFile, *, may_create: bool) -> tuple[bool, int]:
     """Whether a ledger may have to be made, and the format. Looks without opening a database."""
@@ -368,6 +373,10 @@ class spoken:  # noqa: N801 - reads as a word in a with statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UnicodeDecodeError):  # of SQLite's own words about a damaged file
+            raise LedgerError(
+                "The ledger file is damaged.", fix=_FIXES[sqlite3.SQLITE_CORRUPT]
+            ) from None
         if isinstance(error, sqlite3.Error) and not isinstance(error, NoisegateError):
             fix = _FIXES.get(_code(error), "Check the file and its directory, then ask again.")
             raise LedgerError(f"The ledger file says: {error}.", fix=fix) from error

@@ -75,6 +75,10 @@ class Transaction(ABC):
     def save_answer(self, seq: int, answer: bytes) -> None:
         """Keep the answer of entry ``seq``."""
 
+    def damage(self) -> list[str]:
+        """What the store itself finds wrong with how it keeps all this, such as its indexes."""
+        return []
+
     @abstractmethod
     def recipes(self, question: str) -> list[Request]:
         """All allowances of the question (a digest), as they were begun."""

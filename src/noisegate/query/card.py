@@ -51,7 +51,10 @@ class Card:
 
     def to_markdown(self) -> str:
         """The statement as a page for people."""
-        return _page(self.record)
+        try:
+            return _page(self.record)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise SpecError("The card was changed.", fix="Use it as to_json() wrote it.") from None
 
 
 def card(answer: Answer, confidence: Number = 0.95) -> Card:
@@ -122,15 +125,23 @@ def verify(stated: Card, ledger: Ledger) -> list[str]:
 
     The ledger's own chain is rechecked as well, so equal hashes mean equal content.
     """
-    lines = stated.record.get("ledger")
-    if stated.record.get("format") != FORMAT or not isinstance(lines, list):
-        return [f"The card is not in the format {FORMAT}."]
     head = stated.record.get("head")  # older cards have none
     try:
         anchors = [] if head is None else [Anchor.from_dict(head)]
     except (SpecError, TypeError):
         return ["The head of the ledger that the card states cannot be read."]
     problems = list(ledger.verify(anchors=anchors).problems)
+    try:
+        return [*problems, *_differences(stated, ledger)]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return [*problems, "The card was changed: it cannot be read."]
+
+
+def _differences(stated: Card, ledger: Ledger) -> list[str]:
+    lines = stated.record.get("ledger")
+    if stated.record.get("format") != FORMAT or not isinstance(lines, list):
+        return [f"The card is not in the format {FORMAT}."]
+    problems = []
     if not lines and not stated.record.get("free"):
         problems.append("The card names no entry of the ledger.")
     named = [line.get("seq") for line in lines if isinstance(line, dict)]

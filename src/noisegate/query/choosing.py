@@ -8,6 +8,7 @@ measure     through the door; the same choice is found in the ledger instead
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from sys import float_info
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.curator.curator import Curator
@@ -72,14 +73,14 @@ class ChoicePlan:
     def shortfall(self, confidence: Number = USUAL) -> float:
         """How far a chosen score may be below the best that was left, at this confidence."""
         found = self.selection.shortfall(confidence, candidates=len(self.candidates))
-        return float(found * self.grain)
+        return _double(found * self.grain)
 
     def gap_error(self, confidence: Number = USUAL) -> float | None:
         """How far a gap may be off; None where none is released."""
         if not isinstance(self.selection, NoisyMax):
             return None
         found = self.selection.gap_error(confidence, candidates=len(self.candidates))
-        return float(found * self.grain)
+        return _double(found * self.grain)
 
     def facts(self, confidence: Number = USUAL) -> list[tuple[str, str]]:
         """The plan in words, one fact a line."""
@@ -276,6 +277,11 @@ class Choosing:
             rows_per_unit=order.rows_per_unit or said.rows_per_unit,
             groups_per_unit=order.groups_per_unit or said.groups_per_unit,
         )
+
+
+def _double(exact: Fraction) -> float:
+    """A number of rows or sums; none reaches the largest double."""
+    return float(min(exact, Fraction(float_info.max)))
 
 
 def selection_of(found: Candidates, funds: Funds, order: ChoiceOrder) -> Selection:

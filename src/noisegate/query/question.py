@@ -5,17 +5,20 @@ SQL does above it (HAVING, ORDER BY, LIMIT, windows, ratios, joins of released t
 ``outer`` SQL, which runs on released and public tables only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
-from typing import Final, final
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Final, TypeVar, final, get_args, get_origin
 
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Relation
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Domain
 
+T = TypeVar("T")
 USUAL: Final = Fraction(95, 100)  # confidence, where nobody says another
 
 
@@ -115,6 +118,40 @@ def require_known(terms: Mapping[str, object], order: type, *without: str) -> No
         raise SpecError(
             f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
         )
+
+
+def checked(order: T) -> T:
+    """The order, unless a value of it is of another kind than its field, a dataclass's, says."""
+    for each in fields(order):  # type: ignore[arg-type]
+        if not _fits(getattr(order, each.name), each.type):
+            raise SpecError(f"{each.name} is not usable.", fix="Give it as its description says.")
+    return order
+
+
+def require_texts(**said: object) -> None:
+    """Refuse what is neither a text nor left out."""
+    for name, value in said.items():
+        if value is not None and not isinstance(value, str):
+            raise SpecError(f"{name} is not a text.", fix="Write it in quotes, or leave it out.")
+
+
+def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401, PLR0911 - a type as it is written
+    """Whether a value can be meant; whatever else a type says is for those who read the value."""
+    if isinstance(kind, UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if kind in (str, bool, NoneType):
+        return isinstance(value, kind)
+    if kind in (float, Fraction):
+        return isinstance(value, Real)
+    if get_origin(kind) is Mapping:
+        return isinstance(value, Mapping)
+    if get_origin(kind) in (Sequence, tuple):
+        of = get_args(kind)[0] is str
+        listed = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+        return listed and (not of or all(isinstance(each, str) for each in value))  # type: ignore[attr-defined]
+    return True
 
 
 @final

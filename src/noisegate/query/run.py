@@ -38,6 +38,7 @@ from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
 
 NOTHING: Final = ApproxDP(0)
+EPSILON_MAX: Final = 10**6  # of an account
 
 
 @final
@@ -62,7 +63,9 @@ class Rules:
         return exact
 
     def require_price(self, epsilon: Fraction) -> None:
-        """Refuse to pay more at once than the policy allows."""
+        """Refuse to pay more at once than the policy allows, or than any account has."""
+        if epsilon > EPSILON_MAX:
+            raise SpecError("epsilon is above 10**6.", fix="No account has more. Ask for less.")
         if self.epsilon_max is not None and epsilon > self.epsilon_max:
             raise SpecError(
                 f"One question may cost at most ε = {float(self.epsilon_max):g}.",
@@ -276,7 +279,7 @@ class Run:
 
     def _clipping(self, order: _Order) -> str | None:
         draft = order.bought.draft
-        cells = max(draft.cells(columns) for columns in draft.block.sets)
+        cells = max(1, *(draft.cells(columns) for columns in draft.block.sets))  # none may be found
         return clipping(
             self._shelf, draft.block, order.caps.rows_per_unit,
             epsilon=float(order.epsilon), cells=cells,

@@ -14,7 +14,7 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.releases.held import Charged, read_held
+from noisegate.releases.held import Charged, loading, read_held
 
 FORMAT: Final = "noisegate-applied/1"
 _BLOCKS_DIFFER: Final = (
@@ -114,6 +114,7 @@ class Applied(Charged):
         }
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "Applied":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         _, record = read_held(file, cls)

@@ -39,7 +39,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import HalfWidths
 from noisegate.query.display import percent
 from noisegate.query.estimates.purchase import inner_delta
-from noisegate.query.question import Question, require_known
+from noisegate.query.question import Question, checked, require_known
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 from noisegate.releases.applied import Applied, widths_of, words_of
@@ -184,7 +184,7 @@ def applying(
     require_known(terms, ApplyOrder, "sql")
     if "range" not in terms:
         raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
-    return Applying(curator, rules, function, ApplyOrder(sql=sql, **terms))
+    return Applying(curator, rules, function, checked(ApplyOrder(sql=sql, **terms)))
 
 
 @final

@@ -22,7 +22,7 @@ from noisegate.query.display import percent
 from noisegate.query.plot import altair, framed, label_angle
 from noisegate.query.question import Terms
 from noisegate.query.run import Run
-from noisegate.releases.held import Held, read_held
+from noisegate.releases.held import Held, loading, read_held
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,6 +157,7 @@ class BoxplotRelease(Held):
         return self.held.table
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "BoxplotRelease":
         """The boxes that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)

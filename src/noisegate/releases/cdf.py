@@ -22,7 +22,7 @@ from noisegate.query.card import Card
 from noisegate.query.display import percent
 from noisegate.query.plot import altair, framed, moment
 from noisegate.releases.estimate import Floats
-from noisegate.releases.held import Held
+from noisegate.releases.held import Held, loading
 from noisegate.releases.table import TableRelease
 from noisegate.releases.workload import Workload
 
@@ -237,6 +237,7 @@ class CdfRelease(Held):
         return table
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "CdfRelease":
         """The function that `save` wrote to a Parquet file. Needs no gate."""
         return cls(histogram=TableRelease.load(file))

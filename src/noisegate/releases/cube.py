@@ -13,7 +13,7 @@ import numpy as np
 
 from noisegate.exact import Number as Numeric
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.releases.held import Charged, read_held
+from noisegate.releases.held import Charged, loading, read_held
 from noisegate.releases.marginal_tables import FORMAT, Marginals, MarginalTable
 from noisegate.releases.table import Number
 
@@ -140,6 +140,7 @@ class CubeRelease(Charged):
         return self.tables.to_record() | {"counted": self.counted}
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "CubeRelease":
         """The cube that `save` wrote to a Parquet file. Needs no gate."""
         held, record = read_held(file, cls)

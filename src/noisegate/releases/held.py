@@ -1,13 +1,16 @@
 """What all releases share: a promise, a card, files by their ending, and a look on a screen."""
 
 import json
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from zipfile import BadZipFile
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError
@@ -38,7 +41,11 @@ PICTURES: Final = (".png", ".svg", ".html")
 ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of metadata in a file
+_VALUES_MAX: Final = 1 << 27  # in a file
 _SEAL: Final = "noisegate.seal"
+
+
+T = TypeVar("T", bound="Held")
 
 
 class Held(ABC):
@@ -266,6 +273,31 @@ def _unit(record: Sequence[str | None]) -> PrivacyUnit:
     return PrivacyUnit(column=column, noun=str(noun), ids=ids)
 
 
+def loading(load: Callable[[type[T], str | Path], T]) -> Callable[[type[T], str | Path], T]:
+    """A `load` that refuses a file whose seal fits and whose content no `save` wrote."""
+
+    @wraps(load)
+    def checked(kind: type[T], file: str | Path) -> T:
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        unread = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+        unpacked = (BadZipFile, EOFError, zlib.error)
+        try:
+            made = load(kind, file)
+            made.answer(0)
+        except (*unread, *unpacked, pa.ArrowException):
+            raise _changed(file) from None
+        return made
+
+    return checked
+
+
+def _changed(file: str | Path) -> SpecError:
+    return SpecError(
+        f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
+    )
+
+
 def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[str, Any]]":
     """Rows and record of a Parquet file that `save` wrote.
 
@@ -277,6 +309,9 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
 
     limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
     try:
+        held = pq.ParquetFile(str(file), **limits).metadata
+        if held.num_rows * held.num_columns > _VALUES_MAX:  # a few bytes can stand for millions
+            raise _changed(file)
         table = pq.read_table(str(file), **limits, page_checksum_verification=True)
         facts = {name.decode(): text for name, text in (table.schema.metadata or {}).items()}
         record = json.loads(facts[f"noisegate.{kind.kind}"])
@@ -289,9 +324,7 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
             fix="Give a Parquet file that save() wrote.",
         )
     if _SEAL in facts and facts[_SEAL].decode(errors="replace") != _sealed(table, facts):
-        raise SpecError(
-            f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
-        )
+        raise _changed(file)
     card = facts.get("noisegate.card")
     stated = None if card is None else Card.from_json(card.decode())
     head = None if stated is None else stated.record.get("head")

@@ -40,7 +40,7 @@ from noisegate.releases.asking import variance_of
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
-from noisegate.releases.held import Charged, read_held
+from noisegate.releases.held import Charged, loading, read_held
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.table import Number
 from noisegate.releases.tails import tail_factor
@@ -454,6 +454,7 @@ class SeriesRelease(Charged):
         }
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "SeriesRelease":
         """The series that `save` wrote to a Parquet file. Needs no gate."""
         _, record = read_held(file, cls)

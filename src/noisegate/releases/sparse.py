@@ -27,7 +27,7 @@ from noisegate.query.display import bare
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.plot import drawn, framed
 from noisegate.releases.estimate import Floats
-from noisegate.releases.held import ENDINGS, Charged, read_held
+from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
 from noisegate.sheets import csv_table
 
@@ -344,6 +344,7 @@ class SparseRelease(Charged):
         return table
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "SparseRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)

@@ -20,7 +20,7 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats, Side
-from noisegate.releases.held import ENDINGS, Charged, read_held
+from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.making import Making
 from noisegate.releases.tails import reach, tail_factor
 from noisegate.releases.transcript import pack, unpack
@@ -283,6 +283,7 @@ class TableRelease(Charged):
         return {"noisegate.transcript": told}
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "TableRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)

@@ -13,7 +13,7 @@ from noisegate.exact import Number, positive
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
 from noisegate.query.answer import Answer
-from noisegate.query.question import require_known
+from noisegate.query.question import checked, require_known
 from noisegate.query.reading.reader import read
 from noisegate.releases.programs import Function, program_of
 from noisegate.robust.paying import Found, Outcome, Till
@@ -60,7 +60,7 @@ def ask_claimed(
 
 def _order(terms: Mapping[str, Any]) -> ClaimOrder:
     require_known(terms, ClaimOrder)
-    order = ClaimOrder(**terms)
+    order = checked(ClaimOrder(**terms))
     if order.trusted is not True:
         raise SpecError(
             "Nobody vouches that one unit moves what the program says by at most 1.",

@@ -4,7 +4,7 @@ A property that can be lost by one row is a secret; how far the rows are from it
 one row moves by at most 1. Computable ones are the least of several public counts of exceptions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -24,7 +24,7 @@ from noisegate.privacy.distance import L1
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.candidates import candidates_of
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.question import Terms, require_known
+from noisegate.query.question import Terms, checked, require_known
 from noisegate.query.run import Run
 from noisegate.robust.paying import Found, Outcome, Till, shown_number
 
@@ -132,7 +132,7 @@ def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
 def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
     """An order from what was said: SQL, or terms alone."""
     require_known(terms, DistanceOrder, "sql")
-    order = DistanceOrder(sql=asked, **terms)
+    order = checked(DistanceOrder(sql=asked, **terms))
     built = (order.table, order.where, order.radius, order.label)
     parts = (*order.columns, *order.centers, *order.separators)
     if asked is not None and (parts or any(each is not None for each in built)):
@@ -168,6 +168,8 @@ def _best_line(till: Till, order: DistanceOrder) -> str:
     table = till.table(order.table)
     lines = order.separators or _grid(till, table, order)
     found = []
+    if any(not isinstance(line, list | tuple) or len(line) != 2 for line in lines):
+        raise SpecError("A separator is not weights and a threshold.", fix="Use [([1, -2], 30)].")
     for weights, threshold in lines:
         _require_length(weights, order)
         parts = (f"{_number(w)} * {c}" for c, w in zip(order.columns, weights, strict=True))
@@ -200,9 +202,9 @@ def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[N
 
 
 def _require_length(given: Sequence[Number], order: DistanceOrder) -> None:
-    if len(given) != len(order.columns):
+    if not isinstance(given, Collection) or len(given) != len(order.columns):
         raise SpecError(
-            f"There are {len(given)} numbers for {len(order.columns)} columns.",
+            f"There is not one number for each of {len(order.columns)} columns.",
             fix="Give one each.",
         )
 

@@ -32,7 +32,7 @@ from noisegate.mechanisms.graph_numbers import (
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.looks import caps_of
-from noisegate.query.question import Block, Terms, require_known
+from noisegate.query.question import Block, Terms, checked, require_known
 from noisegate.releases.sparse_axes import SparseAxis, axes_of
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number
 from noisegate.transforms.query import Query
@@ -293,7 +293,7 @@ def graph_of(table: str, terms: Mapping[str, Any]) -> GraphOrder:
     require_known(terms, GraphOrder, "table")
     if missing := {"source", "target"} - terms.keys():
         raise SpecError(f"A graph needs a {min(missing)}.", fix="Name both columns of vertices.")
-    return GraphOrder(table=table, **terms)
+    return checked(GraphOrder(table=table, **terms))
 
 
 def _block(till: Till, order: GraphOrder, columns: Sequence[str]) -> Block:

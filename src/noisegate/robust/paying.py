@@ -19,7 +19,7 @@ from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.purchase import Funds, inner_delta, inner_price
-from noisegate.query.question import Question, require_known
+from noisegate.query.question import Question, checked, require_known, require_texts
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
 from noisegate.releases.held import standing
@@ -103,6 +103,7 @@ class Till:
 
     def table(self, name: str | None) -> str:
         """The table that is meant: the named one, or the only private one."""
+        require_texts(table=name)
         private = [each for each, domain in self.curator.tables.items() if not domain.is_public]
         if name is None and len(private) != 1:
             raise SpecError("There are several tables.", fix=f"Name one of {', '.join(private)}.")
@@ -236,7 +237,7 @@ def shown_number(exact: Fraction) -> int | float:
 def order_of(terms: Mapping[str, Any]) -> Order:
     """An order from what was said; refuses what is no term."""
     require_known(terms, Order)
-    return Order(**terms)
+    return checked(Order(**terms))
 
 
 def _require_method(order: Order) -> None:

@@ -87,9 +87,9 @@ class _Form:
         fitting = next((one for one in form.get("anyOf", [form]) if _fits(value, one)), None)
         if fitting is None:
             raise _refused(place, f"is not {_expected(form)}", form)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "additionalProperties" in fitting:
             self._require_keys(value, fitting, place)
-        if isinstance(value, list):
+        if isinstance(value, list) and "items" in fitting:
             for at, item in enumerate(value):
                 self.require(item, fitting["items"], f"{place}[{at}]")
         for keyword, holds in _LIMITS.items():

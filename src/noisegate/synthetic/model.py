@@ -29,6 +29,7 @@ from hashlib import sha256
 from itertools import pairwise
 from math import inf, log, prod, sqrt
 from typing import Any, Final, Self, final
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ from noisegate.synthetic.inference import Elimination, Network, network
 from noisegate.synthetic.junction import cells_with, junction_tree
 
 CELLS_MAX: Final = 1 << 21
+_BYTES_MAX: Final = 1 << 31  # of a record, unpacked
 _ROUNDS: Final = 30
 _PROJECTIONS: Final = 10
 _CLOSE: Final = 0.02  # standard deviations below 0 that count as 0
@@ -150,6 +152,9 @@ class Model:
     @classmethod
     def from_record(cls, record: bytes) -> Self:
         """The model of a record."""
+        with ZipFile(io.BytesIO(record)) as packed:
+            if sum(each.file_size for each in packed.infolist()) > _BYTES_MAX:
+                raise SpecError("The model is too large.", fix="Use it as it was saved.")
         with np.load(io.BytesIO(record), allow_pickle=False) as kept:
             potentials, number = [], 0
             while f"axes{number}" in kept:

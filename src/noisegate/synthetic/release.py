@@ -23,7 +23,7 @@ from noisegate.query.answer import Answer
 from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
 from noisegate.query.plot import write
-from noisegate.releases.held import ENDINGS, Charged, read_held
+from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.table import Number
 from noisegate.sheets import csv_table
 from noisegate.synthetic.bars import reach
@@ -211,6 +211,7 @@ class SyntheticRelease(Charged):
         return {_MODEL: b64encode(self.fitted.to_bytes()).decode()}
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "SyntheticRelease":
         """What `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)

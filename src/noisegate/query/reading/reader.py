@@ -52,14 +52,28 @@ def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
         reader.tables[fold(table.name)] = table
     found = reader.whole(statement)
     _name_items(found)
+    picked = _picked(found.node) if len(reader.blocks) == 1 else None
     return Question(
         blocks=tuple(reader.blocks),
-        outer=found.node.sql(dialect="duckdb", comments=False),
+        outer=_free_sql(found.node, is_plain=picked is not None),
         columns=found.columns or (),
-        picked=_picked(found.node) if len(reader.blocks) == 1 else None,
+        picked=picked,
         terms=terms,
         explain=explain,
     )
+
+
+def _free_sql(node: Node, *, is_plain: bool) -> str:
+    """The text of free SQL, read again: the parser reads more than it can write."""
+    try:
+        text = node.sql(dialect="duckdb", comments=False)
+        if not is_plain:
+            sqlglot.parse_one(text, dialect="duckdb")
+    except (SqlglotError, RecursionError):
+        text = None
+    if text is None:
+        raise Unsupported("The SQL cannot be read.", fix=_FORM)
+    return text
 
 
 def _picked(node: Node) -> tuple[str, ...] | None:

@@ -35,7 +35,7 @@ from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.held import Charged, read_held, standing
+from noisegate.releases.held import Charged, loading, read_held, standing
 from noisegate.releases.making import spec_of, workload_of
 from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.workload import Workload
@@ -244,6 +244,7 @@ class AboveRelease(Charged):
         }
 
     @classmethod
+    @loading
     def load(cls, file: str | Path) -> "AboveRelease":
         """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)

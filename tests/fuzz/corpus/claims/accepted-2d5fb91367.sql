@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
+WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (AVG(LEAST(GREATEST(r.days, 0), 100))) AS x0 FROM prescriptions r INNER JOIN drugs g USING (drug)) SELECT * FROM one

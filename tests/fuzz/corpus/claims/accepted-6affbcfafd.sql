@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
+SELECT (CASE WHEN v.cost > 3 THEN 'm' WHEN "select" THEN 'A1' END), (VARIANCE(LEAST(GREATEST(v.patient_id, -3), 20))) FROM visits v WHERE v.ward NOT IN ('1e999', NULL) GROUP BY 1

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 1}
+SELECT (v."select") AS x0, ROUND(p.birth_year, -1) AS x1, CORR(1e-300, p.weight) FILTER (WHERE (p.born < p.born)) AS x2, STDDEV_POP(p.age) FILTER (WHERE ((p.smoker) IS NULL)), (VARIANCE(LEAST(GREATEST(NULLIF(v."odd name", p.patient_id), -3), 20))) FROM patients p JOIN visits v USING (patient_id) WHERE p.smoker AND (v.code < 'm') AND p.patient_id NOT IN (SELECT patient_id FROM visits WHERE "select") GROUP BY ROLLUP ((v."select"), ROUND(p.birth_year, -1))

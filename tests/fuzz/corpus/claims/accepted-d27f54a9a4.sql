@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
+SELECT NULLIF(g.class, 'Lund') AS x0, TRUNC(r.days / 40) AS x1, AVG(LEAST(GREATEST(r.visit_id, -3), 20)) FROM prescriptions r LEFT JOIN drugs g ON r.drug = g.drug WHERE FALSE GROUP BY NULLIF(g.class, 'Lund'), TRUNC(r.days / 40) HAVING COUNT(*) > 2

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 1, "groups_per_unit": 1}
+WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (WIDTH_BUCKET(p.age, 0, 100, 5)) AS x0, (CORR(p.age, p.weight)) AS x1, QUANTILE_CONT(p.age, 0.9) AS x2, SUM(LEAST(GREATEST(p.income, -5), 10)) AS x3 FROM patients p WHERE p.income <= 1 AND smoker GROUP BY ALL) SELECT * FROM one

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT CASE name WHEN '12' THEN 1 ELSE 0 END AS x0, SUM(p.income) AS x1, (STDDEV_POP(p.income)) AS x2, MEDIAN(p.age) AS x3 FROM patients p WHERE p.smoker GROUP BY CASE name WHEN '12' THEN 1 ELSE 0 END

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT CAST(v."select" AS INTEGER) AS x0, AVG(v."odd name") AS x1, COUNT(DISTINCT v.patient_id) FILTER (WHERE v."select" <> v."select") FROM visits v GROUP BY CAST(v."select" AS INTEGER)

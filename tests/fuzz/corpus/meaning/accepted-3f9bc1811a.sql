@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT CAST(v.cost / 50 AS INTEGER) AS x0, COALESCE(v.code, 'none') AS x1, (MEDIAN(r.days)) AS x2, (QUANTILE_CONT(r.days, 0.9)) AS x3, MEDIAN(r.days) FILTER (WHERE v.cost BETWEEN v."odd name" AND .1) FROM visits v JOIN prescriptions r ON v.visit_id = r.visit_id GROUP BY CAST(v.cost / 50 AS INTEGER), COALESCE(v.code, 'none')

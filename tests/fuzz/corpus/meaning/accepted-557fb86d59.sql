@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT FLOOR(p.birth_year / 10) * 10 AS x0, COUNT(*) FILTER (WHERE v."select"), SUM(v.cost * v.cost) AS x2, (COVAR_POP(p.birth_year, LEAST(GREATEST(p.patient_id, -3), 20))) AS x3 FROM patients p LEFT JOIN visits v USING (patient_id) GROUP BY ALL

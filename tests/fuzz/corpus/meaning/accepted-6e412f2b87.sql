@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+WITH RECURSIVE q AS (SELECT LEAST(v."odd name" // 10, 3) AS x0, COUNT(p.smoker) AS x1, AVG(LEAST(GREATEST(v.cost, 0), 100)) FILTER (WHERE FALSE) FROM patients p LEFT JOIN visits v USING (patient_id) GROUP BY 1) SELECT * FROM q

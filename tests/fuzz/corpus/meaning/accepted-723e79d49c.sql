@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT FLOOR(p.birth_year / 10) * 10 AS x0, AVG(p.age) AS x1 FROM (SELECT * FROM patients UNION ALL SELECT * FROM patients WHERE smoker) p WHERE p.smoker AND smoker GROUP BY FLOOR(p.birth_year / 10) * 10

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+WITH q AS (WITH q AS (SELECT AVG(LEAST(GREATEST(ROUND(v.cost, 2) ** 2, 0), 100)) / 2, COALESCE(VAR_SAMP(v.cost), 0) AS x1 FROM visits v JOIN visits w ON v.patient_id = w.patient_id WHERE v.patient_id IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 2)) SELECT * FROM q ORDER BY 1) SELECT * FROM q ORDER BY 1

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+(SELECT LENGTH('%') AS x0, COUNT(*) AS x1, STDDEV(v.cost) FILTER (WHERE v."select") AS x2, (SUM(v."odd name" * v."odd name")) AS x3 FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY x0)

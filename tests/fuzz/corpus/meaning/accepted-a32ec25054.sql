@@ -1,0 +1,2 @@
+{"world": "loose-rows", "seed": 0}
+WITH patients2 AS (SELECT * FROM patients), one AS (SELECT TIMESTAMP '2024-06-06 06:06:06' AS x0, COVAR_POP(1e-20, age) FILTER (WHERE NULL NOT BETWEEN 2 AND 60) AS x1 FROM (SELECT p.*, 1 AS one FROM patients p WHERE smoker) p WHERE smoker AND p.smoker GROUP BY ALL ORDER BY COUNT(*) DESC) SELECT * FROM one

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT (COUNT((v."odd name" = v."odd name"))) AS x0 FROM patients p JOIN visits v ON p.patient_id = v.patient_id WHERE v."select" ORDER BY (COUNT((v."odd name" = v."odd name")))

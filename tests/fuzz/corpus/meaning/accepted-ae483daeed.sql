@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT "p p".born AS x0, SUM((CEIL(1e-20))) AS x1, (COUNT(*)) AS x2 FROM patients "p p" JOIN visits v USING (patient_id) WHERE CAST("p p".born AS DATE) < CAST(v.seen AS DATE) GROUP BY 1

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+WITH patients2 AS (SELECT * FROM patients), one AS (SELECT COUNT(DISTINCT weight) FILTER (WHERE born < p.born) AS x0 FROM (SELECT p.*, 1 AS one FROM patients p WHERE smoker) p WHERE (LEAST(p.region, p.town)) IS DISTINCT FROM 'm') SELECT * FROM one

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+WITH patients2 AS (SELECT * FROM patients), one AS (SELECT SUM(LOG(p.patient_id) * p.birth_year) FILTER (WHERE (CONTAINS(v.ward, 'A1'))) AS x0 FROM patients p INNER JOIN visits v ON p.patient_id = v.patient_id WHERE p.smoker AND TRUE ORDER BY 1) SELECT * FROM one

@@ -1,0 +1,2 @@
+{"world": "loose-rows", "seed": 0}
+WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (SIGN(p.income)) AS x0, VAR_SAMP(p.age) FILTER (WHERE (smoker <> smoker)) AS x1 FROM patients p WHERE (smoker AND smoker <> FALSE) GROUP BY x0) SELECT * FROM one

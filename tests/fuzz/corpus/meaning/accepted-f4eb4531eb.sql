@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0}
+SELECT MIN(p.income) FILTER (WHERE v."select") AS x0, CAST((CORR(v.cost, (GREATEST(LEAST(r.dose, 500), (COALESCE(p.age, 0)))))) AS INTEGER) AS x1, (COUNT(DISTINCT v.patient_id)) AS x2 FROM prescriptions r INNER JOIN visits v USING (visit_id) INNER JOIN patients p USING (patient_id) WHERE NOT p.weight > 1 AND p.smoker

@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT (v.ward = 'Lund'), (MAX(v."odd name")) AS x1 FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE FALSE AND ((MOD(v."odd name", 5)) IN (SELECT price FROM drugs)) GROUP BY (v.ward = 'Lund')

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 0.5}
+SELECT (COUNT_IF(v."select")) AS x0, SUM(v.cost * v.cost) FILTER (WHERE TRUE) AS x1 FROM visits v LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A' HAVING (COUNT_IF(v."select")) > 1

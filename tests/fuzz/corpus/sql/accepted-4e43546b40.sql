@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "groups_per_unit": 3, "rows_per_unit": 10}
+SELECT v.code AS x0, LENGTH(c.code) AS x1, -COUNT(*) AS x2, -STDDEV(v."odd name") AS x3, QUANTILE_CONT(v."odd name", 0.9) / 2 FROM visits v INNER JOIN codes c USING (code) GROUP BY x0, x1

@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT AVG(10) / 2 AS x0, COUNT(4611686018427387904) AS x1, COUNT_IF(TRUE) OVER (ORDER BY COUNT(*)) AS x2 FROM (SELECT patient_id, COUNT(*) AS n, SUM((ABS(visits.cost))) AS t, MAX((NULLIF("odd name", 2))) AS m, AVG(cost) AS a, COUNT(DISTINCT DATE_ADD(visits.day, INTERVAL 1 DAY)) AS d, MIN((day)) AS first FROM visits  GROUP BY patient_id ) k

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 5, "choose": "bounds"}
+SELECT CORR(r.days, r.days) AS x0, SUM(CASE WHEN FALSE THEN g.price END) AS x1 FROM prescriptions r INNER JOIN drugs g ON r.drug = g.drug

@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "delta": 0}
+SELECT v."select" AS x0, UPPER(r.drug), (SUM(CASE WHEN v."select" THEN r.days END)) AS x2 FROM visits v INNER JOIN prescriptions r ON v.visit_id = r.visit_id WHERE (v.ward <> REPLACE(v.ward, 'A1', '1e999')) GROUP BY GROUPING SETS ((v."select", UPPER(r.drug)), ())

@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT r.drug AS x0, (SIGN(v."odd name")) AS x1, VAR_SAMP(r.days) FILTER (WHERE TRUE), SUM(CASE WHEN v."select" THEN v."odd name" END) AS x3, VAR_SAMP(v."odd name") AS x4 FROM visits v INNER JOIN prescriptions r ON v.visit_id = r.visit_id WHERE v."odd name" <> v.cost ** 2 AND v."select" GROUP BY 1, 2 ORDER BY SUM(CASE WHEN v."select" THEN v."odd name" END)

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 0.5}
+SELECT UPPER(v.ward) AS x0, COUNT(DISTINCT "select") AS x1, SUM(v."odd name") FILTER (WHERE v.seen > v.day) AS x2, AVG(LEAST(GREATEST((CAST((LOWER(v.ward)) AS BIGINT)), 0), 100)) FILTER (WHERE code NOT IN ('a''b', NULL)) AS x3 FROM visits v WHERE v."odd name" IS NOT NULL AND (-1 = v.patient_id) IS TRUE GROUP BY ALL

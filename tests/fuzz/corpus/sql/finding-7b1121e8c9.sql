@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 2, "epsilon": 0.5}
+SELECT((day)),smoker   FROM prescriptions JOIN visits v USING(visit_id)JOIN patients USING(patient_id)WHERE EXISTS(FROM visits WHERE patient_id=v.patient_id)GROUP BY ALL

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT 10 AS x0, (CASE WHEN smoker THEN p.patient_id ELSE p.birth_year END) AS x1, COUNT(*) AS x2 FROM (SELECT p.*, 1 AS one FROM patients p WHERE smoker) p GROUP BY GROUPING SETS ((10, (CASE WHEN smoker THEN p.patient_id ELSE p.birth_year END)), ())

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT 1 / x0 FROM (SELECT CASE WHEN v."odd name" > 3 THEN '1e999' WHEN FALSE THEN 'Lund' END AS x0, COUNT(DISTINCT v.patient_id) AS x1 FROM visits v WHERE "select" AND (STARTS_WITH(ward, '')) GROUP BY CUBE (x0)) q

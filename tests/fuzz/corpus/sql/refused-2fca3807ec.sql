@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 3000}
+SELECT LEAST(p.weight // 10, 3) AS x0, STDDEV(v."odd name") AS x1, VARIANCE(LEAST(GREATEST(p.age, -3), 20)) AS x2, COVAR_POP(v.cost, p.weight) FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) WHERE p.smoker AND CAST(v."odd name" AS BOOLEAN) IS TRUE GROUP BY x0 ORDER BY ALL

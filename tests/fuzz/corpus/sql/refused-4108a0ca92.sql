@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT AVG(r.days) FILTER (WHERE (g.drug <> g.class)) FROM prescriptions r RIGHT JOIN drugs g USING (drug) WHERE (r.days IN (1, 51, CAST(r.dose AS INTEGER))) LIMIT 3

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 300}
+SELECT (WIDTH_BUCKET(7, 0, 100, 5)) AS x0, (TRUE) AS x1, AVG(LEAST(k.n, 10)) AS x2 FROM (SELECT patient_id, COUNT(*) AS n, SUM((LOG2(patient_id))) AS t, MAX(CASE visits.ward WHEN '12' THEN visits.patient_id WHEN '%' THEN "odd name" END) AS m, AVG((POSITION('2020-02-30' IN visits.ward))) AS a, COUNT(DISTINCT (CAST("odd name" AS BOOLEAN))) AS d, MIN((visits.day + 0)) AS first FROM visits  GROUP BY patient_id HAVING COUNT(*) > 1) k GROUP BY 1, 2 ORDER BY 1 DESC NULLS FIRST

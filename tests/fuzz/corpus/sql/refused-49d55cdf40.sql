@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT MIN(-2.5) AS x0, (SUM(v.cost + 0.5)) AS x1 FROM visits v JOIN codes noisegate_0 USING (code) WHERE v."odd name" < v.visit_id IS TRUE AND v.cost <= 99

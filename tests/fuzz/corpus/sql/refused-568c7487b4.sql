@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0}
+SELECT v.ward, (COUNT(*)) AS x1 FROM (SELECT * REPLACE (LEAST(cost, 100) AS cost) FROM visits) v WHERE CAST("select" AS VARCHAR) <> v.code AND SQRT(v."odd name") = v.cost GROUP BY 1

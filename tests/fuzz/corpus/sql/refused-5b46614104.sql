@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+CREATE TABLE z AS (SELECT DATE '2024-01-01' - INTERVAL 1 YEAR AS x0, (COUNT(DISTINCT p.patient_id)) FILTER (WHERE 7 = ANY ([1, 2])) AS x1 FROM patients p ANTI JOIN visits v USING (patient_id) WHERE p.smoker AND smoker IS NOT FALSE IS NOT FALSE GROUP BY ALL) UNION ALL (SELECT DATE '2024-01-01' - INTERVAL 1 YEAR AS x0, (COUNT(DISTINCT p.patient_id)) FILTER (WHERE 7 = ANY ([1, 2])) AS x1 FROM patients p ANTI JOIN visits v USING (patient_id) WHERE p.smoker AND smoker IS NOT FALSE IS NOT FALSE GROUP BY ALL)

@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "within": 50}
+SELECT (AVG(r.days)) AS x0, AVG(LEAST(GREATEST(v.patient_id, -3), 20)) AS x1, (COVAR_POP(p.birth_year, LEAST(GREATEST((EXTRACT(hour FROM v.seen) // p.birth_year), -3), 20))) AS x2 FROM prescriptions r LEFT JOIN visits v USING (visit_id) LEFT JOIN patients p USING (patient_id)

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 300}
+SELECT NULLIF('a''b', '1e999') AS x0, (QUANTILE_CONT(g.price, 0.9)) AS x1, VARIANCE(LEAST(GREATEST(g.price, -3), 20)) || 'x' AS x2 FROM prescriptions r JOIN drugs g ON r.drug = g.drug WHERE r.drug LIKE '%!%' ESCAPE '!' GROUP BY 1

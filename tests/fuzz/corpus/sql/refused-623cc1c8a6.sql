@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "choose": ["bounds", "caps"]}
+SELECT TRUE AS x0, FALSE AS x1, AVG(p.patient_id), -STDDEV(income) AS x3, CAST(COUNT(*) FILTER (WHERE COUNT(*) > 1) AS INTEGER) AS x4 FROM patients p ANTI JOIN visits v USING (patient_id) WHERE FALSE GROUP BY TRUE, FALSE -- and a remark

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+(SELECT COUNT(DISTINCT 1) FILTER (WHERE smoker) AS x0 FROM patients p SEMI JOIN visits v USING (patient_id) ORDER BY 1) EXCEPT (SELECT COUNT(DISTINCT 1) FILTER (WHERE smoker) AS x0 FROM patientsEXTRACT(hour FROM visits.seen)p SEMI JOIN visits v USING (patient_id) ORDER BY 1DATE_TRUNC('hour', TIMESTAMP '2024-06-06 06:06:06')

@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT (STDDEV(-9223372036854775808)) AS x0, MAX(code) AS x1 FROM visits v JOIN visits w ON v.patient_id = w.patient_id AND v.visit_id < w.visit_id HAVING v."select" IS TRUE

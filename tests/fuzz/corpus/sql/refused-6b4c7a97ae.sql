@@ -1,0 +1,2 @@
+{"world": "loose-rows", "seed": 0, "epsilon": 300}
+SELECT EXTRACT(month FROM DATE '9999-12-31') AS x0, LEFT('1e999', 1) AS x1, SUM(LEAST(GREATEST(p.patient_id, -3), 20)) AS x2 FROM (SELECT * FROM patients WHERE (income = town)) p WHERE '12' <> p.sex GROUP BY EXTRACT(month FROM DATE '9999-12-31'), LEFT('1e999', 1)

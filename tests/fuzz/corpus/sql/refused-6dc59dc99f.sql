@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT (CAST(FALSE AS VARCHAR)) AS x0, FLOOR(51) AS x1, 'Lund' AS x2, SUM(LEAST(k.n, 5)) AS x3 FROM (SELECT patient_id, COUNT(*) AS n, SUM(((CASE WHEN visits."select" THEN 1e-20 END))) AS t, MAX(CASE WHEN "select" THEN visit_id ELSE patient_id END) AS m, AVG(LOG('north')) AS a, COUNT(DISTINCT (('12' IS DISTINCT FROM '12'))) AS d, MIN((visits.day)) AS first FROM visits  GROUP BY patient_id ) k GROUP BY (CAST(FALSE AS VARCHAR)), FLOOR(51), 'Lund'

@@ -1,0 +1,2 @@
+{"world": "tight-rows", "seed": 0, "epsilon": 0.5}
+SELECT (CAST(DATE_ADD(p.born, INTERVAL 1 DAY) AS TIMESTAMP)) AS x0, sex AS x1, ARRAY_AGG(p.name) AS x2 FROM patients p GROUP BY (CAST(DATE_ADD(p.born, INTERVAL 1 DAY) AS TIMESTAMP)), sex

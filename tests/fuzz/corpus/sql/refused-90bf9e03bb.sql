@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+WITH q AS MATERIALIZED (SELECT 'a''b' = 'a''b' AS x0, (COUNT(DISTINCT p.born)) AS x1 FROM prescriptions r JOIN visits p USING (visit_id) JOIN patients p USING (patient_id) WHERE FALSE GROUP BY 'a''b' = 'a''b') FROM q

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 3000}
+EXPLAIN SELECT STARTS_WITH('Lund', 'Lund') AS x0, (CASE WHEN v."odd name" NOT BETWEEN 0 AND 60 THEN 'old' ELSE 'young' END) AS x1, COUNT(*) FILTER (WHERE v."select") AS x2, SUM(v."odd name" + 0.5) AS x3 FROM visits v LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE v."select" AND v.ward GROUP BY x0, x1 LIMIT 99999999999999999999

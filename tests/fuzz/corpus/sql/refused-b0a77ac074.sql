@@ -1,0 +1,2 @@
+{"world": "tight-rows", "seed": 0, "epsilon": 0.5}
+SELECT TIMESTAMP '2024-06-06 06:06:06' + INTERVAL 3 HOUR AS x0, COUNT_IF(TRUE) OVER (ORDER BY COUNT(*)) AS x1, (COUNT(DISTINCT (CASE WHEN FALSE = p.smoker THEN 70.5 - p.income END))) FROM (SELECT * FROM patients UNION ALL SELECT * FROM patients WHERE smoker = TIMESTAMP '2024-06-06 06:06:06') p WHERE ((p.birth_year, CURRENT_DATE) = (TRUNC(p.weight), 'A1')) AND ((MOD(birth_year, 7)) > (SELECT AVG(cost) FROM visits)) GROUP BY TIMESTAMP '2024-06-06 06:06:06' + INTERVAL 3 HOUR HAVING CONTAINS(name, 'Lund')

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT CASE town WHEN '%' THEN 1 ELSE 0 END AS x0, (VARIANCE((age * birth_year))) AS x1, COUNT(p.patient_id) AS x2, (COUNT_IF(smoker)) * 1e308 AS x3 FROM patients p GROUP BY CASE town WHEN '%' THEN 1 ELSE 0 END ORDER BY COUNT(*) DESC

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "sample": 0.5, "epsilon": 1}
+SELECT COALESCE(code, 'none'), LEFT(v.code, 1) AS x1, MAX(v."odd name") FILTER (WHERE v."select") AS x2, AVG(cost) AS x3 FROM visits v GROUP BY x0, x1

@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT FLOOR(r.days / 10) * 10 AS x0, TRUE AS x1, (COUNT(*)) FILTER (WHERE FALSE) AS x2 FROM prescriptions r WHERE 1 + r.visit_id IN (SELECT price FROM drugs) GROUP BY FLOOR(r.days / 10) * 10, TRUE

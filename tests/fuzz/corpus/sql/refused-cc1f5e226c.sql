@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 300}
+SELECT (SELECT COUNT(k.first) AS x0 FROM patients p INNER JOIN (SELECT patient_id, COUNT(*) AS n, SUM(visits.cost) AS t, MAX((CAST(patient_id AS INTEGER))) AS m, AVG(GREATEST(patient_id, visit_id, "odd name")) AS a, COUNT(DISTINCT (visit_id)) AS d, MIN((visits.day + INTERVAL 1 MONTH)) AS first FROM visits  GROUP BY patient_id ) k ON p.patient_id = k.patient_id WHERE p.age < birth_year ORDER BY COUNT(k.first)) AS one

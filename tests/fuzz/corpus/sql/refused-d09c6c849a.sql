@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT LEAST(g.price // 10, 3) AS x0, DATE_TRUNC('year', '2025-06-30') AS x1, COUNT(DISTINCT patient_id) AS x2 FROM prescriptions r JOIN drugs g USING (drug) GROUP BY 1, 2

@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 1, "delta": 0}
+SELECT (SELECT x0::TINYINT FROM (SELECT p.born AS x0, p.smoker AS x1, p.born AS x2, (BOOL_OR((p.birth_year < p.birth_year))) AS x3, COVAR_POP(BIN(p.age, 10), TRY_CAST(p.town AS INT)) + 1 AS x4, QUANTILE_CONT(p.income, 0.9) AS x5 FROM patients p, codes c WHERE POWER(1e999, 10) <> FLOOR(p.patient_id / 10) * 10 GROUP BY ALL) q) AS one

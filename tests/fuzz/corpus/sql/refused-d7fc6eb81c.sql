@@ -1,0 +1,2 @@
+{"world": "loose-rows", "seed": 0, "epsilon": 300}
+SELECT (UPPER('')) AS x0, DATE_TRUNC('year', DATE '2024-01-01') AS x1, (SUM(g.price)) FILTER (WHERE (FALSE > FALSE)), SUM(g.price + 0.5) AS x3, (COUNT(*)) AS x4 FROM drugs g GROUP BY CUBE (x0, x1)

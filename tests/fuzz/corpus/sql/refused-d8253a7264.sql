@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 0.5}
+SELECT (SUM(CASE WHEN (g.price * r.visit_id) < 51 THEN r.days END)) FILTER (WHERE FALSE) AS x0, (MIN(g.price)) AS x1 FROM prescriptions r LEFT JOIN drugs g ON r.drug = g.drug WHERE (g.drug NOT IN (SELECT drug FROM drugs))

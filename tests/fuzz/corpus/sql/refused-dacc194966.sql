@@ -1,0 +1,2 @@
+{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
+SELECT (v.cost > 5) AS x0, (COUNT(v.cost)) AS x1 FROM visits v RIGHT JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE v."select" AND (v.patient_id NOT IN (SELECT patient_id FROM visits WHERE ('2024-01-01 00:00:00' > visits.day))) GROUP BY 1

@@ -1,0 +1,1 @@
+{"world": "loose", "seed": 0, "epsilon": 300}

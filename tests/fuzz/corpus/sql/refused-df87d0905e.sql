@@ -1,0 +1,2 @@
+{"world": "tight-rows", "seed": 0, "epsilon": 1, "groups_per_unit": 3, "rows_per_unit": 10}
+SELECT p.sex AS x0, STDDEV(weight) OVER (ORDER BY COUNT(*)), (VARIANCE(patient_id)) AS x2, COUNT(*) FROM patients p WHERE smoker GROUP BY ALL ORDER BY ALL

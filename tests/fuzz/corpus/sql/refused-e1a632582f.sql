@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT -ANY_VALUE(CAST(p.* AS TIMESTAMP)), COUNT(*) AS x1 FROM (SELECT patient_id, COUNT(*) AS n, SUM(AVG(visit_id)) AS t, MAX(visit_id) AS m, AVG(visits."odd name") AS a, COUNT(DISTINCT (MAKE_DATE(visit_id, 1, 31))) AS d, MIN(day) AS first FROM visits  GROUP BY patient_id ) k WHERE (FALSE IS TRUE) IS NULL

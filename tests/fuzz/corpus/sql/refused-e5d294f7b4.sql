@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 30000}
+SELECT v.day AS x0, (COUNT(*)) FILTER (WHERE FALSE) AS x1, CORR(p.weight, p.patient_id) AS x2, SUM(p.income) AS x3 FROM patients p FULL JOIN visits v USING (patient_id) GROUP BY CUBE (x0) HAVING (COUNT(*)) FILTER (WHERE FALSE) > 1

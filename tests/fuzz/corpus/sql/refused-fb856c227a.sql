@@ -1,0 +1,2 @@
+{"world": "loose", "seed": 0, "epsilon": 3000}
+SELECT (YEAR(v.day)) AS x0, SUM(v.cost) AS x1 FROM (SELECT * FROM visits EXCEPT SELECT * FROM visits WHERE "select") v GROUP BY ROLLUP ((YEAR(v.day))) HAVING COUNT(*) > 2

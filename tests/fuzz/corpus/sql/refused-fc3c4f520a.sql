@@ -1,0 +1,2 @@
+{"world": "tight", "seed": 0, "epsilon": 0.5}
+SELECT TIMESTAMP '2024-06-06 06:06:06' AS x0, STDDEV_POP(SQRT(NULLIF(1, 0))) AS x1 FROM (SELECT patient_id, COUNT(*) AS n, SUM(((-2.5 * "odd name"))) AS t, MAX(WEEK(visits.day)) AS m, AVG(CASE WHEN "select" THEN visits.visit_id END) AS a, COUNT(DISTINCT visits.visit_id) AS d, MIN((day + INTERVAL (0) DAY)) AS first FROM visits WHERE (visits."select") IS NULL GROUP BY patient_id ) k WHERE CONTAINS(TRIM('2020-02-30'), '1e999') AND 'a''b' < 'a''b' AND EXISTS (SELECT 1 FROM codes WHERE chapter = 'A') GROUP BY ALL

@@ -1,0 +1,89 @@
+"""The corpus once more, and new cases for a short while: see README.md beside this folder."""
+
+import io
+import time
+
+import fuzz_sql
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sql_oracle
+from driver import TARGETS, fuzz, known, replay, target_of
+from fuzz_ledgers import Ledgers
+from fuzz_releases import base
+
+import noisegate.sources.duckdb_tallies as tallies
+from noisegate.errors import SpecError
+from noisegate.ledger.audit import Verification
+from noisegate.ledger.store import Ledger
+from noisegate.query.run import Run
+
+SECONDS = 2  # of each of seven targets
+
+
+def told(tally, name):
+    found = {w: each for w, each in tally.findings.items() if f"{name}: {w}" not in known()}
+    return "\n".join(f"{what}\n{text!r}\n{words}" for what, (_, text, words) in found.items())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_case_of_the_corpus_is_accepted_or_refused(name):
+    tally = replay(target_of(name))
+    assert tally.cases
+    assert not tally.findings, told(tally, name)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_new_cases_are_accepted_or_refused(name):
+    tally = fuzz(target_of(name), SECONDS, f"{time.time_ns()}")
+    assert not told(tally, name), told(tally, name)
+
+
+def found_in(text, target=fuzz_sql.TARGET):
+    with pytest.raises(AssertionError) as caught:
+        target.check(text)
+    return str(caught.value)
+
+
+COUNT = '{"world": "tight", "seed": 0, "epsilon": 0.5}\nSELECT COUNT(*) AS n FROM visits'
+
+
+def test_rows_that_outweigh_their_claim_are_caught(monkeypatch):
+    nobody = tallies.exp.select("r.o", "1 AS n").from_("r").where("FALSE")
+    monkeypatch.setattr(tallies, "_heavy", lambda cap: nobody.copy())
+    assert "SENSITIVITY" in found_in(f"{COUNT} WHERE visit_id > -31")  # nobody asks that twice
+
+
+def test_a_question_that_is_charged_twice_is_caught(monkeypatch):
+    ask = Run.ask
+    monkeypatch.setattr(Run, "ask", lambda run, sql, terms, fresh: ask(run, sql, terms, fresh=True))
+    assert "again" in found_in(COUNT)
+
+
+def test_another_meaning_is_caught(monkeypatch):
+    read = sql_oracle.exact_answer
+    other = lambda con, sql, tables: read(con, sql.replace("> 50", ">= 51.5"), tables)  # noqa: E731
+    monkeypatch.setattr(sql_oracle, "exact_answer", other)
+    sql = "SELECT COUNT(*) AS n FROM patients WHERE age > 50"
+    assert "otherwise" in found_in('{"world": "loose", "seed": 0, "epsilon": 300}\n' + sql)
+
+
+def test_a_ledger_that_verifies_nothing_is_caught(monkeypatch):
+    sound = Verification(problems=[], entries=0, head="")
+    monkeypatch.setattr(Ledger, "verify", lambda *_, **__: sound)
+    assert "not the same" in found_in('["sqlite", ["remove", 23201, 4]]', Ledgers())
+
+
+def test_a_small_file_that_stands_for_millions_of_rows_is_refused(tmp_path):
+    data, kind, _ = base("table")
+    whole = pq.read_table(io.BytesIO(data))
+    zeros = pa.table({name: np.zeros(1 << 22, np.int8) for name in whole.column_names})
+    with pq.ParquetWriter(
+        tmp_path / "x.parquet", zeros.schema.with_metadata(whole.schema.metadata)
+    ) as file:
+        for _ in range((1 << 27 >> 22) // whole.num_columns + 1):
+            file.write_table(zeros)
+    assert (tmp_path / "x.parquet").stat().st_size < 1 << 20
+    with pytest.raises(SpecError, match="damaged or changed"):
+        kind.load(tmp_path / "x.parquet")
