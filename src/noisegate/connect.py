@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
@@ -256,6 +257,43 @@ def open_policy(
         crowd=policy.crowd,
     )
     return Gate(Curator(source=rows, tables=tables, ledger=book, account=account), rules)
+
+
+@final
+class Rehearsal:
+    """Made-up rows behind a real door, as often as wanted: for audits. Nothing of ``gate`` is read.
+
+    The tables have the same declared facts, the same rules and the same kind of accountant; the
+    budget is as large as any, in memory. The engine is asked each question once, because made-up
+    rows do not change; all else happens anew each time.
+    """
+
+    def __init__(self, gate: Gate, rows: "Mapping[str, pa.Table]") -> None:
+        from noisegate.sources.remembered import Remembered  # noqa: PLC0415 - only for audits
+
+        self._tables, self._rules = gate.tables, replace(gate.rules, practice=True)
+        self._accountant = gate.ledger.balance(gate.door.dataset).accountant
+        self._source = Remembered(DuckDBSource(rows, self._tables))
+
+    def gate(self, *, max_epsilon: bool = True) -> Gate:
+        """A gate with a fresh ledger; without ``max_epsilon`` also for dear questions."""
+        first = next(table for table in self._tables.values() if not table.is_public)
+        book, budget = open_ledger(":memory:"), ApproxDP(_EPSILON_MAX, Fraction(1, 2))
+        _open_root(book, first, budget=budget, accountant=self._accountant)
+        rules = self._rules if max_epsilon else replace(self._rules, epsilon_max=None)
+        door = Curator(source=self._source, tables=self._tables, ledger=book, account=first.dataset)
+        return Gate(door, rules)
+
+
+def made_up_rows(gate: Gate, *, rows: int = 1000) -> "dict[str, pa.Table]":
+    """Rows that keep the declared facts of all tables; public tables as they are.
+
+    No row of a private table is read.
+    """
+    from noisegate.sources.practice import practice_rows  # noqa: PLC0415 - only for audits
+
+    public = {name: gate.door.public(name) for name, each in gate.tables.items() if each.is_public}
+    return practice_rows(gate.tables, public=public, rows=rows)
 
 
 def _tables(policy: "Policy") -> tuple[dict[str, str], dict[str, TableDomain]]:
