@@ -13,7 +13,8 @@ from noisegate.audit.confidence import Floats, epsilon_lower, log_odds
 
 Score: TypeAlias = Callable[[Floats], Floats]  # high: the first neighbour is more likely
 
-_BINS: Final = 512
+_BINS: Final = 512  # of the only column; of one among others
+_BINS_EACH: Final = 32
 _PER_BIN: Final = 20  # runs of both sides together
 _ATOMS: Final = 4096
 _THRESHOLDS: Final = 1024
@@ -81,7 +82,8 @@ def _by_column(ones: Floats, others: Floats) -> Score:
     Optimal where columns are independent, as noise on cells is. Columns whose bins do not tell the
     neighbours apart are left out: what they would add is the error of estimation alone.
     """
-    bins = max(2, min(_BINS, 2 * len(ones) // _PER_BIN))
+    most = _BINS if ones.shape[1] == 1 else _BINS_EACH
+    bins = max(2, min(most, 2 * len(ones) // _PER_BIN))
     kept: list[tuple[int, Floats, Floats]] = []
     for column in range(ones.shape[1]):
         edges = _edges(np.concatenate([ones[:, column], others[:, column]]), bins)

@@ -285,7 +285,10 @@ def _share(before: Any, after: Any, asked: object) -> float:  # noqa: ANN401 - a
     lengths = (moved**2).sum(-1) ** 0.5 if gauss else moved.sum(-1)
     if lengths.size != len(reaches):
         return float(moved.any())
-    return float(np.mean(lengths.reshape(-1) / reaches))
+    alone = (
+        float(moved.max() / moved.sum()) if moved.any() else 0.0
+    )  # one cell tells more than many
+    return float(np.mean(lengths.reshape(-1) / reaches)) * (0.9 + 0.1 * alone ** (1 / len(reaches)))
 
 
 def _weight(asked: Measurement) -> float:

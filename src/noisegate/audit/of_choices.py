@@ -29,13 +29,16 @@ from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.winsorised import POINTS, Winsorised
 
 _MORE: Final = Fraction(5, 4)
-_FOUR_FIFTHS: Final = Fraction(4, 5)
+_THIRD_LESS: Final = Fraction(3, 2)
+_HALF: Final = Fraction(1, 2)
+_FIFTH: Final = "a fifth too little noise"
 _OTHERS: Final = 19
 _LEADS: Final = (1, *[0] * _OTHERS), (0, *[1] * _OTHERS)
 _AGAINST: Final = "20 candidates: the first 1 ahead of all others, and 1 behind"
 _ONE: Final = Fraction(1)
 _RARE: Final[dict[str, Any]] = {
-    "trials": 36_000,
+    "trials": 20_000,
+    "broken_words": "a third too little noise",
     "reachable": 0.93,
     "why": "the chosen candidate takes a share of the odds itself; all of ε needs many candidates",
 }
@@ -49,30 +52,32 @@ def _first(outputs: Floats) -> Floats:
 
 def _below(outputs: Floats) -> Floats:
     """The median was found below the only value that both neighbours hold."""
-    return np.asarray(outputs[:, 0] < 5, np.float64)
+    return np.asarray(outputs[:, 0] < 20, np.float64)
 
 
 def _exponential() -> Audit:
     choice = Exponential.for_epsilon(3, score_sensitivity=1)
     pair = choice, weaker(choice, factor=_MORE)
-    return each("exponential", pair, _LEADS, _AGAINST, moved=_ONE, event=_first, **_RARE)
+    terms = _RARE | {"trials": 60_000, "broken_words": _FIFTH}
+    return each("exponential", pair, _LEADS, _AGAINST, moved=_ONE, event=_first, **terms)
 
 
 def _permute_and_flip() -> Audit:
     choice = PermuteAndFlip.for_epsilon(3, score_sensitivity=1)
     pair = choice, weaker(choice, factor=_MORE)
-    return each("permute-and-flip", pair, _LEADS, _AGAINST, moved=_ONE, event=_first, **_RARE)
+    terms = _RARE | {"trials": 24_000, "broken_words": _FIFTH}
+    return each("permute-and-flip", pair, _LEADS, _AGAINST, moved=_ONE, event=_first, **terms)
 
 
 def _top_k() -> Audit:
     choice = TopK.for_epsilon(3, k=2, score_sensitivity=1)
-    pair = choice, weaker(choice, factor=Fraction(3, 2))
+    pair = choice, weaker(choice, factor=Fraction(2))
     cells = (1, 1, *[0] * 10), (0, 0, *[1] * 10)
     words = "12 candidates: two of them 1 ahead of all others, and 1 behind; both are chosen"
     return each(
-        "top-k", pair, cells, words, width=2, moved=_ONE, trials=36_000, reachable=0.86,
+        "top-k", pair, cells, words, width=2, moved=_ONE, trials=24_000, reachable=0.86,
         event=lambda outputs: (outputs < 2).all(1).astype(float),
-        broken_words="a third too little noise", why=_RARE["why"],
+        broken_words="half of the noise", why=_RARE["why"],
     )  # fmt: skip
 
 
@@ -82,41 +87,41 @@ def _noisy_max() -> Audit:
     words = "two candidates: the first 10 ahead of the second, and 8 ahead"
     cells = (10, 0), (9, 1)
     return each(
-        "noisy-max", pair, cells, words, width=2, moved=_ONE, trials=8_000,
+        "noisy-max", pair, cells, words, width=2, moved=_ONE, trials=12_000,
         event=lambda outputs: ((outputs[:, 0] == 0) & (outputs[:, 1] >= 10)).astype(float),
     )  # fmt: skip
 
 
 def _above_threshold() -> Audit:
     sparse = AboveThreshold.for_epsilon(4, threshold=0, sensitivity=1, cutoff=1)
-    pair = sparse, weaker(sparse, threshold_scale=_FOUR_FIFTHS, query_scale=_FOUR_FIFTHS)
+    pair = sparse, weaker(sparse, threshold_scale=_HALF, query_scale=_HALF)
     words = "questions at (-1, -1, -1, 0) and (0, 0, 0, -1) of the threshold: three no's, then yes"
     return each(
         "above-threshold", pair, ((-1, -1, -1, 0), (0, 0, 0, -1)), words, width=4, moved=_ONE,
-        event=_late, trials=36_000, reachable=0.92, why=_NOES,
+        event=_late, trials=16_000, reachable=0.92, why=_NOES, broken_words="half of the noise",
     )  # fmt: skip
 
 
 def _outside_band() -> Audit:
     band = OutsideBand.for_epsilon(4, threshold=8, sensitivity=1, cutoff=1)
-    pair = band, weaker(band, threshold_scale=_FOUR_FIFTHS, query_scale=_FOUR_FIFTHS)
+    pair = band, weaker(band, threshold_scale=_HALF, query_scale=_HALF)
     words = "differences (7, 7, 7, 8) and (8, 8, 8, 8) for a band up to 8: three no's, then above"
     return each(
         "outside-band", pair, ((7, 7, 7, 8), (8, 8, 8, 8)), words, width=4, moved=_ONE,
-        event=_late, trials=16_000, reachable=0.97, why=_NOES,
+        event=_late, trials=16_000, reachable=0.97, why=_NOES, broken_words="half of the noise",
     )  # fmt: skip
 
 
 def _late(outputs: Floats) -> Floats:
     """Three no's, then a yes."""
-    return np.asarray(outputs == [0, 0, 0, 1]).all(1, np.float64)
+    return np.asarray((outputs == np.array([0, 0, 0, 1])).all(1), np.float64)
 
 
 def _quantile() -> Audit:
     middle = Quantile.for_epsilon(3, tau="1/2", low=0, high=99)
-    pair = middle, weaker(middle, factor=_MORE)
-    words = "one value at 5 of 0, …, 99, without and with one at 99: few points lie below"
-    return each("quantile", pair, ((5,), (5, 99)), words, event=_below, **_RARE)
+    pair = middle, weaker(middle, factor=_THIRD_LESS)
+    words = "one value at 20 of 0, …, 99, without and with one at 99: few points lie below"
+    return each("quantile", pair, ((20,), (20, 99)), words, event=_below, **_RARE)
 
 
 def _quantiles() -> Audit:
@@ -127,9 +132,9 @@ def _quantiles() -> Audit:
         )
         for times in (Fraction(1), Fraction(3, 2))
     )  # fmt: skip
-    words = "a value at 5 of 0, …, 99, without and with one at 99; nine tenths of ε on the median"
+    words = "a value at 20 of 0, …, 99, without and with one at 99; nine tenths of ε on the median"
     return each(
-        "quantiles", (pair[0], pair[1]), ((5,), (5, 99)), words, width=2, trials=12_000,
+        "quantiles", (pair[0], pair[1]), ((20,), (20, 99)), words, width=2, trials=12_000,
         reachable=0.85, event=_below,
         why="the second level chooses among points that the first left",
         broken_words="half as much ε again",
@@ -138,7 +143,7 @@ def _quantiles() -> Audit:
 
 def _furthest() -> Audit:
     choice = Furthest.for_epsilon(3, guesses=(1, *[10] * _OTHERS), score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_MORE)
+    pair = choice, weaker(choice, factor=_THIRD_LESS)
     words = "20 answers of 6 and of 5; the first guess is 1, all others 10"
     return each("furthest", pair, ((6,) * 20, (5,) * 20), words, moved=_ONE, event=_first, **_RARE)
 
@@ -149,7 +154,7 @@ def _small_database() -> Audit:
     choice = SmallDatabase.for_epsilon(
         3, questions=questions, cells=cells, size=1, rows=10, score_sensitivity=1
     )
-    pair = choice, weaker(choice, factor=_MORE)
+    pair = choice, weaker(choice, factor=_THIRD_LESS)
     words = "16 answers: the first database of one row 1 nearer than all others, and 1 further"
     near, far = (1, *[0] * 15), (0, *[1] * 15)
     return each("small-database", pair, (near, far), words, moved=_ONE, event=_first, **_RARE)
@@ -166,7 +171,8 @@ def _splits() -> Audit:
     words = "10 rows in the first of 101 cells, with and without one in the second"
     return many(
         "splits", pair, cells, words, kind=Blocks, moved=L1(1),
-        event=lambda outputs: (outputs[:, 0] == 1).astype(float), **_RARE,
+        event=lambda outputs: (outputs[:, 0] == 1).astype(float),
+        **_RARE | {"trials": 100_000, "broken_words": _FIFTH},
     )  # fmt: skip
 
 
@@ -176,7 +182,7 @@ def _winsorised() -> Audit:
     cells = (POINTS, *[0, POINTS] * 10), (0, *[0, POINTS] * 10)
     words = f"21 numbers at both ends of 0, …, {POINTS}; one of them changes from end to end"
     return each(
-        "winsorised", pair, cells, words, width=3, reachable=0.9, trials=3_000,
+        "winsorised", pair, cells, words, width=3, reachable=0.9, trials=2_000,
         broken_words="half of the noise",
         event=lambda outputs: outputs[:, 0] - 11 * (outputs[:, 2] - outputs[:, 1]) + 0.5,
         why="both quartiles are chosen too, for a tenth of ε, and hardly change",

@@ -147,17 +147,17 @@ def _sparse_priority() -> Audit:
     cells, words = ((1, 0, 0, 0), (0, 0, 0, 0)), "one row in the first of 4 cells, and none"
     return each(
         "sparse-priority", pair, cells, words, width=4, moved=L1(1), event=at_least(1),
-        trials=6_000,
+        trials=5_000,
     )  # fmt: skip
 
 
 def _crowd() -> Audit:
-    chance, crowd, epsilon = Fraction(1, 2), 5, Fraction(1)
+    chance, crowd, epsilon = Fraction(1, 2), 5, Fraction(4, 5)
     counts = CrowdCounts(probability=chance, crowd=crowd, epsilon=epsilon)
     claims = {float(histogram_delta(chance, crowd, epsilon)): float(epsilon)}
     pair = counts, replace(counts, probability=Fraction(3, 5))
     return many(
-        "crowd-counts", pair, ((10,), (9,)), "a group of 10 people and of 9", claims=claims,
+        "crowd-counts", pair, ((6,), (5,)), "a group of 6 people and of 5", claims=claims,
         broken_words="3 of 5 people in the sample instead of 1 of 2",
     )  # fmt: skip
 

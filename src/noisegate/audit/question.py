@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LAYOUT_RUNS: Final = 100  # on each neighbour, to see which groups come and go
 _TRIALS: Final = 20_000
-_TINY: Final = Fraction(1, 1000)  # a scale at which noise is 0
+_TINY: Final = Fraction(1, 10**4)  # of the noise: it no longer matters
 
 
 def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:  # noqa: ANN401 - of gate.sql
@@ -70,7 +70,7 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
 def exact_scores(one: QuestionRuns, other: QuestionRuns) -> tuple[Score, ...]:
     """The log-likelihood ratio, where all that leaves the door are numbers with plain noise.
 
-    The exact numbers of made-up rows are nobody's secret: the door gives them with tiny noise.
+    The exact numbers of made-up rows are nobody's secret: the door gives them with little noise.
     """
     planned = [each for each in one.planned if isinstance(each, Measurement)]
     noises = [noise for each in planned for noise in each.mechanisms]
@@ -96,7 +96,8 @@ def _exact(runs: QuestionRuns, planned: list[Measurement]) -> Floats:
 
 
 def _tiny(asked: Measurement) -> Measurement:
-    return replace(asked, mechanisms=tuple(Geometric(scale=_TINY) for _ in asked.mechanisms))
+    scales = (Fraction(_width(noise)) * _TINY for noise in asked.mechanisms)
+    return replace(asked, mechanisms=tuple(Geometric(scale=scale) for scale in scales))
 
 
 def _cells(runs: QuestionRuns, asked: Measurement) -> int:
