@@ -197,9 +197,9 @@ def test_a_question_is_audited_through_the_door_on_a_unit_that_uses_all_of_its_c
     audit = question_audit(opened, "SELECT SUM(age) AS s FROM data", epsilon=4)
     assert audit.claims == {0.0: 4.0}
     assert audit.reachable > 0.99
-    result = audit.run(Extent(trials=1200))
+    result = audit.run(Extent(trials=700))
     assert not result.is_violation  # a false alarm once in 10⁶ runs
-    assert result.power > 0.5
+    assert result.power > 0.4
     assert "No private row was read" in str(result)
 
 
@@ -207,7 +207,7 @@ def test_a_price_below_what_is_spent_is_a_violation():
     """The broken copy: a door that charges half of what the noise is worth."""
     audit = question_audit(opened, "SELECT COUNT(*) AS n FROM data", epsilon=4)
     cheap = replace(audit, claims={0.0: 2.0})
-    assert cheap.run(Extent(trials=1200)).verdict == VIOLATION
+    assert cheap.run(Extent(trials=900)).verdict == VIOLATION
 
 
 def test_any_use_of_a_gate_can_be_audited():

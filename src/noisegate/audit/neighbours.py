@@ -33,6 +33,7 @@ Place: TypeAlias = tuple[str, str]  # a table and one of its columns
 
 _HUGE: Final = 10**5  # an ε at which noise on whole numbers is 0
 _BASE_ROWS: Final = 60
+_ALL: Final = 0.999  # of what is charged for: no other unit can move the answer further
 _TRIED: Final = 60  # runs of a candidate, for answers that are no sums with noise
 _KEYS_TRIED: Final = 6
 _UNBOUNDED: Final = 10**6
@@ -60,7 +61,11 @@ def neighbours_of(runs: QuestionRuns) -> Neighbours:
     """The best neighbours that were found for a question; ``runs.rows`` are not looked at."""
     gate = runs.opened()
     search = _Search(runs, gate, made_up_rows(gate, rows=_BASE_ROWS))
-    found = [search.best(base) for base in search.bases()]
+    found: list[tuple[float, Neighbours]] = []
+    for base in search.bases():
+        found.append(search.best(base))
+        if found[-1][0] >= _ALL and found[-1][1].reach is not None:
+            break
     return max(found, key=lambda each: each[0])[1]
 
 
@@ -92,6 +97,8 @@ class _Search:
         start = _Unit({}, self._caps(1))
         score, unit = self._moved(others, before, start), start
         for better in self._steps():
+            if score >= _ALL and _has_noise(self._planned):
+                break
             changed = better(unit)
             if (new := self._moved(others, before, changed)) > score * (1 + 1e-9):
                 score, unit = new, changed
@@ -285,10 +292,8 @@ def _share(before: Any, after: Any, asked: object) -> float:  # noqa: ANN401 - a
     lengths = (moved**2).sum(-1) ** 0.5 if gauss else moved.sum(-1)
     if lengths.size != len(reaches):
         return float(moved.any())
-    alone = (
-        float(moved.max() / moved.sum()) if moved.any() else 0.0
-    )  # one cell tells more than many
-    return float(np.mean(lengths.reshape(-1) / reaches)) * (0.9 + 0.1 * alone ** (1 / len(reaches)))
+    alone = float(np.mean(moved.max(-1) / np.maximum(moved.sum(-1), 1)))  # tells more than spread
+    return float(np.mean(lengths.reshape(-1) / reaches)) * (0.9 + 0.1 * alone)
 
 
 def _weight(asked: Measurement) -> float:
