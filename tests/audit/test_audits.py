@@ -196,7 +196,7 @@ def opened():
 def test_a_question_is_audited_through_the_door_on_a_unit_that_uses_all_of_its_caps():
     audit = question_audit(opened, "SELECT SUM(age) AS s FROM data", epsilon=4)
     assert audit.claims == {0.0: 4.0}
-    assert audit.reachable > 0.99
+    assert audit.reachable > 0.95
     result = audit.run(Extent(trials=700))
     assert not result.is_violation  # a false alarm once in 10⁶ runs
     assert result.power > 0.4

@@ -3,7 +3,7 @@
 All of it is made from declared facts alone. Where a unit's rows go is found by trying: values at
 the ends of their bounds, keys that are declared and not, NULL, as many rows as the cap and more,
 all in one group or spread over many. Each try reads the exact answer, which for made-up rows is
-nobody's secret: it is the noisy one at an ε so large that the noise is 0.
+nobody's secret: it is the noisy one at an ε so large that noise no longer matters.
 """
 
 import re
@@ -31,9 +31,9 @@ Rows: TypeAlias = dict[str, pa.Table]
 Value: TypeAlias = Any  # of a cell
 Place: TypeAlias = tuple[str, str]  # a table and one of its columns
 
-_HUGE: Final = 10**5  # an ε at which noise on whole numbers is 0
+_HUGE: Final = 200  # an ε at which noise no longer matters, and which all mechanisms know
 _BASE_ROWS: Final = 60
-_ALL: Final = 0.999  # of what is charged for: no other unit can move the answer further
+_ALL: Final = 0.97  # of what is charged for: no other unit can move the answer further
 _TRIED: Final = 60  # runs of a candidate, for answers that are no sums with noise
 _KEYS_TRIED: Final = 6
 _UNBOUNDED: Final = 10**6
@@ -137,7 +137,7 @@ class _Search:
         if not self._planned:
             asked = transcript(Rehearsal(self._gate, others).gate(), self._runs.ask).asked
             self._planned = [each for each in asked if isinstance(each, Measurement)]
-        if not _has_noise(self._planned) and not any(each.keys for each in after.said):
+        if not _has_noise(self._planned) and all(each.keys is None for each in after.said):
             return self._apart(others, joined)
         pairs = zip(before.said, after.said, before.asked, strict=False)
         shares = [_share(a.values, b.values, asked) for a, b, asked in pairs]
@@ -153,10 +153,8 @@ class _Search:
         sides = [replace(self._runs, rows=rows, terms=terms)(_TRIED) for rows in (joined, others)]
         if sides[0].shape != sides[1].shape:
             return 1.0
-        return max(
-            float(ks_2samp(one, other).statistic)
-            for one, other in zip(sides[0].T, sides[1].T, strict=True)
-        )
+        pairs = zip(sides[0].T, sides[1].T, strict=True)
+        return max((float(ks_2samp(*pair).statistic) for pair in pairs), default=0.0)
 
     def _exact(self, rows: Rows) -> "Transcript":
         dear = {key: value for key, value in self._runs.terms.items()
@@ -292,7 +290,9 @@ def _share(before: Any, after: Any, asked: object) -> float:  # noqa: ANN401 - a
     lengths = (moved**2).sum(-1) ** 0.5 if gauss else moved.sum(-1)
     if lengths.size != len(reaches):
         return float(moved.any())
-    alone = float(np.mean(moved.max(-1) / np.maximum(moved.sum(-1), 1)))  # tells more than spread
+    alone = float(
+        np.mean(moved.max(-1, initial=0) / np.maximum(moved.sum(-1), 1))
+    )  # tells more than spread
     return float(np.mean(lengths.reshape(-1) / reaches)) * (0.9 + 0.1 * alone)
 
 

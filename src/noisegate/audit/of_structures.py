@@ -112,8 +112,9 @@ def _student() -> Audit:
 def _smooth_laplace() -> Audit:
     beta = Fraction(1, 20)
     noise = SmoothLaplace(scale=1 / (2 - beta), beta=beta, epsilon=Fraction(2), **_WIDE)
-    broken = replace(noise, scale=noise.scale * _FOUR_FIFTHS, epsilon=Fraction(3))
-    return _smooth("smooth-laplace", noise, broken, trials=16_000)
+    broken = replace(noise, scale=noise.scale * Fraction(7, 10), epsilon=Fraction(3))
+    words = "three tenths too little noise"
+    return _smooth("smooth-laplace", noise, broken, trials=16_000, broken_words=words)
 
 
 def _lognormal() -> Audit:

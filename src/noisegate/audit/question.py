@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _LAYOUT_RUNS: Final = 100  # on each neighbour, to see which groups come and go
 _TRIALS: Final = 20_000
-_TINY: Final = Fraction(1, 10**4)  # of the noise: it no longer matters
+_LITTLE: Final = Fraction(1, 100)  # of the noise: it no longer matters
+_NEARLY: Final = 0.95  # of what is charged for
 
 
 def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:  # noqa: ANN401 - of gate.sql
@@ -61,7 +62,7 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
         name=sql, claims=claims_of(event), draws=(draws[0], draws[1]),
         neighbours=found.words + reach, trials=_TRIALS, scores=scores,
         reachable=1.0 if found.reach is None else min(1.0, found.reach),
-        why="" if found.reach is None or found.reach > 0.99 else
+        why="" if found.reach is None or found.reach > _NEARLY else
         "the bound on one unit is over all tables that are possible, and none that was tried "
         "comes nearer",
     )  # fmt: skip
@@ -92,18 +93,25 @@ def exact_scores(one: QuestionRuns, other: QuestionRuns) -> tuple[Score, ...]:
 
 def _exact(runs: QuestionRuns, planned: list[Measurement]) -> Floats:
     door = runs.rehearsal.gate(max_epsilon=False).door
-    return flat([door.measure(_tiny(each), request_id=door.fresh_id()) for each in planned])
+    return flat([door.measure(_quiet(each), request_id=door.fresh_id()) for each in planned])
 
 
-def _tiny(asked: Measurement) -> Measurement:
-    scales = (Fraction(_width(noise)) * _TINY for noise in asked.mechanisms)
-    return replace(asked, mechanisms=tuple(Geometric(scale=scale) for scale in scales))
+def _quiet(asked: Measurement) -> Measurement:
+    return replace(asked, mechanisms=tuple(map(_quieter, asked.mechanisms)))
+
+
+def _quieter(noise: object) -> Geometric | DiscreteGaussian:
+    """The same with little noise, in the measure of its own accountant."""
+    if isinstance(noise, Geometric):
+        return Geometric(scale=noise.scale * _LITTLE)
+    assert isinstance(noise, DiscreteGaussian)  # noqa: S101 - there are no others here
+    return DiscreteGaussian(variance=noise.variance * _LITTLE**2)
 
 
 def _cells(runs: QuestionRuns, asked: Measurement) -> int:
     """How many numbers each mechanism of a measurement is for."""
     door = runs.rehearsal.gate(max_epsilon=False).door
-    said = door.measure(_tiny(asked), request_id=door.fresh_id())
+    said = door.measure(_quiet(asked), request_id=door.fresh_id())
     return said.values.size // len(asked.mechanisms)
 
 
