@@ -18,7 +18,6 @@ from noisegate.curator.measurement import Measurement
 from noisegate.gate import Gate
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.privacy.event import Sequential
 
 if TYPE_CHECKING:
     from noisegate.audit.neighbours import Rows
@@ -57,9 +56,9 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
     )
     scores = () if columns else exact_scores(draws[0], draws[1])
     reach = "" if found.reach is None else f"; it moves the answer {found.reach:.0%} of the way"
-    event = Sequential(events=tuple(said.event for said in seen[0][1]))
+    planned = Rehearsal(opened(), found.one).gate().plan(sql, fresh=True, **plain)
     return Audit(
-        name=sql, claims=claims_of(event), draws=(draws[0], draws[1]),
+        name=sql, claims=claims_of(planned.event), draws=(draws[0], draws[1]),
         neighbours=found.words + reach, trials=_TRIALS, scores=scores,
         reachable=1.0 if found.reach is None else min(1.0, found.reach),
         why="" if found.reach is None or found.reach > _NEARLY else
