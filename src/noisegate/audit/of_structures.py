@@ -181,11 +181,11 @@ def _logistic() -> Audit:
     honest = PerturbedLogistic.for_epsilon(
         4, columns=1, classes=2, reach=8, whole=1, rows=1, penalty=Fraction(1, 10)
     )
-    pair = honest, weaker(honest, scale=Fraction(1, 3), blur=Fraction(1, 3))
+    pair = honest, weaker(honest, scale=Fraction(1, 10), blur=Fraction(1, 10))
     return each(
         "perturbed-logistic", pair, ((8, 1, 1), ()), "one row of the second class, and none",
-        width=2, moved=L1(1), trials=6_000, boosted=True, reachable=0.5,
-        broken_words="two thirds too little noise",
+        width=2, moved=L1(1), trials=8_000, boosted=True, reachable=0.5,
+        broken_words="a tenth of the noise",
         why="a row pulls with all its weight only where it is surely misclassified",
     )  # fmt: skip
 
