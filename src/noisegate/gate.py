@@ -445,6 +445,16 @@ class Gate(RobustFace):
         """The ledger behind the gate: balance, history, verify, export."""
         return self._curator.ledger
 
+    @property
+    def door(self) -> Curator:
+        """The door behind the gate: nothing is read past it."""
+        return self._curator
+
+    @property
+    def rules(self) -> Rules:
+        """What the policy says about questions."""
+        return self._rules
+
     def history(self) -> Sequence[Any]:
         """The ledger's entries for this account."""
         return self._curator.ledger.history(self._curator.account)

@@ -5,9 +5,7 @@ confidence bound on ε exceeds the claim, which an honest mechanism does with pr
 share of the budget. A broken copy must be reported: that is the proof of power.
 """
 
-from math import inf, log
-
-from scipy.stats import beta
+from noisegate.audit.confidence import epsilon_lower
 
 
 class FalseAlarmBudget:
@@ -24,17 +22,6 @@ class FalseAlarmBudget:
 
 
 BUDGET = FalseAlarmBudget()
-
-
-def epsilon_lower(hits, hits_neighbour, *, trials, alpha, delta=0.0):
-    """A lower bound on ε with confidence 1 - alpha, from one event counted on both neighbours.
-
-    Two Clopper-Pearson bounds at alpha / 2: ε ≥ ln((p - δ) / q), p from below and q from above.
-    """
-    p = beta.ppf(alpha / 2, hits, trials - hits + 1) if hits else 0.0
-    misses = trials - hits_neighbour
-    q = beta.ppf(1 - alpha / 2, hits_neighbour + 1, misses) if misses else 1.0
-    return log((p - delta) / q) if p > delta else -inf
 
 
 def count_event(sample, event, *, trials):

@@ -30,6 +30,7 @@ PAGES = (
     "docs/choice.md",
     "docs/learners.md",
     "docs/robust.md",
+    "docs/audit.md",
     "docs/reference.md",
 )
 

@@ -1,13 +1,11 @@
-"""The composition root: a policy, or a table and a budget, become a gate; keys are handed out."""
+"""A policy, or a table and a budget, become a gate: source, ledger and bits meet here alone."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import PolicyError, SpecError
@@ -33,15 +31,10 @@ from noisegate.sources.duckdb_facts import (
 from noisegate.sources.duckdb_files import Data, Within, data_of, plain_frame
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from noisegate.learners.matrix import Matrix
     from noisegate.sources.policy import Policy
-    from noisegate.sources.policy_check import Finding
 
 LEDGER_SUFFIX: Final = ".ledger"
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
-_MEMORY: Final = "memory"
 _NONE: Final[Mapping[str, TableDomain]] = MappingProxyType({})
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
@@ -117,134 +110,16 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     rows = _source({name: data}, {name: domain}, practice=practice)
     if epsilon is None and not practice and ledger is None and domain.origin:
         _require_ledger(ledger_beside(source), name)
-    book = _book(ledger, None if domain.origin == "" else source, practice=practice)
+    book = book_of(ledger, None if domain.origin == "" else source, practice=practice)
     _require_own_ledger(book, domain, beside=ledger is None, named=table is not None)
     if practice and epsilon is None:
         epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
     mine = {} if practice else {name: domain}
-    _open_root(book, name, str(domain.unit), budget=budget, accountant=accountant, tables=mine)
+    open_root(book, name, str(domain.unit), budget=budget, accountant=accountant, tables=mine)
     account = _open_analyst(book, name, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
-
-
-@final
-class Memory:
-    """A budget for rows that are given as arrays, to estimators of scikit-learn's kind.
-
-    Every fit on such rows is charged to one account, whichever part of the rows it is given, so
-    that folds and searches add up. Each row is one unit. Made by `noisegate.memory`.
-    """
-
-    def __init__(
-        self,
-        epsilon: Number,
-        delta: Number,
-        accountant: str | None,
-        ledger: "str | Path | Ledger | None",
-    ) -> None:
-        require_texts(accountant=accountant)
-        self._epsilon, self._delta, self._accountant = epsilon, delta, accountant
-        self._book = _book(ledger, None, practice=False)
-        budget = ApproxDP(epsilon, delta)
-        unit = str(PrivacyUnit(column=None))
-        _open_root(self._book, _MEMORY, unit, budget=budget, accountant=accountant)
-
-    def matrix(
-        self,
-        X: Any,  # noqa: ANN401, N803 - scikit-learn's name; an array or a frame
-        y: Any = None,  # noqa: ANN401
-        *,
-        bounds: Any,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Sequence[Key] | None = None,
-        target_bounds: Any = None,  # noqa: ANN401 - (low, high)
-    ) -> "Matrix":
-        """A handle of these rows. Bounds and classes are said, never read from the rows."""
-        from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
-
-        frame = frame_of(X, y, classes=classes)
-        facts = facts_of(frame, bounds=bounds, classes=classes, target_bounds=target_bounds)
-        gate = self._open(frame, facts)
-        target = None if y is None else frame.column_names[-1]
-        columns = frame.column_names[: len(frame.column_names) - (target is not None)]
-        return gate.matrix(_MEMORY, columns, target=target)
-
-    def average(self, values: Any, *, bounds: tuple[float, float], epsilon: Number) -> float:  # noqa: ANN401 - an array
-        """A noisy average of numbers, one of each row: for scores of models on private rows."""
-        from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
-
-        if getattr(values, "ndim", None) != 1:
-            raise SpecError("The values are not one number a row.", fix="Give an array of numbers.")
-        frame = frame_of(values[:, None])
-        gate = self._open(frame, facts_of(frame, bounds=bounds))
-        answer = gate.sql(f"SELECT AVG(x0) AS a FROM {_MEMORY}", epsilon=epsilon)  # noqa: S608
-        return float(answer.to_arrow().column("a")[0].as_py())
-
-    def _open(self, frame: "pa.Table", facts: Mapping[str, Mapping[str, Any]]) -> Gate:
-        """A gate of its own for these rows, below the one budget."""
-        return open(
-            frame, epsilon=self._epsilon, delta=self._delta, accountant=self._accountant,
-            columns=facts, table=_MEMORY, ledger=self._book, snapshot=uuid4().hex,
-        )  # fmt: skip
-
-    @property
-    def spent(self) -> ApproxDP:
-        """What all fits have spent together."""
-        return self._book.balance(_MEMORY).spent
-
-    @property
-    def remaining(self) -> ApproxDP:
-        """What is left for further ones."""
-        return self._book.balance(_MEMORY).remaining
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger behind it."""
-        return self._book
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Memory":
-        """The same: an estimator's clones share its budget."""
-        return self
-
-    def __reduce__(self) -> tuple[type["_Elsewhere"], tuple[()]]:
-        """A stored estimator still predicts, but its budget stays here."""
-        return _Elsewhere, ()
-
-    def __repr__(self) -> str:
-        return f"<Memory: spent {self.spent}, left {self.remaining:left}>"
-
-
-@final
-class _Elsewhere:
-    """What is left of a budget in another process: nothing can be charged to it."""
-
-    def matrix(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
-        """Refuse."""
-        raise SpecError(
-            "A budget in memory cannot be used from another process or a file.",
-            fix="Use n_jobs=1 or threads; give a loaded estimator a memory of its own.",
-        )
-
-    average = matrix
-
-
-def memory(
-    epsilon: Number,
-    *,
-    delta: Number = 0,
-    accountant: str | None = None,
-    ledger: "str | Path | Ledger | None" = None,
-) -> Memory:
-    """A budget for arrays: ``KMeans(epsilon=1, bounds=(0, 1), memory=memory(3)).fit(X)``.
-
-    Args:
-        epsilon: The budget of all fits together.
-        delta: The budget's δ, for accountants that need one.
-        accountant: "pure" (sums of ε), or "zcdp" (with a δ): Gaussian noise.
-        ledger: Where the budget is kept; by default in memory alone.
-    """
-    return Memory(epsilon, delta, accountant, ledger)
 
 
 def open_policy(
@@ -255,7 +130,7 @@ def open_policy(
     practice: bool = False,
 ) -> Gate:
     """Open a gate in front of the tables of a policy."""
-    data, tables = _tables(policy)
+    data, tables = tables_of(policy)
     keep(policy.file, POLICY)
     for where in data.values():
         place = str(where.file if isinstance(where, Within) else where)
@@ -264,10 +139,10 @@ def open_policy(
     if all(table.is_public for table in tables.values()):
         raise PolicyError("No table is private.", fix="Read public tables without a gate.")
     rows = _source(data, tables, practice=practice)
-    book = _book(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
+    book = book_of(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
     dataset = policy.name
-    units = _protected(book, dataset, units_of(tables.values()))
-    _open_root(
+    units = protected_by(book, dataset, units_of(tables.values()))
+    open_root(
         book,
         dataset,
         units,
@@ -294,7 +169,7 @@ def open_policy(
     return Gate(curator, rules)
 
 
-def _tables(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]]:
+def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]]:
     """Where the tables of a policy are, and what is public about them."""
     from noisegate.sources.policy_tables import domains  # noqa: PLC0415 - only for policies
 
@@ -332,12 +207,13 @@ def _source(
     return DuckDBSource(twins, tables)
 
 
-def _book(
+def book_of(
     ledger: "str | Path | Ledger | None",
     source: "str | Path | None",
     *,
     practice: bool,
 ) -> Ledger:
+    """The ledger that was named, one beside the source, or one in memory."""
     if practice:
         return open_ledger(":memory:")
     if isinstance(ledger, Ledger):
@@ -347,7 +223,7 @@ def _book(
     return open_ledger(":memory:" if source is None else str(ledger_beside(source)))
 
 
-def _protected(ledger: Ledger, dataset: str, units: Sequence[PrivacyUnit]) -> str:
+def protected_by(ledger: Ledger, dataset: str, units: Sequence[PrivacyUnit]) -> str:
     """Whom the data set's account protects, in words: one unit of any of its id spaces.
 
     The account pays for every question, whichever space it is about, so its sum holds for each
@@ -371,7 +247,7 @@ def _naming(unit: str) -> str:
     return "row" if how.startswith("declared:") else how
 
 
-def _open_root(
+def open_root(
     ledger: Ledger,
     dataset: str,
     unit: str,
@@ -474,44 +350,3 @@ def _columns(
         name: Column.from_terms(name, terms.get(name, {}), stored=kind)
         for name, kind in stored.items()
     })  # fmt: skip
-
-
-# what stewards do with a policy; the command line reaches the policy room through here
-
-
-def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
-    """A policy to be filled in, from the names and types of the columns alone; no row is read."""
-    from noisegate.sources.policy_draft import draft  # noqa: PLC0415 - stewards only
-
-    paths = {Path(file).stem: Path(file) for file in files}
-    if len(paths) < len(files):
-        raise SpecError("Two files have the same name.", fix="Rename one: it names its table.")
-    sources = {table: str(path) for table, path in paths.items()}
-    return draft(stored_kinds(paths), sources=sources, name=name)
-
-
-def check_policy(file: str | Path) -> "list[Finding]":
-    """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
-    from noisegate.accounting.calibrate import geometric_error  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy import read_policy  # noqa: PLC0415
-    from noisegate.sources.policy_check import check  # noqa: PLC0415
-
-    policy = read_policy(file)
-    data, tables = _tables(policy)
-    error = partial(geometric_error, confidence="0.95")
-    return check(policy, tables, stored=stored_kinds(data), error=error)
-
-
-def policy_page(file: str | Path) -> str:
-    """A policy as a page for people, in Markdown."""
-    from noisegate.sources.policy import read_policy  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy_page import page  # noqa: PLC0415
-
-    return page(read_policy(file))
-
-
-def policy_schema() -> Mapping[str, Any]:
-    """The JSON Schema of a policy, for editors."""
-    from noisegate.sources.policy_form import schema  # noqa: PLC0415 - stewards only
-
-    return schema()

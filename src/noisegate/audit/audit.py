@@ -1,0 +1,164 @@
+"""An audit: a claim, two neighbours and a way to run on each; and what it found."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from noisegate.audit.bounds import Bound, bound
+from noisegate.audit.distinguisher import Score
+from noisegate.audit.runs import Draw, Extent, Progress, State, collect
+
+VIOLATION: Final = "violation"
+NO_VIOLATION: Final = "no violation"
+WEAK: Final = "too few trials to tell"
+FALSE_ALARMS: Final = 1e-6
+_WEAK_BELOW: Final = 0.5  # of the claim: a ceiling below it says little
+_READING: Final = "No private row was read and nothing was charged: all rows are made up."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What is audited, and how. `run` is the whole of it.
+
+    Attributes:
+        name: What it is called in tables.
+        claims: The claimed ε at each δ: ``{0: 1}``, or several points of a curve.
+        draws: For each neighbour, a function from a count to as many independent runs, a run a row
+            of numbers (integers, floats; whatever has no number is encoded by the caller).
+        neighbours: The two neighbours, in words.
+        trials: Runs on each neighbour unless said otherwise.
+        broken: The same for a copy with too little noise, to show that the audit would see it.
+        broken_words: What is wrong with the copy.
+        reachable: The share of the claim that the two neighbours reach with infinitely many runs.
+        why: Where that is below 1: the reason, in one line.
+        boosted: Also train boosted trees; see `bound`.
+        scores: Further scores to choose from, such as an exact log-likelihood ratio.
+        event: Or an event that was fixed beforehand, so that all runs count; see `bound`.
+    """
+
+    name: str
+    claims: Mapping[float, float]
+    draws: tuple[Draw, Draw]
+    neighbours: str
+    trials: int = 100_000
+    broken: tuple[Draw, Draw] | None = None
+    broken_words: str = ""
+    reachable: float = 1.0
+    why: str = ""
+    boosted: bool = False
+    scores: tuple[Score, ...] = ()
+    event: Score | None = None
+
+    def run(
+        self,
+        extent: Extent | None = None,
+        *,
+        alpha: float = FALSE_ALARMS,
+        broken: bool = False,
+        progress: Progress | None = None,
+    ) -> "Result":
+        """Draw, learn, count. ``broken`` audits the broken copy against the honest claim.
+
+        Args:
+            extent: How many runs, for how long, over how many processes, resumed from where.
+            alpha: How likely an honest mechanism may be called a violation by this run. An audit
+                that is resumed looks again: each look takes half of what is left of alpha.
+            broken: Whether to audit the broken copy.
+            progress: Called with a part from 0 to 1 and words, now and then.
+        """
+        extent = extent or Extent(trials=self.trials)
+        begun = time.monotonic()
+        draws = self.broken if broken and self.broken is not None else self.draws
+        state = State(extent.resume, f"{self.name}{' (broken)' * broken}: {self.neighbours}")
+        ones, others = collect(draws, extent, state, progress)
+        if extent.resume is not None:
+            state.looks += 1
+            alpha *= 0.5**state.looks
+            state.save()
+        found = bound(
+            ones, others, claims=self.claims, alpha=alpha, boosted=self.boosted,
+            scores=self.scores, event=self.event,
+        )  # fmt: skip
+        return Result(
+            name=self.name, bounds=tuple(found), neighbours=self.neighbours, alpha=alpha,
+            trials=len(ones), seconds=time.monotonic() - begun,
+            reachable=self.reachable, why=self.why,
+        )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an audit found: at each δ the claimed ε and the bound from below."""
+
+    name: str
+    bounds: tuple[Bound, ...]
+    neighbours: str
+    alpha: float
+    trials: int
+    seconds: float
+    reachable: float = 1.0
+    why: str = ""
+    notes: tuple[str, ...] = field(default=(_READING,))
+
+    @property
+    def best(self) -> Bound:
+        """The bound that comes nearest to its claim, or exceeds it most."""
+        return max(self.bounds, key=lambda each: each.share)
+
+    @property
+    def claim(self) -> float:
+        """The claimed ε, at the δ of the best bound."""
+        return self.best.claim
+
+    @property
+    def lower_bound(self) -> float:
+        """ε is at least this, but for a share ``alpha`` of all experiments. Never below 0."""
+        return max(self.best.epsilon, 0.0)
+
+    @property
+    def power(self) -> float:
+        """The bound as a share of the claim: 1 is all of it, above 1 is a violation."""
+        return self.best.share
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether any claim is refuted."""
+        return any(each.is_violation for each in self.bounds)
+
+    @property
+    def verdict(self) -> str:
+        """In three words at most five."""
+        if self.is_violation:
+            return VIOLATION
+        return WEAK if self.best.ceiling < _WEAK_BELOW * self.best.claim else NO_VIOLATION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        best = self.best
+        return {
+            "name": self.name, "verdict": self.verdict, "claim": best.claim, "delta": best.delta,
+            "lower_bound": self.lower_bound, "ceiling": best.ceiling, "power": self.power,
+            "false_alarm_rate": self.alpha, "trials": self.trials, "seconds": self.seconds,
+            "neighbours": self.neighbours, "reachable": self.reachable, "why": self.why,
+            "bounds": [each.to_dict() for each in self.bounds], "notes": list(self.notes),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        """A few lines for people."""
+        best = self.best
+        at = f" at δ = {best.delta:.3g}" if best.delta else ""
+        lines = [
+            f"{self.name}: {self.verdict}",
+            f"  claimed      ε ≤ {best.claim:.4g}{at}",
+            f"  measured     ε ≥ {self.lower_bound:.4g}{at} ({self.power:.0%} of the claim)",
+            f"  could reach  ε ≥ {best.ceiling:.4g} with these trials, by a perfect test",
+            f"  neighbours   {self.neighbours}",
+            f"  trials       {self.trials:,} on each neighbour, {self.seconds:.1f} s",
+            f"  false alarm  {self.alpha:.2g} for all bounds of this audit together",
+        ]
+        if self.why:
+            lines.append(f"  reachable    {self.reachable:.0%} of the claim: {self.why}")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

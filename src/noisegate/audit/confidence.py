@@ -1,0 +1,96 @@
+"""From counts to a bound: Clopper-Pearson intervals, and what they cost in false alarms.
+
+>>> round(epsilon_lower(7311, 2689, trials=10_000, alpha=1e-6).item(), 2)  # e^1 to 1
+0.89
+"""
+
+from math import exp, inf, log
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainccinv, betaincinv
+
+from noisegate.errors import SpecError
+
+Floats = NDArray[np.float64]
+
+
+def epsilon_lower(
+    hits: ArrayLike, hits_neighbour: ArrayLike, *, trials: int, alpha: float, delta: float = 0.0
+) -> Floats:
+    """A lower bound on ε with confidence 1 - alpha, from one event counted on both neighbours.
+
+    Claim: if (ε, δ)-privacy holds, the bound exceeds ε with probability at most alpha.
+    Why: p ≤ e^ε q + δ for every event; p is bounded from below and q from above by Clopper-Pearson
+        intervals at alpha / 2 each, which hold whatever p and q are, so long as the event was
+        chosen without looking at these runs.
+    """
+    p = probability_lower(hits, trials=trials, alpha=alpha / 2)
+    q = probability_upper(hits_neighbour, trials=trials, alpha=alpha / 2)
+    with np.errstate(divide="ignore"):
+        bound: Floats = np.log(np.maximum(p - delta, 0) / q)
+    return bound
+
+
+def probability_lower(hits: ArrayLike, *, trials: int, alpha: float) -> Floats:
+    """A bound from below on how likely an event is, wrong with probability at most alpha."""
+    count = np.asarray(hits, np.float64)
+    inside = betaincinv(np.maximum(count, 1), trials - count + 1, alpha)
+    return np.where(count > 0, inside, 0.0)
+
+
+def probability_upper(hits: ArrayLike, *, trials: int, alpha: float) -> Floats:
+    """A bound from above on how likely an event is, wrong with probability at most alpha."""
+    count = np.asarray(hits, np.float64)
+    inside = betainccinv(count + 1, np.maximum(trials - count, 1), alpha)
+    return np.where(count < trials, inside, 1.0)
+
+
+def ceiling(epsilon: float, delta: float, *, trials: int, alpha: float) -> float:
+    """The bound that a perfect distinguisher would find where the claim is spent to the last bit.
+
+    That is randomised response: p = e^ε q + δ for its best event and for the complement of the one
+    in the other direction. With infinitely many trials it is the claimed ε. It tells a mechanism
+    that keeps its promise with room to spare from a test that is too weak to say so.
+    """
+    if epsilon <= 0:
+        return 0.0
+    least = (1 - delta) / (1 + exp(min(epsilon, 700.0)))  # q at the corner of the trade-off curve
+    q = least * np.linspace(0, 1, 65)[1:]
+    p = np.minimum(np.exp(min(epsilon, 700.0)) * q + delta, 1.0)
+    found = epsilon_lower(p * trials, q * trials, trials=trials, alpha=alpha, delta=delta)
+    return float(max(found.max(), 0.0))
+
+
+def trials_for(epsilon: float, delta: float = 0.0, *, share: float = 0.8, alpha: float) -> int:
+    """How many runs on each neighbour make the ceiling reach a share of the claim."""
+    held = 64
+    while ceiling(epsilon, delta, trials=held, alpha=alpha) < share * epsilon and held < 1 << 40:
+        held *= 2
+    return 2 * held  # half of them are for learning
+
+
+def split_alpha(alpha: float, parts: int) -> float:
+    """An equal share of the false-alarm budget for each of several bounds (Bonferroni)."""
+    if not 0 < alpha < 1 or parts < 1:
+        raise SpecError("The false-alarm rate is no rate.", fix="Use one such as 1e-6.")
+    return alpha / parts
+
+
+def finite(value: float) -> float | None:
+    """For JSON: infinities are null."""
+    return None if value in (inf, -inf) else value
+
+
+def ratio_of(claim: float, bound: float) -> float:
+    """The bound over the claim, where a claim of 0 is reached by any bound of 0."""
+    if claim > 0:
+        return bound / claim
+    return inf if bound > 0 else 1.0
+
+
+def log_odds(ones: Floats, others: Floats) -> Floats:
+    """The logarithm of a ratio of counts, each with half a count added."""
+    total = log((ones.sum() + 0.5 * ones.size) / (others.sum() + 0.5 * others.size))
+    odds: Floats = np.log((ones + 0.5) / (others + 0.5)) - total
+    return odds

@@ -1,0 +1,51 @@
+"""What stewards do with a policy; the command line reaches the policy room through here."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noisegate.connect.opening import tables_of
+from noisegate.errors import SpecError
+from noisegate.sources.duckdb_facts import stored_kinds
+
+if TYPE_CHECKING:
+    from noisegate.sources.policy_check import Finding
+
+
+def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
+    """A policy to be filled in, from the names and types of the columns alone; no row is read."""
+    from noisegate.sources.policy_draft import draft  # noqa: PLC0415 - stewards only
+
+    paths = {Path(file).stem: Path(file) for file in files}
+    if len(paths) < len(files):
+        raise SpecError("Two files have the same name.", fix="Rename one: it names its table.")
+    sources = {table: str(path) for table, path in paths.items()}
+    return draft(stored_kinds(paths), sources=sources, name=name)
+
+
+def check_policy(file: str | Path) -> "list[Finding]":
+    """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
+    from noisegate.accounting.calibrate import geometric_error  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy import read_policy  # noqa: PLC0415
+    from noisegate.sources.policy_check import check  # noqa: PLC0415
+
+    policy = read_policy(file)
+    data, tables = tables_of(policy)
+    error = partial(geometric_error, confidence="0.95")
+    return check(policy, tables, stored=stored_kinds(data), error=error)
+
+
+def policy_page(file: str | Path) -> str:
+    """A policy as a page for people, in Markdown."""
+    from noisegate.sources.policy import read_policy  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy_page import page  # noqa: PLC0415
+
+    return page(read_policy(file))
+
+
+def policy_schema() -> Mapping[str, Any]:
+    """The JSON Schema of a policy, for editors."""
+    from noisegate.sources.policy_form import schema  # noqa: PLC0415 - stewards only
+
+    return schema()
