@@ -40,7 +40,7 @@ _CLASSES: Final[dict[str, Any]] = {"target": "key"}
 _NUMBER: Final[dict[str, Any]] = {"columns": ("x",), "target": "y"}
 _FITS: Final[Mapping[str, tuple[Fitted, str]]] = {
     "k-means": (Fitted("KMeans", {"n_clusters": 2}), "pure"),
-    "k-means, sulq": (Fitted("KMeans", {"n_clusters": 2, "method": "sulq"}), "pure"),
+    "k-means, sulq": (Fitted("KMeans", {"n_clusters": 2, "method": "sulq", "rounds": 2}), "pure"),
     "k-means, Gaussian": (Fitted("KMeans", {"n_clusters": 2}), "zcdp"),
     "PCA": (Fitted("PCA"), "pure"),
     "covariance": (Fitted("EmpiricalCovariance"), "pure"),
