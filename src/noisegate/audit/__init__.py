@@ -50,7 +50,7 @@ _HOME = {
     "Extent": "runs",
     "Result": "audit",
     "bound": "bounds",
-    "claims_of": "question",
+    "claims_of": "claims",
     "question_audit": "question",
 }
 __all__ = list(_HOME)

@@ -35,6 +35,7 @@ class Audit:
         why: Where that is below 1: the reason, in one line.
         boosted: Also train boosted trees; see `bound`.
         scores: Further scores to choose from, such as an exact log-likelihood ratio.
+        event: Or an event that was fixed beforehand, so that all runs count; see `bound`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Audit:
     why: str = ""
     boosted: bool = False
     scores: tuple[Score, ...] = ()
+    event: Score | None = None
 
     def run(
         self,
@@ -76,8 +78,9 @@ class Audit:
             alpha *= 0.5**state.looks
             state.save()
         found = bound(
-            ones, others, claims=self.claims, alpha=alpha, boosted=self.boosted, scores=self.scores
-        )
+            ones, others, claims=self.claims, alpha=alpha, boosted=self.boosted,
+            scores=self.scores, event=self.event,
+        )  # fmt: skip
         return Result(
             name=self.name, bounds=tuple(found), neighbours=self.neighbours, alpha=alpha,
             trials=len(ones), seconds=time.monotonic() - begun,

@@ -60,7 +60,7 @@ class Bound:
         }  # fmt: skip
 
 
-def bound(
+def bound(  # noqa: PLR0913 - each is a choice of the auditor
     ones: ArrayLike,
     others: ArrayLike,
     *,
@@ -68,6 +68,7 @@ def bound(
     alpha: float = 1e-6,
     boosted: bool = False,
     scores: Sequence[Score] = (),
+    event: Score | None = None,
 ) -> list[Bound]:
     """Lower bounds on ε, the better of both directions at each δ of ``claims``.
 
@@ -78,6 +79,8 @@ def bound(
         alpha: How likely any of these bounds may be too high; shared out equally.
         boosted: Also train boosted trees, for outputs whose columns depend on each other.
         scores: Further scores to choose from, such as an exact log-likelihood ratio.
+        event: Or an event that was fixed before any run, as a score that is positive where it
+            occurs, likelier on the first neighbour: then nothing is learned and all runs count.
 
     A quarter of the runs trains several scores, a quarter chooses one and its threshold, and the
     rest counts. So the bound holds whatever was learned.
@@ -89,6 +92,8 @@ def bound(
             f"There are {runs} runs to compare.",
             fix=f"Give at least {LEAST_TRIALS} of one shape on each neighbour.",
         )
+    if event is not None:
+        return _known(event, first[:runs], second[:runs], claims=claims, alpha=alpha)
     parts = [slice(0, runs // 4), slice(runs // 4, runs // 2), slice(runs // 2, runs)]
     train, choose, count = ((first[part], second[part]) for part in parts)
     share = split_alpha(alpha, len(DIRECTIONS) * len(claims))
@@ -108,6 +113,22 @@ def bound(
             )
         )  # fmt: skip
     return found
+
+
+def _known(
+    event: Score, ones: Floats, others: Floats, *, claims: Mapping[float, float], alpha: float
+) -> list[Bound]:
+    """Bounds from one event that was fixed beforehand, in the one direction that it is for."""
+    hits = int((event(ones) > 0).sum()), int((event(others) > 0).sum())
+    share, runs = split_alpha(alpha, len(claims)), len(ones)
+    return [
+        Bound(
+            delta=delta, claim=claim, hits=hits, direction=DIRECTIONS[0], trials=runs, alpha=share,
+            epsilon=float(epsilon_lower(*hits, trials=runs, alpha=share, delta=delta)),
+            ceiling=ceiling(claim, delta, trials=runs, alpha=share),
+        )
+        for delta, claim in claims.items()
+    ]  # fmt: skip
 
 
 def _counted(

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import numpy as np
 import pyarrow as pa
+from scipy.stats import ks_2samp
 
 from noisegate.audit.door import QuestionRuns, transcript
 from noisegate.connect import Rehearsal, made_up_rows
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Unsupported
 from noisegate.gate import Gate
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -33,6 +33,7 @@ Place: TypeAlias = tuple[str, str]  # a table and one of its columns
 
 _HUGE: Final = 10**5  # an ε at which noise on whole numbers is 0
 _BASE_ROWS: Final = 60
+_TRIED: Final = 60  # runs of a candidate, for answers that are no sums with noise
 _KEYS_TRIED: Final = 6
 _UNBOUNDED: Final = 10**6
 _NEW: Final = "audited"  # a key that nobody declared
@@ -59,7 +60,7 @@ def neighbours_of(runs: QuestionRuns) -> Neighbours:
     """The best neighbours that were found for a question; ``runs.rows`` are not looked at."""
     gate = runs.opened()
     search = _Search(runs, gate, made_up_rows(gate, rows=_BASE_ROWS))
-    found = [search.best(base) for base in ("no rows", "made-up rows")]
+    found = [search.best(base) for base in search.bases()]
     return max(found, key=lambda each: each[0])[1]
 
 
@@ -73,12 +74,20 @@ class _Search:
         self._literals = _literals(runs.sql)
         self._planned: list[Measurement] = []
 
+    def bases(self) -> dict[str, Rows]:
+        """Tables without the unit: empty, made up, and made up with all values in the middle."""
+        public = {name: each for name, each in self._made_up.items() if name not in self._tables}
+        own = {name: each for name, each in self._made_up.items() if name in self._tables}
+        middle = {name: _middle(each, self._tables[name]) for name, each in own.items()}
+        return {
+            "no rows": public | {name: each.slice(0, 0) for name, each in own.items()},
+            "made-up rows": self._made_up,
+            "made-up rows at the middle of their bounds": public | middle,
+        }
+
     def best(self, base: str) -> tuple[float, Neighbours]:
         """How far the answer moves, and by whom."""
-        others = {
-            name: each if name not in self._tables or base != "no rows" else each.slice(0, 0)
-            for name, each in self._made_up.items()
-        }
+        others = self.bases()[base]
         before = self._exact(others)
         start = _Unit({}, self._caps(1))
         score, unit = self._moved(others, before, start), start
@@ -116,12 +125,13 @@ class _Search:
 
     def _moved(self, others: Rows, before: "Transcript", unit: "_Unit") -> float:
         """How far the exact answer moves, as a share of what is charged for."""
-        after = self._exact(self._joined(others, unit))
+        joined = self._joined(others, unit)
+        after = self._exact(joined)
         if not self._planned:
-            terms = self._runs.terms
-            actual = Rehearsal(self._gate, others).gate()
-            asked = transcript(actual, replace(self._runs, terms=terms).ask).asked
+            asked = transcript(Rehearsal(self._gate, others).gate(), self._runs.ask).asked
             self._planned = [each for each in asked if isinstance(each, Measurement)]
+        if not _has_noise(self._planned) and not any(each.keys for each in after.said):
+            return self._apart(others, joined)
         pairs = zip(before.said, after.said, before.asked, strict=False)
         shares = [_share(a.values, b.values, asked) for a, b, asked in pairs]
         weights = [_weight(each) for each in self._planned]
@@ -129,6 +139,17 @@ class _Search:
         if len(weights) != len(shares) or not sum(weights):
             return sum(shares) / max(len(shares), 1) + appear
         return float(np.dot(shares, weights) / sum(weights)) + appear
+
+    def _apart(self, others: Rows, joined: Rows) -> float:
+        """How far apart a few runs are, for answers that are no sums: largest gap of the shares."""
+        terms = {**self._runs.terms, "epsilon": self._runs.terms.get("epsilon", 1)}
+        sides = [replace(self._runs, rows=rows, terms=terms)(_TRIED) for rows in (joined, others)]
+        if sides[0].shape != sides[1].shape:
+            return 1.0
+        return max(
+            float(ks_2samp(one, other).statistic)
+            for one, other in zip(sides[0].T, sides[1].T, strict=True)
+        )
 
     def _exact(self, rows: Rows) -> "Transcript":
         dear = {key: value for key, value in self._runs.terms.items()
@@ -214,6 +235,17 @@ def _options(column: Column, literals: Sequence[str]) -> list[Value]:
     return [*found, None] if column.nullable else found
 
 
+def _middle(rows: pa.Table, domain: TableDomain) -> pa.Table:
+    """The same rows with every bounded value in the middle of its bounds."""
+    for place, field in enumerate(rows.schema):
+        column = domain.columns.get(field.name)
+        if column is not None and column.between is not None and column.keys is None:
+            value = _typed(column.kind, sum(column.between, Fraction(0)) / 2)
+            values = pa.array([value] * rows.num_rows, field.type)
+            rows = rows.set_column(place, field, values)
+    return rows
+
+
 def _typed(kind: Kind, value: Fraction) -> Value:
     """A bound as a value of a column: days and microseconds stand for dates and times."""
     return float(value) if kind is Kind.NUMBER else int(value)
@@ -267,9 +299,3 @@ def _weight(asked: Measurement) -> float:
 
 def _has_noise(asked: Sequence[Measurement]) -> bool:
     return all(isinstance(each.mechanisms[0], Geometric | DiscreteGaussian) for each in asked)
-
-
-def require_private(gate: Gate) -> None:
-    """Refuse a policy without private tables."""
-    if all(each.is_public for each in gate.tables.values()):
-        raise Unsupported("No table is private.", fix="Audit a question about a private table.")

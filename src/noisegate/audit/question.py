@@ -1,26 +1,31 @@
 """An audit of a SQL question of one's own policy, through the door."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from noisegate.accounting.pure import pure_loss
-from noisegate.accounting.zcdp import zcdp_loss
+import numpy as np
+
 from noisegate.audit.audit import Audit
-from noisegate.audit.door import QuestionRuns, named, transcript
+from noisegate.audit.claims import claims_of
+from noisegate.audit.confidence import Floats
+from noisegate.audit.distinguisher import Score
+from noisegate.audit.door import QuestionRuns, flat, named, transcript
 from noisegate.audit.neighbours import neighbours_of
 from noisegate.connect import Rehearsal
-from noisegate.errors import Unsupported
+from noisegate.curator.measurement import Measurement
 from noisegate.gate import Gate
-from noisegate.privacy.conversion import approx_of_zcdp
-from noisegate.privacy.event import Event, Sequential
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.event import Sequential
 
 if TYPE_CHECKING:
     from noisegate.audit.neighbours import Rows
 
-DELTAS: Final = (1e-2, 1e-3)  # of a curve; a bound at a smaller δ would need more runs
 _LAYOUT_RUNS: Final = 100  # on each neighbour, to see which groups come and go
 _TRIALS: Final = 20_000
+_TINY: Final = Fraction(1, 1000)  # a scale at which noise is 0
 
 
 def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:  # noqa: ANN401 - of gate.sql
@@ -49,11 +54,12 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
         QuestionRuns(opened=opened, rows=rows, sql=sql, terms=plain, columns=columns)
         for rows in (found.one, found.other)
     )
+    scores = () if columns else exact_scores(draws[0], draws[1])
     reach = "" if found.reach is None else f"; it moves the answer {found.reach:.0%} of the way"
     event = Sequential(events=tuple(said.event for said in seen[0][1]))
     return Audit(
         name=sql, claims=claims_of(event), draws=(draws[0], draws[1]),
-        neighbours=found.words + reach, trials=_TRIALS,
+        neighbours=found.words + reach, trials=_TRIALS, scores=scores,
         reachable=1.0 if found.reach is None else min(1.0, found.reach),
         why="" if found.reach is None or found.reach > 0.99 else
         "the bound on one unit is over all tables that are possible, and none that was tried "
@@ -61,15 +67,49 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
     )  # fmt: skip
 
 
-def claims_of(event: Event) -> dict[float, float]:
-    """The ε that is claimed for an event, at its own δ or at several of a curve."""
-    try:
-        loss = pure_loss(event)
-    except Unsupported:
-        curve = zcdp_loss(event)
-        at = {delta: approx_of_zcdp(curve, delta=Fraction(str(delta))) for delta in DELTAS}
-        return {float(each.delta): float(each.epsilon) for each in at.values()}
-    return {float(loss.delta): float(loss.epsilon)}
+def exact_scores(one: QuestionRuns, other: QuestionRuns) -> tuple[Score, ...]:
+    """The log-likelihood ratio, where all that leaves the door are numbers with plain noise.
+
+    The exact numbers of made-up rows are nobody's secret: the door gives them with tiny noise.
+    """
+    planned = [each for each in one.planned if isinstance(each, Measurement)]
+    noises = [noise for each in planned for noise in each.mechanisms]
+    if not all(isinstance(noise, Geometric | DiscreteGaussian) for noise in noises):
+        return ()
+    here, there = (_exact(runs, planned) for runs in (one, other))
+    widths = np.concatenate([
+        np.repeat([_width(noise) for noise in each.mechanisms], _cells(one, each))
+        for each in planned
+    ])  # fmt: skip
+    if widths.size != here.size or here.size != there.size:
+        return ()
+    if isinstance(noises[0], Geometric):
+        return (
+            lambda outputs: ((np.abs(outputs - there) - np.abs(outputs - here)) / widths).sum(1),
+        )
+    return (lambda outputs: (outputs - (here + there) / 2) @ ((here - there) / widths**2),)
+
+
+def _exact(runs: QuestionRuns, planned: list[Measurement]) -> Floats:
+    door = runs.rehearsal.gate(max_epsilon=False).door
+    return flat([door.measure(_tiny(each), request_id=door.fresh_id()) for each in planned])
+
+
+def _tiny(asked: Measurement) -> Measurement:
+    return replace(asked, mechanisms=tuple(Geometric(scale=_TINY) for _ in asked.mechanisms))
+
+
+def _cells(runs: QuestionRuns, asked: Measurement) -> int:
+    """How many numbers each mechanism of a measurement is for."""
+    door = runs.rehearsal.gate(max_epsilon=False).door
+    said = door.measure(_tiny(asked), request_id=door.fresh_id())
+    return said.values.size // len(asked.mechanisms)
+
+
+def _width(noise: object) -> float:
+    if isinstance(noise, Geometric):
+        return float(noise.scale)
+    return float(noise.variance) ** 0.5 if isinstance(noise, DiscreteGaussian) else 1.0
 
 
 def _seen(runs: QuestionRuns, rows: "Rows", count: int) -> tuple[list[Any], list[Any]]:

@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs, so that help is quick. Read `ap
 
 from noisegate.cli import (
     apply,
+    audits,
     choose,
     labs,
     learn,
@@ -21,6 +22,7 @@ from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
 __all__ = [
     "app",
     "apply",
+    "audits",
     "choose",
     "lab_app",
     "labs",

@@ -1,0 +1,65 @@
+"""Draws from mechanisms, as audits need them: many runs on one exact input, a run a row."""
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from noisegate.audit.confidence import Floats
+from noisegate.mechanisms.base import Mechanism
+
+_NOTHING: Final = -1.0  # where an output is shorter than the longest
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Independent cells of one draw: each run is ``exact`` of them, all drawn at once.
+
+    Honest where a mechanism treats cells (or blocks of so many) independently, as noise does.
+    """
+
+    mechanism: Mechanism[Any]
+    exact: tuple[int, ...]
+
+    def __call__(self, count: int) -> Floats:
+        """So many runs."""
+        cells = np.tile(np.array(self.exact, np.int64), count)
+        return self.mechanism.sample(cells).reshape(count, -1).astype(np.float64)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Independent uses in one call, of a mechanism on disjoint parts of its cells: a use a run."""
+
+    mechanism: Mechanism[Any]
+    exact: tuple[int, ...]  # of one part
+
+    def __call__(self, count: int) -> Floats:
+        """So many runs; a call of the mechanism has a fixed number of parts."""
+        cells, found = np.array(self.exact, np.int64), list[Floats]()
+        parts = int(np.prod(self.mechanism.shape)) // cells.size  # type: ignore[attr-defined]
+        while sum(map(len, found)) < count:
+            drawn = self.mechanism.sample(np.tile(cells, parts)).astype(np.float64)
+            found.append(drawn - np.arange(parts) * cells.size)
+        return np.concatenate(found)[:count, None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One call of a mechanism for each run; outputs are cut or filled up to ``width`` numbers."""
+
+    mechanism: Mechanism[Any]
+    exact: tuple[int, ...]
+    width: int = 1
+
+    def __call__(self, count: int) -> Floats:
+        """So many runs."""
+        cells = np.array(self.exact, np.int64)
+        found = np.full((count, self.width), _NOTHING)
+        for run in range(count):
+            drawn = self.mechanism.sample(cells).reshape(-1)[: self.width]
+            found[run, : drawn.size] = drawn
+        return found

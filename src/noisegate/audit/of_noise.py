@@ -1,0 +1,181 @@
+"""Audits of mechanisms that add noise, or show what passes a threshold."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from noisegate.accounting.calibrate import discrete_gaussian_count_delta_up, gaussian_delta_up
+from noisegate.accounting.crowd import histogram_delta
+from noisegate.audit.audit import Audit
+from noisegate.audit.claims import curve_claims
+from noisegate.audit.confidence import Floats
+from noisegate.audit.registry import at_least, each, many, weaker
+from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.crowd_counts import CrowdCounts
+from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.laplace import Laplace
+from noisegate.mechanisms.least_sum import LeastSum
+from noisegate.mechanisms.sparse_geometric import SparseGeometric
+from noisegate.mechanisms.sparse_priority import SparsePriority
+from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.unevenness import Unevenness
+from noisegate.privacy.distance import L1, L2, LInf1
+
+_FOUR_FIFTHS: Final = Fraction(4, 5)
+_EPSILONS: Final = (Fraction(1, 2), Fraction(1), Fraction(3, 2))
+
+
+def _geometric() -> Audit:
+    noise = Geometric(scale=Fraction(1))
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    return many("geometric", pair, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
+
+
+def _truncated() -> Audit:
+    noise = TruncatedGeometric(scale=Fraction(1), top=5)
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    return many("truncated-geometric", pair, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
+
+
+def _laplace() -> Audit:
+    noise = Laplace(scale=Fraction(20))
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    return many("laplace", pair, ((20,), (0,)), "sums of 20 and of 0", moved=L1(20))
+
+
+def _box_noise() -> Audit:
+    noise = BoxNoise(scale=Fraction(4), width=3)
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    words = "cells of (4, 4, 4) and of (0, 0, 0): the largest change of any number is 4"
+    return many("box-noise", pair, ((4, 4, 4), (0, 0, 0)), words, moved=LInf1(4))
+
+
+def _discrete_gaussian() -> Audit:
+    noise = DiscreteGaussian(variance=Fraction(1))
+    claims = curve_claims(
+        lambda epsilon: discrete_gaussian_count_delta_up(epsilon, variance=noise.variance),
+        _EPSILONS,
+    )
+    pair = noise, weaker(noise, variance=_FOUR_FIFTHS**2)
+    return many("discrete-gaussian", pair, ((1,), (0,)), "counts of 1 and of 0", claims=claims)
+
+
+def _gaussian() -> Audit:
+    noise = RoundedGaussian(sigma=Fraction(20))
+    moved = L2(squared=Fraction(400))
+    claims = curve_claims(
+        lambda epsilon: gaussian_delta_up(epsilon, variance=Fraction(400), sensitivity=moved),
+        _EPSILONS,
+    )
+    pair = noise, weaker(noise, sigma=_FOUR_FIFTHS)
+    return many("gaussian", pair, ((20,), (0,)), "sums of 20 and of 0", claims=claims)
+
+
+def _key_selection() -> Audit:
+    keys = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 20))
+    broken = KeySelection(epsilon=Fraction(5, 4), delta=Fraction(1, 16))
+    words = "a key of 2 units and of 1"
+    return many(
+        "key-selection", (keys, broken), ((2,), (1,)), words,
+        broken_words="as if ε and δ were a quarter more",
+    )  # fmt: skip
+
+
+def _key_selection_first() -> Audit:
+    """The δ itself: a key that one unit alone holds."""
+    keys = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 20))
+    broken = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 16))
+    return many(
+        "key-selection of one unit", (keys, broken), ((1,), (0,)), "a key of 1 unit and of none",
+        reachable=0.0, why="all of it is δ: the key is never shown without the unit",
+        broken_words="a δ that is a quarter more",
+    )  # fmt: skip
+
+
+def _thresholded() -> Audit:
+    keys = ThresholdedGeometric.for_budget(1, "0.001", keys_per_unit=1)
+    pair = keys, weaker(keys, scale=_FOUR_FIFTHS)
+    count = keys.threshold + 2
+    words = f"a key of {count} units and of {count - 1}"
+    return many("thresholded-geometric", pair, ((count,), (count - 1,)), words)
+
+
+def _bounds() -> Audit:
+    bounds = PrivateBounds(scale=Fraction(1, 2), threshold=4, digits=3)
+    pair = bounds, weaker(bounds, scale=_FOUR_FIFTHS)
+    cells = (0, 0, 0, 0, 0, 4, 0), (0, 0, 0, 0, 0, 3, 0)
+    words = "4 values of three digits, which is the threshold, and 3"
+    return each("private-bounds", pair, cells, words, width=2, moved=L1(1), event=_is_third)
+
+
+def _is_third(outputs: Floats) -> Floats:
+    """The upper bound found has three digits."""
+    return np.asarray(outputs[:, 1] == 3, np.float64)
+
+
+def _least_sum() -> Audit:
+    noise = LeastSum(scale=Fraction(1, 2))
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    words = "sums of 1 each, and of 0 each"
+    return each("least-sum", pair, ((1, 1, 1), (0, 0, 0)), words, event=at_least(1))
+
+
+def _unevenness() -> Audit:
+    noise = Unevenness(scale=Fraction(1, 2), parts=2)
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    words = "cells (5, 0) and (4, 0)"
+    return each("unevenness", pair, ((5, 0), (4, 0)), words, moved=L1(1), event=at_least(5))
+
+
+def _sparse_geometric() -> Audit:
+    noise = SparseGeometric.for_epsilon(2, sensitivity=L1(1), domain=8, threshold=1)
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    cells = (1, 0, 0, 0, 0, 0, 0, 0), (0,) * 8
+    words = "one row in the first of 8 cells, and none: the cell is listed, or one of the empty"
+    return each("sparse-geometric", pair, cells, words, width=8, moved=L1(1), event=at_least(1))
+
+
+def _sparse_priority() -> Audit:
+    noise = SparsePriority.for_epsilon(2, sensitivity=L1(1), domain=4, threshold=1, size=4)
+    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
+    cells, words = ((1, 0, 0, 0), (0, 0, 0, 0)), "one row in the first of 4 cells, and none"
+    return each(
+        "sparse-priority", pair, cells, words, width=4, moved=L1(1), event=at_least(1),
+        trials=6_000,
+    )  # fmt: skip
+
+
+def _crowd() -> Audit:
+    chance, crowd, epsilon = Fraction(1, 2), 5, Fraction(1)
+    counts = CrowdCounts(probability=chance, crowd=crowd, epsilon=epsilon)
+    claims = {float(histogram_delta(chance, crowd, epsilon)): float(epsilon)}
+    pair = counts, replace(counts, probability=Fraction(3, 5))
+    return many(
+        "crowd-counts", pair, ((10,), (9,)), "a group of 10 people and of 9", claims=claims,
+        broken_words="3 of 5 people in the sample instead of 1 of 2",
+    )  # fmt: skip
+
+
+AUDITS: Final[dict[str, Callable[[], Audit]]] = {
+    "geometric": _geometric,
+    "truncated-geometric": _truncated,
+    "laplace": _laplace,
+    "box-noise": _box_noise,
+    "discrete-gaussian": _discrete_gaussian,
+    "gaussian": _gaussian,
+    "key-selection": _key_selection,
+    "key-selection of one unit": _key_selection_first,
+    "thresholded-geometric": _thresholded,
+    "private-bounds": _bounds,
+    "least-sum": _least_sum,
+    "unevenness": _unevenness,
+    "sparse-geometric": _sparse_geometric,
+    "sparse-priority": _sparse_priority,
+    "crowd-counts": _crowd,
+}

@@ -1,0 +1,158 @@
+"""The command that audits: a measured lower bound on ε, to hold against the one that is claimed."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisegate.cli.app import (
+    Accountant,
+    Between,
+    Delta,
+    Epsilon,
+    GroupsPerUnit,
+    Json,
+    Keys,
+    KeysDelta,
+    RowsPerUnit,
+    Sample,
+    Types,
+    Unit,
+    Within,
+    app,
+)
+from noisegate.cli.opening import Opening
+from noisegate.cli.printing import print_table
+from noisegate.cli.releases import bar
+from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from noisegate.audit.runs import Extent
+
+VIOLATION_CODE = 6
+
+
+@app.command()
+def audit(
+    file: Annotated[
+        Path | None, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Argument(help="The question: 'SELECT COUNT(*) AS n FROM visits'.")
+    ] = None,
+    mechanism: Annotated[str | None, typer.Option(help="Audit a mechanism of --list.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Audit all mechanisms.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the audits of mechanisms.")] = False,
+    trials: Annotated[int | None, typer.Option(help="Runs on each of the two tables.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Or: for so long.")] = None,
+    workers: Annotated[int, typer.Option(help="How many processes draw.")] = 1,
+    resume: Annotated[
+        Path | None, typer.Option(help="Keep runs in this file, and go on from it.")
+    ] = None,
+    false_alarm: Annotated[
+        float, typer.Option(help="How likely an honest claim may be called violated.")
+    ] = 1e-6,
+    save: Annotated[Path | None, typer.Option(help="With --all: write the table, .md.")] = None,
+    epsilon: Epsilon = None,
+    within: Within = None,
+    keys_delta: KeysDelta = None,
+    delta: Delta = "0",
+    accountant: Accountant = None,
+    unit: Unit = None,
+    rows_per_unit: RowsPerUnit = None,
+    groups_per_unit: GroupsPerUnit = None,
+    keys: Keys = None,
+    between: Between = None,
+    types: Types = None,
+    sample: Sample = None,
+    as_json: Json = False,
+) -> None:
+    """Try to refute a claim: a lower bound on ε from many runs on two neighbouring tables.
+
+    No private row is read and nothing is charged: all rows are made up. Exit code 6: violated.
+    """
+    from noisegate.audit.runs import Extent  # noqa: PLC0415 - quick help
+
+    extent = Extent(trials=trials, seconds=seconds, workers=workers, resume=resume)
+    if listed:
+        _list()
+    elif every or mechanism is not None:
+        _mechanisms(None if every else mechanism, extent, false_alarm, save, as_json=as_json)
+    elif file is None or sql is None:
+        raise SpecError(
+            "Nothing is said about what to audit.",
+            fix="Give a policy and a question, --mechanism, --all or --list.",
+        )
+    else:
+        opening = Opening(
+            file=file, delta=delta, accountant=accountant, unit=unit, rows_per_unit=rows_per_unit,
+            groups_per_unit=groups_per_unit, keys=keys, between=between, types=types,
+            sample=sample, practice=True,
+        )  # fmt: skip
+        terms = {"epsilon": epsilon, "within": within, "delta": keys_delta, **opening.caps}
+        _question(opening, sql, terms, extent, false_alarm, as_json=as_json)
+
+
+def _list() -> None:
+    from noisegate.audit.registry import audits  # noqa: PLC0415 - quick help
+
+    made = [make() for make in audits().values()]
+    print_table(None, ("audit", "neighbours"), [(each.name, each.neighbours) for each in made])
+
+
+def _mechanisms(
+    name: str | None,
+    extent: "Extent",
+    alpha: float,
+    save: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from noisegate.audit.registry import audit_named, audits  # noqa: PLC0415 - quick help
+    from noisegate.audit.report import SHORT, lines, markdown  # noqa: PLC0415
+
+    if extent.resume is not None:
+        raise SpecError("Only questions are resumed.", fix="Leave --resume out.")
+    chosen = list(audits().values()) if name is None else [partial(audit_named, name)]
+    with bar() as progress:
+        found = list(lines(chosen, extent, alpha=alpha, progress=progress))
+    if save is not None:
+        save.write_text(markdown(found))
+    if as_json:
+        typer.echo(json.dumps([line.to_dict() for line in found], ensure_ascii=False))
+    else:
+        print_table(None, SHORT, [line.short() for line in found])
+        if name is not None:
+            typer.echo(str(found[0].result))
+            typer.echo(f"  broken copy  {found[0].audit.broken_words}")
+        typer.echo(f"False alarms: one in {1 / alpha:,.0f} such runs, for all of them together.")
+    _end(any(line.result.is_violation for line in found))
+
+
+def _question(
+    opening: Opening,
+    sql: str,
+    terms: dict[str, Any],
+    extent: "Extent",
+    alpha: float,
+    *,
+    as_json: bool,
+) -> None:
+    from dataclasses import replace  # noqa: PLC0415 - quick help
+
+    from noisegate.audit.question import question_audit  # noqa: PLC0415
+
+    made = question_audit(partial(Opening.gate, opening), sql, **terms)
+    if extent.trials is None and extent.seconds is None:
+        extent = replace(extent, trials=made.trials)
+    with bar() as progress:
+        result = made.run(extent, alpha=alpha, progress=progress)
+    typer.echo(json.dumps(result.to_dict(), ensure_ascii=False) if as_json else str(result))
+    _end(result.is_violation)
+
+
+def _end(violated: bool) -> None:  # noqa: FBT001 - what was found
+    if violated:
+        raise typer.Exit(VIOLATION_CODE)
