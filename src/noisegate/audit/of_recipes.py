@@ -87,7 +87,7 @@ _RECIPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "cells": {"sql": _LINE},
     "tree": {"sql": _LINE, "workload": "ranges"},
     "haar": {"sql": _LINE, "workload": "ranges"},
-    "fourier": {"sql": _LINE},
+    "fourier": {"sql": _FEW},
     "dawa": {"sql": _LINE},
     "ahp": {"sql": _LINE},
     "mwem": {"sql": _FEW, "workload": [{"z": (0, end)} for end in (31, 63, 127)]},
@@ -109,7 +109,7 @@ _RECIPES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cube": {"columns": {"x": 16, "y": 16, "key": None}, "sets": 2},
-    "sparse": {"columns": {"x": 1, "y": 1, "key": None}},
+    "sparse": {"columns": {"x": 16, "key": None}, "threshold": 1},
     "above": {
         "columns": {"x": 16}, "questions": [{"x": (0, 15)}, {"x": (0, 31)}], "threshold": 1,
         "most": 1,

@@ -38,6 +38,9 @@ from noisegate.mechanisms.catalogue import MECHANISMS
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.least_sum import LeastSum
+from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.sparse_geometric import Summarised
 from noisegate.privacy.event import Event
 
@@ -47,6 +50,8 @@ Pair: TypeAlias = tuple[pa.Table, pa.Table]
 
 _FIFTH: Final = "a fifth too little noise in every draw"
 _ADDED: Final = (Geometric, DiscreteGaussian, BoxNoise)  # noise on every number by itself
+# They work out a number, or its reaches, and hand it to a noise: which is what is heard.
+_HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum)
 _WIDEST: Final = 4  # numbers of an output that are kept as they are; more become one pattern
 # A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
 _WEAKER: Final[Mapping[str, Fraction]] = {
@@ -113,7 +118,9 @@ class PathRuns:
 
 def _ratios(use: Use, drawn: Mechanism[Any], exact: Any, count: int) -> Floats:  # noqa: ANN401 - an array
     """The log-likelihood ratio of each of so many draws of a mechanism with added noise."""
-    own, one, other = (np.asarray(each, np.int64).reshape(-1) for each in (exact, *use.one, *use.other))
+    own, one, other = (
+        np.asarray(each, np.int64).reshape(-1) for each in (exact, *use.one, *use.other)
+    )
     moved = one != other
     if isinstance(use.mechanism, BoxNoise):
         moved = moved.reshape(-1, use.mechanism.width).any(axis=1).repeat(use.mechanism.width)
@@ -137,6 +144,9 @@ def _norm(noise: Geometric | BoxNoise, away: Floats) -> Floats:
 
 def _said(use: Use, drawn: Mechanism[Any], exact: Exact, count: int) -> Floats:
     """What any other mechanism says, so many times: few numbers as they are, many as a pattern."""
+    if isinstance(drawn, CrowdCounts):  # cells by themselves
+        own = exact[0].reshape(-1)[(use.one[0] != use.other[0]).reshape(-1)]
+        return drawn.sample(np.tile(own, count)).reshape(count, -1).astype(np.float64)
     said = [_drawn(use, drawn, exact) for _ in range(count)]
     if all(each.size == said[0].size <= _WIDEST for each in said):
         return np.stack(said).astype(np.float64)
@@ -175,7 +185,7 @@ def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
     return replace(mechanism, **changed)
 
 
-def path_audit(
+def path_audit(  # noqa: PLR0913 - each is a choice
     name: str,
     ask: Run,
     *,
@@ -184,6 +194,7 @@ def path_audit(
     neighbours: str,
     table: str = "data",
     tries: int = 3,
+    most: int | None = None,
     **terms: Any,  # noqa: ANN401 - those of Audit
 ) -> Audit:
     """An audit of all that a release, a fit or a session draws behind the door.
@@ -196,49 +207,77 @@ def path_audit(
         neighbours: The same in words.
         table: Whose rows they are; other tables are public or empty.
         tries: Paths to choose from, before any run that counts: the one that tells most.
+        most: At most so many draws, those that tell most for their price; the claim is their price.
+            Answers to many questions are rarely all far out, and the bound would be low.
         terms: Those of `Audit`.
     """
     doors = [Rehearsal(opened(), {table: rows}) for rows in pair]
     path = max((_path(doors, ask) for _ in range(tries)), key=lambda each: each.told)
     telling = tuple(use for use in path.uses if use.tells)
     sums = tuple(use for use in telling if use.adds)
+    if most is not None and len(sums) > most:
+        path = path.dearest(most)
+        sums = path.uses
     honest, broken = (
         tuple(PathRuns(uses=sums or telling, first=first, broken=weak) for first in (True, False))
         for weak in (False, True)
     )
-    said = {"trials": 200_000 if sums else 12_000, "why": path.words(bool(sums))} | terms
+    claims = path.claims(without_choices=bool(sums))
+    reach = min(1.0, path.told / float(path.charged - path.choices)) if sums else 1.0
+    said = {
+        "trials": 200_000 if sums else 12_000, "why": path.words if sums else "", "reachable": reach
+    } | terms  # fmt: skip
     return Audit(
-        name=name, claims=path.claims(bool(sums)), draws=(honest[0], honest[1]),
-        broken=(broken[0], broken[1]), neighbours=neighbours, broken_words=_FIFTH, **said,
+        name=name, claims=claims, draws=(honest[0], honest[1]), broken=(broken[0], broken[1]),
+        neighbours=neighbours, broken_words=_FIFTH, **said,
     )  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Path:
-    """All draws of one run, what was charged for it (ε, or ρ) and for its choices."""
+    """Draws of one run, what was charged for it (ε, or ρ) and for its choices."""
 
     uses: tuple[Use, ...]
+    prices: tuple[Fraction, ...]  # of each draw, by its own event
     charged: Fraction
     delta: Fraction
     choices: Fraction
     gaussian: bool
+    left_out: float = 0.0  # a share of the price
 
     @property
     def told(self) -> float:
         """What the added noise tells at most."""
         return sum(use.loss for use in self.uses if use.adds)
 
-    def claims(self, sums: bool) -> dict[float, float]:  # noqa: FBT001 - whether of added noise alone
+    def dearest(self, most: int) -> "_Path":
+        """A few of the draws, at their own price."""
+        pairs = [each for each in zip(self.uses, self.prices, strict=True) if each[0].adds]
+        kept = sorted(pairs, key=lambda each: (-round(each[0].loss / float(each[1]), 2), -each[1]))
+        uses, prices = zip(*kept[:most], strict=True)
+        price = sum(prices, start=Fraction(0))
+        return replace(
+            self, uses=uses, prices=prices, charged=price, choices=Fraction(0),
+            left_out=float(1 - price / self.charged),
+        )  # fmt: skip
+
+    def claims(self, *, without_choices: bool) -> dict[float, float]:
         """The claim for all that was drawn; where there are sums, the price without choices."""
-        amount = self.charged - (self.choices if sums else 0)
+        amount = self.charged - (self.choices if without_choices else 0)
         if not self.gaussian:
             return {float(self.delta): float(amount)}
         return gaussian_claims(float(amount))
 
-    def words(self, sums: bool) -> str:  # noqa: FBT001 - as above
+    @property
+    def words(self) -> str:
         """Where the claim is not all that was charged."""
-        if not sums or not self.choices:
+        if self.left_out:
+            return (
+                f"the claim is for the {len(self.uses)} dearest draws; the others, "
+                f"{self.left_out:.0%} of the price, are of the same kind"
+            )
+        if not self.choices:
             return ""
         share = float(self.choices / self.charged)
         return f"the claim is for the sums; choices, {share:.0%} of the price, are audited alone"
@@ -271,12 +310,12 @@ def _path(doors: list[Rehearsal], ask: Run) -> _Path:
     uses = tuple(map(Use, heard.mechanisms, heard.given, repeated.given))
     balance = gate.ledger.balance(gate.door.dataset)
     gaussian = balance.accountant == "zcdp"
-    prices = [_price(event, gaussian=gaussian)
-              for use, event in zip(uses, heard.events, strict=True) if not use.adds]  # fmt: skip
+    prices = tuple(_price(event, gaussian=gaussian) for event in heard.events)
+    choices = [price for use, price in zip(uses, prices, strict=True) if not use.adds]
     return _Path(
-        uses=uses, charged=Fraction(balance.charge.amount, GRAINS_PER_ONE),
+        uses=uses, prices=prices, charged=Fraction(balance.charge.amount, GRAINS_PER_ONE),
         delta=Fraction(balance.charge.delta, GRAINS_PER_ONE),
-        choices=sum(prices, start=Fraction(0)), gaussian=gaussian,
+        choices=sum(choices, start=Fraction(0)), gaussian=gaussian,
     )  # fmt: skip
 
 
@@ -301,10 +340,8 @@ class Ears:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """For as long as one run takes; the classes are as they were afterwards."""
-        kinds = MECHANISMS.values()
-        draws = [
-            (kind, "summary" if issubclass(kind, Summarised) else "sample") for kind in kinds
-        ]
+        kinds = [kind for kind in MECHANISMS.values() if kind not in _HANDING]
+        draws = [(kind, "summary" if issubclass(kind, Summarised) else "sample") for kind in kinds]
         places = [*draws, *((kind, "event") for kind in kinds)]
         before = [(kind, name, kind.__dict__.get(name)) for kind, name in places]
         methods = [getattr(kind, name) for kind, name in places]
