@@ -28,7 +28,7 @@ _COLUMNS: Final = {"x": 16, "key": None}
 
 
 def _made(name: str, ask: Any, **terms: Any) -> Audit:  # noqa: ANN401 - a run, and terms of path_audit
-    usual = {
+    usual: dict[str, Any] = {
         "opened": opened, "pair": (rows(_UNIT), rows()), "neighbours": _NONE,
     }  # fmt: skip
     return path_audit(name, ask, **usual | terms)
@@ -54,7 +54,7 @@ def _ptr(gate: Gate) -> object:
 
 
 def _distance(gate: Gate) -> object:
-    ends = {"columns": ["x"], "centers": [[16], [32]], "radius": 1}
+    ends: dict[str, Any] = {"columns": ["x"], "centers": [[16], [32]], "radius": 1}
     return gate.distance(epsilon=_EPSILON, fresh=True, **ends)
 
 

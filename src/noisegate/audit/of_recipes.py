@@ -21,7 +21,7 @@ _WEEK: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(x, 8), BIN(y, 8)"
 _WHERE: Final = "no rows, or one, in the first cell"
 _FULL: Final = "60 rows in one corner, without and with one in the opposite one"
 _KEYS: Final = ["a", "b", "c", "d"]
-_FACTS: Final = {
+_FACTS: Final[dict[str, dict[str, Any]]] = {
     "x": {"between": [0, 32]}, "y": {"between": [0, 32]}, "z": {"between": [0, 127]},
     "key": {"in": _KEYS},
 }  # fmt: skip
@@ -74,7 +74,7 @@ def release_audit(  # noqa: PLR0913 - each is a choice
 ) -> Audit:
     """An audit of one kind of release."""
     base = _CROWD if full else ()
-    said = {"why": why or None, "trials": trials}
+    said: dict[str, Any] = {"why": why or None, "trials": trials}
     how = {key: value for key, value in said.items() if value is not None}
     return path_audit(
         f"release: {name}", Asked(release, terms), opened=partial(opened, accountant),
@@ -109,12 +109,12 @@ _RECIPES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cube": {"columns": {"x": 16, "y": 16, "key": None}, "sets": 2},
-    "sparse": {"columns": {"x": 16, "key": None}, "threshold": 1},
+    "sparse": {"columns": {"x": 16, "key": None}, "threshold": 1, "trials": 200_000},
     "above": {
         "columns": {"x": 16}, "questions": [{"x": (0, 15)}, {"x": (0, 31)}], "threshold": 1,
         "most": 1,
     },
-    "boxplot": {"columns": {"x": None}},
+    "boxplot": {"columns": {"x": None}, "trials": 4_000},
     "cdf": {"columns": {"x": 8}},
 }  # fmt: skip
 

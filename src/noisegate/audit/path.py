@@ -14,7 +14,7 @@ door would have charged the same. A path is fixed before the runs that are count
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import exp, sqrt
 from typing import Any, Final, TypeAlias, final
@@ -41,7 +41,7 @@ from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.sparse_geometric import Summarised
+from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
 from noisegate.privacy.event import Event
 
 Run: TypeAlias = Callable[[Gate], object]  # all of a release, a fit, a session
@@ -52,7 +52,7 @@ _FIFTH: Final = "a fifth too little noise in every draw"
 _ADDED: Final = (Geometric, DiscreteGaussian, BoxNoise)  # noise on every number by itself
 # They work out a number, or its reaches, and hand it to a noise: which is what is heard.
 _HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum)
-_WIDEST: Final = 4  # numbers of an output that are kept as they are; more become one pattern
+_WIDEST: Final = 8  # numbers of an output that are kept as they are; more become one pattern
 # A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
 _WEAKER: Final[Mapping[str, Fraction]] = {
     "scale": Fraction(4, 5), "threshold_scale": Fraction(4, 5), "query_scale": Fraction(4, 5),
@@ -147,19 +147,27 @@ def _said(use: Use, drawn: Mechanism[Any], exact: Exact, count: int) -> Floats:
     if isinstance(drawn, CrowdCounts):  # cells by themselves
         own = exact[0].reshape(-1)[(use.one[0] != use.other[0]).reshape(-1)]
         return drawn.sample(np.tile(own, count)).reshape(count, -1).astype(np.float64)
-    said = [_drawn(use, drawn, exact) for _ in range(count)]
+    if isinstance(drawn, SparseGeometric):
+        return _shown(use, drawn, exact, count)
+    said = [_drawn(drawn, exact) for _ in range(count)]
     if all(each.size == said[0].size <= _WIDEST for each in said):
         return np.stack(said).astype(np.float64)
     return np.array([[float(zlib.crc32(each.tobytes()))] for each in said])
 
 
-def _drawn(use: Use, drawn: Mechanism[Any], exact: Exact) -> np.ndarray:
-    if not isinstance(drawn, Summarised):
-        return np.asarray(drawn.sample(*exact)).reshape(-1)
-    cells, numbers = drawn.summary(*exact)
-    shown = dict(zip(np.asarray(cells).tolist(), np.asarray(numbers).tolist(), strict=True))
-    moved = sorted(_held(use.one) ^ _held(use.other))
-    return np.array([shown.get(cell, 0) for cell, _ in moved])
+def _drawn(drawn: Mechanism[Any], exact: Exact) -> np.ndarray:
+    return np.asarray(drawn.sample(*exact)).reshape(-1)
+
+
+def _shown(use: Use, drawn: SparseGeometric, exact: Exact, count: int) -> Floats:
+    """What is shown of the unit's cell; so many in one summary, as cells are independent."""
+    (cell,) = {cell for cell, _ in _held(use.one) ^ _held(use.other)}
+    rows = dict(_held(exact)).get(cell, 0)
+    cells = np.arange(count if rows else 0, dtype=np.uint64)
+    shown, numbers = replace(drawn, domain=count).summary(cells, np.full(cells.size, rows))
+    found = np.zeros((count, 1))
+    found[shown.astype(np.int64), 0] = numbers
+    return found
 
 
 def _held(exact: Exact) -> set[tuple[int, int]]:
@@ -178,8 +186,6 @@ def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
             changed[field.name] = tuple(each * Fraction(5, 4) for each in value)
         elif field.name == "probability":
             changed[field.name] = 1 - (1 - value) * Fraction(4, 5)
-        elif isinstance(value, Mechanism) and is_dataclass(value):
-            changed[field.name] = weaker(value)
     if not changed:
         raise Bug(f"No noise of {mechanism.name} is known.", fix="Say how it is made weaker.")
     return replace(mechanism, **changed)
