@@ -100,7 +100,8 @@ def _session(spec: SurpriseSpec, gate: Gate) -> tuple[float, float, float]:
 
 def _many() -> Audit:
     """A session as `gate.many` bargains for it; its questions go to the door itself."""
-    gate, order = opened(), ManyOrder(columns={"key": None}, epsilon=_EPSILON, surprises=1, start=0)
+    gate, terms = opened(), {"epsilon": _EPSILON, "surprises": 1, "start": 0, "rows": 10}
+    order = ManyOrder(columns={"key": None}, **terms)  # type: ignore[arg-type]
     spec = Many(gate.door, gate.rules, order, sure=False).bargain.spec
     short = replace(spec, band=weaker(spec.band), number=weaker(spec.number))
     honest, broken = (
@@ -133,7 +134,7 @@ _CHOICE: Final[dict[str, Any]] = {
     "reachable": 0.9, "why": "a candidate that nearly never wins would tell all, too rarely",
 }  # fmt: skip
 _AT_BORDER: Final[dict[str, Any]] = {
-    "pair": (rows(*(_UNIT,) * 9), rows(*(_UNIT,) * 8)), "tries": 1, "trials": 400_000,
+    "pair": (rows(*(_UNIT,) * 9), rows(*(_UNIT,) * 8)), "tries": 1, "trials": 1_000_000,
     "neighbours": "8 and 9 people in one cell, where a crowd is 8", "reachable": 0.89,
     "why": "the δ is used up by cells of exactly a crowd, the ε by larger ones",
 }  # fmt: skip

@@ -19,7 +19,7 @@ _FEW: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(z, 16)"
 _MAP: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(x, 2), BIN(y, 2)"
 _WEEK: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(x, 8), BIN(y, 8)"
 _WHERE: Final = "no rows, or one, in the first cell"
-_FULL: Final = "60 rows in one corner, without and with one in the opposite one"
+_BESIDE: Final = "few rows elsewhere, without and with one in the first cell"
 _KEYS: Final = ["a", "b", "c", "d"]
 _FACTS: Final[dict[str, dict[str, Any]]] = {
     "x": {"between": [0, 32]}, "y": {"between": [0, 32]}, "z": {"between": [0, 127]},
@@ -43,7 +43,6 @@ def rows(*held: tuple[int, int, str]) -> pa.Table:
 
 
 _UNIT: Final = (0, 0, "a")
-_CROWD: Final = ((30, 30, "d"),) * 60
 
 
 @final
@@ -65,20 +64,20 @@ def release_audit(  # noqa: PLR0913 - each is a choice
     release: str,
     *,
     accountant: str = "pure",
-    full: bool = False,
+    base: tuple[tuple[int, int, str], ...] = (),
     unit: tuple[int, int, str] = _UNIT,
     why: str = "",
+    reachable: float | None = None,
     trials: int | None = None,
     tries: int = 3,
     **terms: Any,  # noqa: ANN401 - those of gate.release
 ) -> Audit:
     """An audit of one kind of release."""
-    base = _CROWD if full else ()
-    said: dict[str, Any] = {"why": why or None, "trials": trials}
+    said: dict[str, Any] = {"why": why or None, "trials": trials, "reachable": reachable}
     how = {key: value for key, value in said.items() if value is not None}
     return path_audit(
         f"release: {name}", Asked(release, terms), opened=partial(opened, accountant),
-        pair=(rows(*base, unit), rows(*base)), neighbours=_FULL if full else _WHERE,
+        pair=(rows(*base, unit), rows(*base)), neighbours=_BESIDE if base else _WHERE,
         tries=tries, **how,
     )  # fmt: skip
 
@@ -111,10 +110,13 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cube": {"columns": {"x": 16, "y": 16, "key": None}, "sets": 2},
     "sparse": {"columns": {"x": 16, "key": None}, "threshold": 1, "trials": 200_000},
     "above": {
-        "columns": {"x": 16}, "questions": [{"x": (0, 15)}, {"x": (0, 31)}], "threshold": 1,
-        "most": 1,
+        "columns": {"x": 4}, "threshold": 1, "most": 1, "base": ((16, 0, "b"),), "trials": 40_000,
+        "questions": [*({"x": (0, end)} for end in (3, 7, 11, 15)), {"x": (16, 19)}],
     },
-    "boxplot": {"columns": {"x": None}, "trials": 4_000},
+    "boxplot": {
+        "columns": {"x": None}, "base": ((32, 0, "b"),) * 4, "trials": 6_000, "reachable": 0.3,
+        "why": "the price is for a rank that a unit moves by 1, and it moves each by a part of it",
+    },
     "cdf": {"columns": {"x": 8}},
 }  # fmt: skip
 
