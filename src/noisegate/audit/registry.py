@@ -82,10 +82,17 @@ def weaker(mechanism: Mechanism[Any], **shares: Any) -> Any:  # noqa: ANN401 - a
 
 def audits() -> Mapping[str, Callable[[], Audit]]:
     """How to make each audit, by name, in the order of the tables."""
-    from noisegate.audit import of_choices, of_noise, of_structures  # noqa: PLC0415 - they use this
+    from noisegate.audit import (  # noqa: PLC0415 - they use this
+        of_choices,
+        of_learners,
+        of_noise,
+        of_programs,
+        of_recipes,
+        of_structures,
+    )
 
     found: dict[str, Callable[[], Audit]] = {}
-    for room in (of_noise, of_choices, of_structures):
+    for room in (of_noise, of_choices, of_structures, of_recipes, of_learners, of_programs):
         found |= room.AUDITS
     return MappingProxyType(found)
 

@@ -1,0 +1,179 @@
+"""Audits of synthetic rows, sessions, crowds, robust numbers, choices, series and programs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from noisegate.accounting.pure import pure_loss
+from noisegate.audit.audit import Audit
+from noisegate.audit.door import DoorRuns
+from noisegate.audit.of_recipes import Asked, opened, rows
+from noisegate.audit.path import path_audit, weaker
+from noisegate.curator.surprises import SurpriseSpec, open_surprises
+from noisegate.gate import Gate
+from noisegate.synthetic.many import ManyOrder
+from noisegate.synthetic.online import Many
+from noisegate.synthetic.recipes import SYNTHESIZERS
+from noisegate.transforms.strategy import Groups
+
+_EPSILON: Final = 3
+_NONE: Final = "no rows, or one"
+_UNIT: Final = (0, 0, "a")
+_COLUMNS: Final = {"x": 16, "key": None}
+
+
+def _made(name: str, ask: Any, **terms: Any) -> Audit:  # noqa: ANN401 - a run, and terms of path_audit
+    usual: dict[str, Any] = {
+        "opened": opened, "pair": (rows(_UNIT), rows()), "neighbours": _NONE,
+    }  # fmt: skip
+    return path_audit(name, ask, **usual | terms)
+
+
+def _synthetic(method: str, **terms: Any) -> Audit:  # noqa: ANN401 - of path_audit
+    asked = Asked("synthetic", {"columns": _COLUMNS, "method": method, "rows": 10})
+    return _made(f"synthetic: {method}", asked, **terms)
+
+
+def _questions(gate: Gate) -> object:
+    asked = [f"SELECT COUNT(*) FROM data WHERE x < {end}" for end in (16, 33)]  # noqa: S608 - of no user
+    return gate.release("questions", workload=asked, epsilon=_EPSILON, fresh=True)
+
+
+def _smooth(gate: Gate) -> object:
+    return gate.smooth("SELECT MEDIAN(x) FROM data", epsilon=_EPSILON, fresh=True)
+
+
+def _ptr(gate: Gate) -> object:
+    sql = "SELECT MEDIAN(x) FROM data"
+    return gate.smooth(sql, method="ptr", bound=1, delta="1e-3", epsilon=_EPSILON, fresh=True)
+
+
+def _distance(gate: Gate) -> object:
+    ends: dict[str, Any] = {"columns": ["x"], "centers": [[16], [32]], "radius": 1}
+    return gate.distance(epsilon=_EPSILON, fresh=True, **ends)
+
+
+def _choose(method: str, gate: Gate) -> object:
+    sql = "SELECT key, COUNT(*) FROM data GROUP BY key"
+    return gate.choose(sql, epsilon=_EPSILON, method=method, fresh=True)
+
+
+def _graph(number: str, gate: Gate) -> object:
+    found = gate.graph(source="x", target="y", nodes=range(4))
+    return getattr(found, number)(epsilon=_EPSILON, fresh=True)
+
+
+def _statistic(gate: Gate) -> object:
+    return gate.statistic(["x >= 16", "y >= 16"], epsilon=_EPSILON, fresh=True)
+
+
+def mean_of(held: dict[str, Any]) -> float:
+    """A program on a block of rows."""
+    return float(held["x"].mean()) if held["x"].size else 0.0
+
+
+def _apply(gate: Gate) -> object:
+    return gate.apply(
+        mean_of, columns=["x"], range=(0, 32), blocks=2, epsilon=_EPSILON, seconds=0.02,
+        rehearse=False, fresh=True,
+    )  # fmt: skip
+
+
+def _series(gate: Gate) -> object:
+    return gate.release("series", columns={"x": 1}, until=32, horizon=33, epsilon=_EPSILON)
+
+
+def _session(spec: SurpriseSpec, gate: Gate) -> tuple[float, float, float]:
+    """One session and one question, about the unit's cell, whose guess is nearly a surprise."""
+    cells = spec.cells.tally.cells  # type: ignore[union-attr]
+    block = Groups(np.minimum(np.arange(cells, dtype=np.int32), 1), 2)  # the first, and the rest
+    guesses = np.array([1 - spec.band.threshold, 0], np.int64)
+    with open_surprises(gate.door, spec, name="audit", request_id=gate.door.fresh_id()) as session:
+        told = session.ask(block, guesses)
+    return float(told.near), float(told.side), float(told.number or 0)
+
+
+def _many() -> Audit:
+    """A session as `gate.many` bargains for it; its questions go to the door itself."""
+    gate, terms = opened(), {"epsilon": _EPSILON, "surprises": 1, "start": 0, "rows": 10}
+    order = ManyOrder(columns={"key": None}, **terms)  # type: ignore[arg-type]
+    spec = Many(gate.door, gate.rules, order, sure=False).bargain.spec
+    short = replace(spec, band=weaker(spec.band), number=weaker(spec.number))
+    honest, broken = (
+        tuple(DoorRuns(opened=opened, rows={"data": held}, ask=partial(_session, each))
+              for held in (rows(_UNIT), rows()))
+        for each in (spec, short)
+    )  # fmt: skip
+    return Audit(
+        name="many: a surprise", claims={0.0: float(pure_loss(spec.event()).epsilon)},
+        draws=(honest[0], honest[1]), broken=(broken[0], broken[1]), neighbours=_NONE,
+        broken_words="a fifth too little noise in every draw", trials=6_000, reachable=0.4,
+        why="the price is for a surprise above and one below, and one question meets one of them",
+    )  # fmt: skip
+
+
+_EVEN: Final = (*((16, 0, "a"),) * 20, *((17, 0, "a"),) * 20)
+_MEDIAN: Final[dict[str, Any]] = {
+    "pair": (rows(*_EVEN, (17, 0, "a")), rows(*_EVEN)), "tries": 1, "reachable": 0.5,
+    "neighbours": "20 rows at 16 and 20 at 17, without and with one more at 17",
+}  # fmt: skip
+_K4: Final = tuple((a, b, "a") for a, b in combinations(range(4), 2))
+_GRAPH: Final[dict[str, Any]] = {
+    "pair": (rows(*_K4), rows(*_K4[1:])), "tries": 1,
+    "neighbours": "all edges among four vertices, and all but one",
+}  # fmt: skip
+_OTHERS: Final = ((16, 0, "b"), (16, 0, "c"), (16, 0, "d"))
+_CHOICE: Final[dict[str, Any]] = {
+    "pair": (rows(*_OTHERS, _UNIT), rows(*_OTHERS)), "tries": 1, "trials": 60_000,
+    "neighbours": "three candidates with one row each, and a fourth with one or none",
+    "reachable": 0.9, "why": "a candidate that nearly never wins would tell all, too rarely",
+}  # fmt: skip
+_AT_BORDER: Final[dict[str, Any]] = {
+    "pair": (rows(*(_UNIT,) * 9), rows(*(_UNIT,) * 8)), "tries": 1, "trials": 1_000_000,
+    "neighbours": "8 and 9 people in one cell, where a crowd is 8", "reachable": 0.89,
+    "why": "the δ is used up by cells of exactly a crowd, the ε by larger ones",
+}  # fmt: skip
+_STUDENT: Final = "the proof bounds a shift and a stretch apart, and no neighbours do both fully"
+_LOCAL: Final[dict[str, Any]] = {"reachable": 0.5, "why": _STUDENT, "trials": 12_000}
+_CROWD: Final[dict[str, Any]] = {"probability": "1/2", "epsilon": 1}
+
+_NAMED: Final[Mapping[str, tuple[Any, Mapping[str, Any]]]] = {
+    "release: questions": (_questions, {}),
+    "release: series": (_series, {}),
+    "statistic": (_statistic, {"pair": (rows((32, 32, "a")), rows())}),
+    "choose: exponential": (partial(_choose, "exponential"), _CHOICE),
+    "choose: permute-and-flip": (partial(_choose, "permute-and-flip"), _CHOICE),
+    "choose: noisy-max": (partial(_choose, "noisy-max"), _CHOICE | {
+        "trials": 16_000, "reachable": 0.7,
+    }),
+    "crowd-histogram": (Asked("crowd-histogram", {
+        "columns": {"key": None}, "delta": "1e-2", **_CROWD}), _AT_BORDER),
+    "crowd-points": (Asked("crowd-points", {
+        "columns": {"x": 16}, "crowd": 8, **_CROWD}), _AT_BORDER),
+    "smooth: median": (_smooth, _MEDIAN | _LOCAL),
+    "smooth: propose-test-release": (_ptr, _MEDIAN | {
+        "why": "half of the price is for the test, which these neighbours hardly move"}),
+    "distance": (_distance, {}),
+    **{f"graph: {number}": (partial(_graph, number), _GRAPH)
+       for number in ("edges", "degrees", "min_cut", "bipartite_distance")},
+    **{f"graph: {number}": (partial(_graph, number), _GRAPH | _LOCAL)
+       for number in ("triangles", "two_stars")},
+    "apply: mean": (_apply, {"pair": (rows((32, 32, "a")), rows()), "tries": 1}),
+}  # fmt: skip
+
+
+def _of(name: str) -> Audit:
+    ask, terms = _NAMED[name]
+    return _made(name, ask, **terms)
+
+
+AUDITS: Final[Mapping[str, Callable[[], Audit]]] = MappingProxyType(
+    {f"synthetic: {method}": partial(_synthetic, method) for method in SYNTHESIZERS}
+    | {name: partial(_of, name) for name in _NAMED}
+    | {"many: a surprise": _many}
+)

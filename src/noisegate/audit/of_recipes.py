@@ -1,0 +1,136 @@
+"""Audits of releases, by every recipe: one unit that is counted in all that the recipe asks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, final
+
+import pyarrow as pa
+
+import noisegate
+from noisegate.audit.audit import Audit
+from noisegate.audit.path import path_audit
+from noisegate.gate import Gate
+
+_EPSILON: Final = 3  # where few runs say most
+_LINE: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(z, 1)"
+_FEW: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(z, 16)"
+_MAP: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(x, 2), BIN(y, 2)"
+_WEEK: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(x, 8), BIN(y, 8)"
+_WHERE: Final = "no rows, or one, in the first cell"
+_BESIDE: Final = "few rows elsewhere, without and with one in the first cell"
+_KEYS: Final = ["a", "b", "c", "d"]
+_FACTS: Final[dict[str, dict[str, Any]]] = {
+    "x": {"between": [0, 32]}, "y": {"between": [0, 32]}, "z": {"between": [0, 127]},
+    "key": {"in": _KEYS},
+}  # fmt: skip
+_WHOLE: Final = pa.int64()
+_SCHEMA: Final = pa.schema([("x", _WHOLE), ("y", _WHOLE), ("z", _WHOLE), ("key", pa.string())])
+
+
+def opened(accountant: str = "pure") -> Gate:
+    """A practice gate of one table: every row is one person."""
+    return noisegate.open(
+        rows((1, 1, "a")), columns=_FACTS, practice=True, accountant=accountant, delta="1e-6"
+    )
+
+
+def rows(*held: tuple[int, int, str]) -> pa.Table:
+    """Rows of that table; z is 3 x, or its end."""
+    listed = [{"x": x, "y": y, "z": min(3 * x, 127), "key": key} for x, y, key in held]
+    return pa.Table.from_pylist(listed, schema=_SCHEMA)
+
+
+_UNIT: Final = (0, 0, "a")
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """One release, drawn anew."""
+
+    name: str
+    terms: Mapping[str, Any]
+
+    def __call__(self, gate: Gate) -> object:
+        """All of it."""
+        terms = {"epsilon": _EPSILON, "fresh": True} | dict(self.terms)
+        return gate.release(self.name, **terms)
+
+
+def release_audit(  # noqa: PLR0913 - each is a choice
+    name: str,
+    release: str,
+    *,
+    accountant: str = "pure",
+    base: tuple[tuple[int, int, str], ...] = (),
+    unit: tuple[int, int, str] = _UNIT,
+    why: str = "",
+    reachable: float | None = None,
+    trials: int | None = None,
+    tries: int = 3,
+    **terms: Any,  # noqa: ANN401 - those of gate.release
+) -> Audit:
+    """An audit of one kind of release."""
+    said: dict[str, Any] = {"why": why or None, "trials": trials, "reachable": reachable}
+    how = {key: value for key, value in said.items() if value is not None}
+    return path_audit(
+        f"release: {name}", Asked(release, terms), opened=partial(opened, accountant),
+        pair=(rows(*base, unit), rows(*base)), neighbours=_BESIDE if base else _WHERE,
+        tries=tries, **how,
+    )  # fmt: skip
+
+
+_RECIPES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "cells": {"sql": _LINE},
+    "tree": {"sql": _LINE, "workload": "ranges"},
+    "haar": {"sql": _LINE, "workload": "ranges"},
+    "fourier": {"sql": _FEW},
+    "dawa": {"sql": _LINE},
+    "ahp": {"sql": _LINE},
+    "mwem": {"sql": _FEW, "workload": [{"z": (0, end)} for end in (31, 63, 127)]},
+    "planned": {"sql": _LINE, "workload": "ranges"},
+    "adaptive": {"sql": _LINE},
+    "sketch": {"sql": _LINE},
+    "sensing": {"sql": _LINE},
+    "convex": {"sql": _LINE, "accountant": "zcdp"},
+    "tree, Gaussian": {"sql": _LINE, "workload": "ranges", "accountant": "zcdp"},
+    "quadtree": {"sql": _MAP, "workload": "ranges"},
+    "kdtree": {"sql": _MAP},
+    "hybrid": {"sql": _MAP},
+    "privtree": {"sql": _MAP},
+    "uniform-grid": {"sql": _MAP},
+    "adaptive-grid": {"sql": _MAP},
+    "marginals": {"sql": _MAP},
+    "seasonal": {"sql": _WEEK, "unit": (8, 8, "a")},
+    "totals": {"columns": {"key": None}, "parents": [[0, 0, 1, 1]]},
+}
+_KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "cube": {"columns": {"x": 16, "y": 16, "key": None}, "sets": 2},
+    "sparse": {"columns": {"x": 16, "key": None}, "threshold": 1, "trials": 200_000},
+    "above": {
+        "columns": {"x": 4}, "threshold": 1, "most": 1, "base": ((16, 0, "b"),), "trials": 40_000,
+        "questions": [*({"x": (0, end)} for end in (3, 7, 11, 15)), {"x": (16, 19)}],
+    },
+    "boxplot": {
+        "columns": {"x": None}, "base": ((32, 0, "b"),) * 4, "trials": 6_000, "reachable": 0.3,
+        "why": "the price is for a rank that a unit moves by 1, and it moves each by a part of it",
+    },
+    "cdf": {"columns": {"x": 8}},
+}  # fmt: skip
+
+
+def _of_recipe(name: str) -> Audit:
+    terms = dict(_RECIPES[name])
+    return release_audit(name, "histogram", method=name.partition(",")[0], **terms)
+
+
+def _of_kind(name: str) -> Audit:
+    return release_audit(name, name, **_KINDS[name])
+
+
+AUDITS: Final[Mapping[str, Callable[[], Audit]]] = MappingProxyType(
+    {f"release: {name}": partial(_of_recipe, name) for name in _RECIPES}
+    | {f"release: {name}": partial(_of_kind, name) for name in _KINDS}
+)
