@@ -77,6 +77,9 @@ ATTEMPTS = {
     "open a pipe": "os.pipe()",
     "copy a descriptor": "os.dup(3)",
     "map what is open": "checked(libc.mmap(None, 4096, 1, 2, 0, 0))",
+    "share memory that has no name": "checked(libc.mmap(None, 4096, 3, 0x21, -1, 0))",
+    "take a huge page": "checked(libc.mmap(None, 1 << 21, 3, 0x40022, -1, 0))",
+    "hold memory in place": "checked(libc.mmap(None, 4096, 3, 0x2022, -1, 0))",
     "wait": "time.sleep(0.001)",
     "wait for a moment": by_number("clock_nanosleep", "1, 1, ctypes.create_string_buffer(16), 0"),
     "wait for a lock": by_number("futex", "ctypes.byref(ctypes.c_int(1)), 9, 1, 0, 0, -1"),
@@ -187,7 +190,7 @@ COUNTS, RESTS = {
 }.get(platform.machine(), ("", ""))
 COUNTER = """
 import ctypes, mmap
-held = mmap.mmap(-1, 4096, prot=7)
+held = mmap.mmap(-1, 4096, 0x22, 7)
 held.write(bytes.fromhex("CODE"))
 return ctypes.CFUNCTYPE(ctypes.c_uint32)(ctypes.addressof(ctypes.c_char.from_buffer(held)))()
 """
@@ -249,7 +252,9 @@ def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch)
     assert quick == slow == schedule(monkeypatch, [0.001] * 3, workers=2)
     assert quick[-1] == pytest.approx(100 + 1 / 16 + 3 * turn)
     assert all(end - begin == pytest.approx(0.2) for begin, end in quick[:-1])
-    stalled = schedule(monkeypatch, [0.001, 0.3, 0.001])  # a machine that stands still for a while
+    stalled = schedule(
+        monkeypatch, [0.001, 2 * (turn - 0.2), 0.001]
+    )  # a machine that stands still for a while
     assert stalled[:2] == quick[:2]
     assert stalled[-1] == pytest.approx(quick[-1] + turn)
 

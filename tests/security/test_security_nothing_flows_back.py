@@ -144,9 +144,84 @@ def test_a_process_that_minds_its_children_is_noticed():
         process.kill()
 
 
+def test_children_end_before_those_that_they_are_made_of_where_memory_runs_out():
+    """How much a child seems to hold is up to its program; without a template all would end."""
+    with Cell(task("def f(rows): return 1")) as cell, ExitStack() as turn:
+        cell._children([cell._task.packed(block(1), processor=cell._processor(0))], turn)
+        root = cell._process.pid
+        waiting = next_template(root)
+        (child,) = {*children_of(root)} - {waiting}
+        scores = [
+            int(Path(f"/proc/{each}/oom_score_adj").read_text()) for each in (root, waiting, child)
+        ]
+    assert scores == [500, 500, 1000]
+
+
+def test_memory_is_held_in_small_pages_alone():
+    """A part of a huge page holds all of it, and whether there is one tells what others left."""
+    with Cell(task("def f(rows): return 1")) as cell:
+        for each in (cell._process.pid, next_template(cell._process.pid)):
+            assert "THP_enabled:\t0" in Path(f"/proc/{each}/status").read_text()
+
+
+APART = """
+import ctypes, os
+def f(rows):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.argtypes = ctypes.c_size_t, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long
+    libc.mmap.restype, pages = ctypes.c_size_t, 0
+    for place in range(1, 1 << 14):  # each page lies 2 GB from the next
+        at = libc.mmap(place << 31, 4096, 3, 0x100022, -1, 0)
+        if at == place << 31:
+            ctypes.memset(at, 1, 1)
+            pages += 1
+    os.write(3, ctypes.c_double(pages))
+    while True: pass
+"""
+
+
+@pytest.mark.audit
+def test_the_slowest_program_is_gone_in_half_of_the_pause():
+    """The best of three, on a machine that does nothing else."""
+    took = []
+    with Cell(task(APART, seconds=1.5, imports=("ctypes",))) as cell:
+        for _ in range(3):
+            with ExitStack() as turn:
+                children = cell._children([cell._task.packed(block(1), processor=0)], turn)
+                children.start()
+                time.sleep(1.5)
+                start = time.monotonic()
+                (said,) = children.said(8)
+                select.select(children.processes, [], [], 5)
+                took.append(time.monotonic() - start)
+            assert struct.unpack("d", said)[0] > 10_000
+    assert min(took) < cell._task.pause / 2
+
+
+def test_the_pause_is_long_enough_for_all_that_one_processor_clears_away():
+    """Eight programs of 256 MB need 340 ms on two processors, one 118 ms."""
+    few = len(cells._processors())
+    alone, each, many = (
+        task("", workers=workers).pause - cells._PAUSE for workers in (1, few, 4 * few)
+    )
+    assert each == alone
+    assert many == pytest.approx(4 * alone)
+
+
+def test_room_is_kept_for_tables_of_memory_that_lies_apart(monkeypatch):
+    """Of 64 MB in single pages the kernel makes 188 MB, and more with tables of five levels."""
+    monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 30)
+    Cell(task("", memory=1 << 27))
+    with pytest.raises(cells.SpecError, match="memory"):
+        Cell(task("", memory=(1 << 27) + 1))
+    monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 40)
+    Cell(task("", memory=(1 << 39) - 6 * cells._apart(1 << 39)))
+
+
 # --- what a program can read of itself -----------------------------------------------------------
 
-# The state of the interpreter's own code: which paths were taken is written into it.
+# The state of the interpreter's own code: which paths were taken is written into it. Libraries are
+# read in an order of chance, by the root, before there is any block.
 CODE = """
 import dis, sys
 total = 0
@@ -154,7 +229,7 @@ for name, module in sorted(sys.modules.items()):
     if name == "__main__" or name.startswith("noisegate.isolated"):
         for each, value in sorted(vars(module).items()):
             code = getattr(value, "__code__", None)
-            if code is not None and each not in ("f", "_answered"):
+            if code is not None and each not in ("f", "_answered", "_read_libraries"):
                 for step in dis.get_instructions(code, adaptive=True):
                     name = step.opname.encode()
                     total = (total * 257 + int.from_bytes(name)) % ((1 << 50) - 27)

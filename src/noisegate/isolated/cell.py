@@ -21,6 +21,7 @@ Claim: the k-th answer is made of the k-th block, the task and chance alone, and
 
 import io
 import json
+import mmap
 import os
 import signal
 import socket
@@ -37,16 +38,20 @@ from typing import Final, Self, final
 from noisegate.errors import SourceError, SpecError, Unsupported
 from noisegate.isolated.alone import alone
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
-from noisegate.isolated.lockdown import can_lock, can_run
+from noisegate.isolated.lockdown import can_lock, can_run, end_first
 from noisegate.isolated.modules import require_allowed
 
 WORKERS_MAX: Final = 100  # one message carries all descriptors of a turn
 _FIRST: Final = 1 / 16  # when blocks begin, if they are there by then
-# Between turns, and more for the memory that has to be cleared away. Measured on two cores of a
-# Neoverse N1: full memory in as many pieces as the kernel allows is gone after 15 ms (64 MB), 63 ms
-# (256 MB) and 118 ms (1 GB), a process that did nothing after 1 ms.
+# Between turns, and more for the memory that has to be cleared away: three times what was measured
+# on two cores of a Neoverse N1. The slowest to go are single pages, so far apart that each has two
+# pages of tables to itself: 32 ms (64 MB), 75 ms (128 MB), 185 ms (256 MB, as many pieces as the
+# kernel allows by default); memory in one piece 85 ms (1 GB); a process that did nothing 1 ms.
 _PAUSE: Final = 0.1
 _PAUSE_PER_BYTE: Final = 0.5 / (1 << 30)
+_PAUSE_PER_BYTE_APART: Final = 1.5 / (1 << 30)
+_TABLES: Final = 3  # pages of tables for a page that lies apart, on machines with five levels
+_PIECES: Final = Path("/proc/sys/vm/max_map_count")
 _LOADED_MAX: Final = 64  # modules that a rehearsal may find missing
 _LOADING: Final = 60.0  # seconds for all modules
 _REHEARSAL: Final = 10.0  # seconds, however many a block may take
@@ -83,8 +88,9 @@ class Task:
 
     @property
     def pause(self) -> float:
-        """The time between two turns, for clearing away."""
-        return _PAUSE + self.memory * _PAUSE_PER_BYTE
+        """The time between two turns, for clearing away: one after the other on each processor."""
+        one = self.memory * _PAUSE_PER_BYTE + _apart(self.memory) * _PAUSE_PER_BYTE_APART
+        return _PAUSE + one * -(-self.workers // len(_processors()))
 
     @property
     def turn(self) -> float:
@@ -122,7 +128,7 @@ class Cell:
         if task.locked:
             _require_room(task)
         self._task, self._imports = task, task.imports
-        self._processors = sorted(os.sched_getaffinity(0))
+        self._processors = _processors()
 
     def __enter__(self) -> Self:
         self._start()
@@ -209,7 +215,7 @@ class Cell:
         except OSError:
             order, processes = b"", []
         for process in processes:
-            pipe.keep(process)
+            end_first(_number_of(pipe.keep(process)))
         if not order or len(processes) != len(given):
             raise SourceError(
                 "The processes for programs ended, which no program can cause.",
@@ -315,13 +321,28 @@ class _Children:
 
 
 def _require_room(task: Task) -> None:
-    """Refuse programs for which memory, with that of those before, might not suffice."""
-    most = _memory_of_machine() // (2 * task.workers)
+    """Refuse programs for which memory, with that of those before, might not suffice.
+
+    Tables of the kernel's for pages that lie far apart are not counted by the limit of a process.
+    """
+    room = _memory_of_machine() // (2 * task.workers)
+    most = max(room // (1 + _TABLES), room - _TABLES * 2 * _apart(room))  # pieces of two pages
     if task.memory > most:
         raise SpecError(
             "Programs could use up the memory of the machine, for the next to feel.",
             fix=f"Use memory up to {most >> 20:,} megabytes, or fewer workers.",
         )
+
+
+def _apart(memory: int) -> int:
+    """How much of so much memory a program can spread, page by page."""
+    pieces = int(_PIECES.read_text()) if _PIECES.exists() else 0
+    return min(memory, pieces * mmap.PAGESIZE)
+
+
+def _processors() -> list[int]:
+    """Those that programs run on."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
 def _memory_of_machine() -> int:
@@ -342,6 +363,12 @@ def _next_moment(asked: float) -> float:
 def _wait_until(end: float) -> None:
     while (left := end - monotonic()) > 0:
         sleep(left)
+
+
+def _number_of(process: int) -> str:
+    """The number of a process that a descriptor stands for, to be found by."""
+    lines = Path(f"/proc/self/fdinfo/{process}").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Pid:"))
 
 
 def _held(task: bytes) -> int:

@@ -37,7 +37,15 @@ from typing import Any, Final, Never
 import numpy as np
 
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
-from noisegate.isolated.lockdown import ANSWER, end_first, end_with_parent, limit, lock, only_read
+from noisegate.isolated.lockdown import (
+    ANSWER,
+    end_first,
+    end_with_parent,
+    limit,
+    lock,
+    only_read,
+    use_small_pages,
+)
 from noisegate.isolated.rows import unpacked
 
 _HELD, _ORDERS, _LEASH = 4, 5, 6  # places of the lock and of the two connections
@@ -55,8 +63,9 @@ _WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
 def serve() -> Never:
     """Load modules, make the first template, and wait for the end of the leash."""
     orders, locked = _take_places(), LOCKED in sys.argv
-    end_first()
+    end_first(above_all=False)
     if locked:
+        use_small_pages()
         _stop_clocks()
         only_read()
     found = [(name, _loads(name)) for name in receive(orders)]
