@@ -220,7 +220,7 @@ class Children:
     def __init__(self, clock, seen, count, clearing):
         self.clock, self.seen, self.count, self.clearing = clock, seen, count, clearing
 
-    def start(self):
+    def start(self, _given, _end):
         self.seen.append(self.clock.now)
 
     def said(self, _most):
@@ -235,7 +235,7 @@ def schedule(monkeypatch, clearing, workers=1, reading=0.001):
     monkeypatch.setattr(cells, "monotonic", lambda: clock.now)
     monkeypatch.setattr(cells, "sleep", clock.sleep)
     monkeypatch.setattr(
-        Cell, "_children", lambda _, given, __: Children(clock, seen, len(given), next(takes))
+        Cell, "_children", lambda _, count, __: Children(clock, seen, count, next(takes))
     )
 
     def read():
@@ -400,6 +400,16 @@ def test_a_rehearsal_says_what_went_wrong_and_loads_what_is_missing():
         assert cell.rehearse(block(WITHOUT)) == ("colorsys",)
         assert cell.answers([block(WITHOUT)]) == [struct.pack("d", 1 / 3)]
     with Cell(task("return rows['age'].mean()")) as cell, pytest.raises(SpecError, match="'age'"):
+        cell.rehearse(block(WITHOUT))
+
+
+def test_what_a_rehearsal_writes_itself_is_words_and_names_or_nothing():
+    forged = """
+import json, os
+os.write(3, b"E" + json.dumps({"words": [1], "module": {"math": 1}}).encode())
+os._exit(0)
+"""
+    with Cell(task(forged)) as cell, pytest.raises(SpecError, match=r"fails: \[1\]"):
         cell.rehearse(block(WITHOUT))
 
 

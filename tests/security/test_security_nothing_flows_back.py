@@ -5,6 +5,7 @@ import select
 import struct
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from noisegate.isolated import cell as cells
+from noisegate.isolated.alone import alone
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed
@@ -89,11 +91,11 @@ def test_no_page_of_the_next_template_changes_whatever_a_block_does():
     with Cell(task(program(*BEHAVIOURS, after="return 1"), imports=("ctypes",))) as cell:
         for place in range(len(BEHAVIOURS)):
             with ExitStack() as turn:
-                given = cell._task.packed(block(place), processor=cell._processor(place))
-                children = cell._children([given], turn)
+                order = cell._task.order(processor=cell._processor(place))
+                children = cell._children(1, turn)
                 waiting = next_template(cell._process.pid)
                 before = pages_of(waiting)
-                children.start()
+                children.start([(order, block(place))], time.monotonic() + 0.2)
                 time.sleep(0.2)
                 children.said(8)
                 ended, _, _ = select.select(children.processes, [], [], 5)
@@ -147,7 +149,7 @@ def test_a_process_that_minds_its_children_is_noticed():
 def test_children_end_before_those_that_they_are_made_of_where_memory_runs_out():
     """How much a child seems to hold is up to its program; without a template all would end."""
     with Cell(task("def f(rows): return 1")) as cell, ExitStack() as turn:
-        cell._children([cell._task.packed(block(1), processor=cell._processor(0))], turn)
+        cell._children(1, turn)
         root = cell._process.pid
         waiting = next_template(root)
         (child,) = {*children_of(root)} - {waiting}
@@ -187,8 +189,8 @@ def test_the_slowest_program_is_gone_in_half_of_the_pause():
     with Cell(task(APART, seconds=1.5, imports=("ctypes",))) as cell:
         for _ in range(3):
             with ExitStack() as turn:
-                children = cell._children([cell._task.packed(block(1), processor=0)], turn)
-                children.start()
+                children, end = cell._children(1, turn), time.monotonic() + 1.5
+                children.start([(cell._task.order(processor=0), block(1))], end)
                 time.sleep(1.5)
                 start = time.monotonic()
                 (said,) = children.said(8)
@@ -216,6 +218,24 @@ def test_room_is_kept_for_tables_of_memory_that_lies_apart(monkeypatch):
         Cell(task("", memory=(1 << 27) + 1))
     monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 40)
     Cell(task("", memory=(1 << 39) - 6 * cells._apart(1 << 39)))
+
+
+def test_how_large_a_block_is_moves_no_turn():
+    """It is given to its child in its own time. The best of three, as others load the machine."""
+    spent, heavy = [], packed({"id": np.arange(12 << 20)})  # 96 MB, of one unit perhaps
+    with Cell(task("def f(rows): return 1", memory=1 << 24)) as cell:
+        for _ in range(3):
+            start = time.monotonic()
+            cell.answers([block(1), heavy, block(1)])
+            spent.append(time.monotonic() - start)
+        assert min(spent) < 1 / 16 + 3.5 * cell._task.turn
+
+
+def test_rows_count_for_the_memory_of_their_program():
+    """Else a block of many rows would need longer to be cleared away than the pause is."""
+    heavy = packed({"id": np.arange(6 << 20)})  # 48 MB, held twice
+    with Cell(task("def f(rows): return len(rows['id'])", seconds=0.5)) as cell:
+        assert cell.answers([heavy, block(1)]) == [b"", struct.pack("d", 1)]
 
 
 # --- what a program can read of itself -----------------------------------------------------------
@@ -320,6 +340,22 @@ def test_the_lock_is_free_when_the_processes_are_gone():
     start = time.monotonic()
     with Cell(task("def f(rows): return 1")):
         assert time.monotonic() - start < 5
+
+
+def test_a_start_that_is_interrupted_leaves_the_lock_free(monkeypatch):
+    """Also while somebody still holds the error, as a notebook does."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cell, "_load", interrupted)
+        with pytest.raises(KeyboardInterrupt), Cell(task("def f(rows): return 1")):
+            pass
+    taken = threading.Thread(target=lambda: alone().close(), daemon=True)
+    taken.start()
+    taken.join(5)
+    assert not taken.is_alive()
 
 
 def test_a_rehearsal_is_short_however_long_a_block_may_take(monkeypatch):
