@@ -45,7 +45,7 @@ WORKERS_MAX: Final = 100  # one message carries all descriptors of a turn
 _FIRST: Final = 1 / 16  # when blocks begin, if they are there by then
 # Between turns, and more for the memory that has to be cleared away: three times what was measured
 # on two cores of a Neoverse N1. The slowest to go are single pages, so far apart that each has two
-# pages of tables to itself: 32 ms (64 MB), 75 ms (128 MB), 185 ms (256 MB, as many pieces as the
+# pages of tables to itself: 32 ms (64 MB), 75 ms (128 MB), 174 ms (240 MB, nearly as many as the
 # kernel allows by default); memory in one piece 85 ms (1 GB); a process that did nothing 1 ms.
 _PAUSE: Final = 0.1
 _PAUSE_PER_BYTE: Final = 0.5 / (1 << 30)
