@@ -77,6 +77,9 @@ ATTEMPTS = {
     "open a pipe": "os.pipe()",
     "copy a descriptor": "os.dup(3)",
     "map what is open": "checked(libc.mmap(None, 4096, 1, 2, 0, 0))",
+    "share memory that has no name": "checked(libc.mmap(None, 4096, 3, 0x21, -1, 0))",
+    "take a huge page": "checked(libc.mmap(None, 1 << 21, 3, 0x40022, -1, 0))",
+    "hold memory in place": "checked(libc.mmap(None, 4096, 3, 0x2022, -1, 0))",
     "wait": "time.sleep(0.001)",
     "wait for a moment": by_number("clock_nanosleep", "1, 1, ctypes.create_string_buffer(16), 0"),
     "wait for a lock": by_number("futex", "ctypes.byref(ctypes.c_int(1)), 9, 1, 0, 0, -1"),
@@ -187,7 +190,7 @@ COUNTS, RESTS = {
 }.get(platform.machine(), ("", ""))
 COUNTER = """
 import ctypes, mmap
-held = mmap.mmap(-1, 4096, prot=7)
+held = mmap.mmap(-1, 4096, 0x22, 7)
 held.write(bytes.fromhex("CODE"))
 return ctypes.CFUNCTYPE(ctypes.c_uint32)(ctypes.addressof(ctypes.c_char.from_buffer(held)))()
 """
@@ -217,7 +220,7 @@ class Children:
     def __init__(self, clock, seen, count, clearing):
         self.clock, self.seen, self.count, self.clearing = clock, seen, count, clearing
 
-    def start(self):
+    def start(self, _given, _end):
         self.seen.append(self.clock.now)
 
     def said(self, _most):
@@ -232,7 +235,7 @@ def schedule(monkeypatch, clearing, workers=1, reading=0.001):
     monkeypatch.setattr(cells, "monotonic", lambda: clock.now)
     monkeypatch.setattr(cells, "sleep", clock.sleep)
     monkeypatch.setattr(
-        Cell, "_children", lambda _, given, __: Children(clock, seen, len(given), next(takes))
+        Cell, "_children", lambda _, count, __: Children(clock, seen, count, next(takes))
     )
 
     def read():
@@ -249,7 +252,9 @@ def test_when_blocks_begin_and_end_does_not_depend_on_what_they_did(monkeypatch)
     assert quick == slow == schedule(monkeypatch, [0.001] * 3, workers=2)
     assert quick[-1] == pytest.approx(100 + 1 / 16 + 3 * turn)
     assert all(end - begin == pytest.approx(0.2) for begin, end in quick[:-1])
-    stalled = schedule(monkeypatch, [0.001, 0.3, 0.001])  # a machine that stands still for a while
+    stalled = schedule(
+        monkeypatch, [0.001, 2 * (turn - 0.2), 0.001]
+    )  # a machine that stands still for a while
     assert stalled[:2] == quick[:2]
     assert stalled[-1] == pytest.approx(quick[-1] + turn)
 
@@ -395,6 +400,16 @@ def test_a_rehearsal_says_what_went_wrong_and_loads_what_is_missing():
         assert cell.rehearse(block(WITHOUT)) == ("colorsys",)
         assert cell.answers([block(WITHOUT)]) == [struct.pack("d", 1 / 3)]
     with Cell(task("return rows['age'].mean()")) as cell, pytest.raises(SpecError, match="'age'"):
+        cell.rehearse(block(WITHOUT))
+
+
+def test_what_a_rehearsal_writes_itself_is_words_and_names_or_nothing():
+    forged = """
+import json, os
+os.write(3, b"E" + json.dumps({"words": [1], "module": {"math": 1}}).encode())
+os._exit(0)
+"""
+    with Cell(task(forged)) as cell, pytest.raises(SpecError, match=r"fails: \[1\]"):
         cell.rehearse(block(WITHOUT))
 
 

@@ -5,6 +5,7 @@ import select
 import struct
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from noisegate.isolated import cell as cells
+from noisegate.isolated.alone import alone
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed
@@ -89,11 +91,11 @@ def test_no_page_of_the_next_template_changes_whatever_a_block_does():
     with Cell(task(program(*BEHAVIOURS, after="return 1"), imports=("ctypes",))) as cell:
         for place in range(len(BEHAVIOURS)):
             with ExitStack() as turn:
-                given = cell._task.packed(block(place), processor=cell._processor(place))
-                children = cell._children([given], turn)
+                order = cell._task.order(processor=cell._processor(place))
+                children = cell._children(1, turn)
                 waiting = next_template(cell._process.pid)
                 before = pages_of(waiting)
-                children.start()
+                children.start([(order, block(place))], time.monotonic() + 0.2)
                 time.sleep(0.2)
                 children.said(8)
                 ended, _, _ = select.select(children.processes, [], [], 5)
@@ -144,9 +146,102 @@ def test_a_process_that_minds_its_children_is_noticed():
         process.kill()
 
 
+def test_children_end_before_those_that_they_are_made_of_where_memory_runs_out():
+    """How much a child seems to hold is up to its program; without a template all would end."""
+    with Cell(task("def f(rows): return 1")) as cell, ExitStack() as turn:
+        cell._children(1, turn)
+        root = cell._process.pid
+        waiting = next_template(root)
+        (child,) = {*children_of(root)} - {waiting}
+        scores = [
+            int(Path(f"/proc/{each}/oom_score_adj").read_text()) for each in (root, waiting, child)
+        ]
+    assert scores == [500, 500, 1000]
+
+
+def test_memory_is_held_in_small_pages_alone():
+    """A part of a huge page holds all of it, and whether there is one tells what others left."""
+    with Cell(task("def f(rows): return 1")) as cell:
+        for each in (cell._process.pid, next_template(cell._process.pid)):
+            assert "THP_enabled:\t0" in Path(f"/proc/{each}/status").read_text()
+
+
+APART = """
+import ctypes, os
+def f(rows):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.argtypes = ctypes.c_size_t, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long
+    libc.mmap.restype, pages = ctypes.c_size_t, 0
+    for place in range(1, 1 << 14):  # each page lies 2 GB from the next
+        at = libc.mmap(place << 31, 4096, 3, 0x100022, -1, 0)
+        if at == place << 31:
+            ctypes.memset(at, 1, 1)
+            pages += 1
+    os.write(3, ctypes.c_double(pages))
+    while True: pass
+"""
+
+
+@pytest.mark.audit
+def test_the_slowest_program_is_gone_in_half_of_the_pause():
+    """The best of three, on a machine that does nothing else."""
+    took = []
+    with Cell(task(APART, seconds=1.5, imports=("ctypes",))) as cell:
+        for _ in range(3):
+            with ExitStack() as turn:
+                children, end = cell._children(1, turn), time.monotonic() + 1.5
+                children.start([(cell._task.order(processor=0), block(1))], end)
+                time.sleep(1.5)
+                start = time.monotonic()
+                (said,) = children.said(8)
+                select.select(children.processes, [], [], 5)
+                took.append(time.monotonic() - start)
+            assert struct.unpack("d", said)[0] > 10_000
+    assert min(took) < cell._task.pause / 2
+
+
+def test_the_pause_is_long_enough_for_all_that_one_processor_clears_away():
+    """Eight programs of 256 MB need 340 ms on two processors, one 118 ms."""
+    few = len(cells._processors())
+    alone, each, many = (
+        task("", workers=workers).pause - cells._PAUSE for workers in (1, few, 4 * few)
+    )
+    assert each == alone
+    assert many == pytest.approx(4 * alone)
+
+
+def test_room_is_kept_for_tables_of_memory_that_lies_apart(monkeypatch):
+    """Of 64 MB in single pages the kernel makes 188 MB, and more with tables of five levels."""
+    monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 30)
+    Cell(task("", memory=1 << 27))
+    with pytest.raises(cells.SpecError, match="memory"):
+        Cell(task("", memory=(1 << 27) + 1))
+    monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 40)
+    Cell(task("", memory=(1 << 39) - 6 * cells._apart(1 << 39)))
+
+
+def test_how_large_a_block_is_moves_no_turn():
+    """It is given to its child in its own time. The best of three, as others load the machine."""
+    spent, heavy = [], packed({"id": np.arange(12 << 20)})  # 96 MB, of one unit perhaps
+    with Cell(task("def f(rows): return 1", memory=1 << 24)) as cell:
+        for _ in range(3):
+            start = time.monotonic()
+            cell.answers([block(1), heavy, block(1)])
+            spent.append(time.monotonic() - start)
+        assert min(spent) < 1 / 16 + 3.5 * cell._task.turn
+
+
+def test_rows_count_for_the_memory_of_their_program():
+    """Else a block of many rows would need longer to be cleared away than the pause is."""
+    heavy = packed({"id": np.arange(6 << 20)})  # 48 MB, held twice
+    with Cell(task("def f(rows): return len(rows['id'])", seconds=0.5)) as cell:
+        assert cell.answers([heavy, block(1)]) == [b"", struct.pack("d", 1)]
+
+
 # --- what a program can read of itself -----------------------------------------------------------
 
-# The state of the interpreter's own code: which paths were taken is written into it.
+# The state of the interpreter's own code: which paths were taken is written into it. Libraries are
+# read in an order of chance, by the root, before there is any block.
 CODE = """
 import dis, sys
 total = 0
@@ -154,7 +249,7 @@ for name, module in sorted(sys.modules.items()):
     if name == "__main__" or name.startswith("noisegate.isolated"):
         for each, value in sorted(vars(module).items()):
             code = getattr(value, "__code__", None)
-            if code is not None and each not in ("f", "_answered"):
+            if code is not None and each not in ("f", "_answered", "_read_libraries"):
                 for step in dis.get_instructions(code, adaptive=True):
                     name = step.opname.encode()
                     total = (total * 257 + int.from_bytes(name)) % ((1 << 50) - 27)
@@ -245,6 +340,22 @@ def test_the_lock_is_free_when_the_processes_are_gone():
     start = time.monotonic()
     with Cell(task("def f(rows): return 1")):
         assert time.monotonic() - start < 5
+
+
+def test_a_start_that_is_interrupted_leaves_the_lock_free(monkeypatch):
+    """Also while somebody still holds the error, as a notebook does."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cell, "_load", interrupted)
+        with pytest.raises(KeyboardInterrupt), Cell(task("def f(rows): return 1")):
+            pass
+    taken = threading.Thread(target=lambda: alone().close(), daemon=True)
+    taken.start()
+    taken.join(5)
+    assert not taken.is_alive()
 
 
 def test_a_rehearsal_is_short_however_long_a_block_may_take(monkeypatch):

@@ -266,12 +266,12 @@ def test_programs_that_feel_each_other_move_the_sum_by_its_whole_sensitivity(
     """The worst that can be felt: all of a turn know who is in one of its blocks."""
 
     class Feeling:
-        def __init__(self, tasks, _turn):
-            known = any(77 in unpacked(task.split(b"}", 1)[1])["n"] for task in tasks)
-            self.answers = [struct.pack("d", 10 * known)] * len(tasks)
-
-        def start(self):
+        def __init__(self, _count, _turn):
             pass
+
+        def start(self, given, _end):
+            known = [77 in unpacked(rows)["n"] for _, rows in given]
+            self.answers = [struct.pack("d", 10 * any(known))] * len(known)
 
         def said(self, _most):
             return self.answers
@@ -370,9 +370,11 @@ def test_what_is_asked_is_part_of_the_question():
     assert mean(asked(program=loaded), 1).question() == base.question()
 
 
-def test_time_is_public():
+def test_time_is_public(monkeypatch):
+    monkeypatch.setattr("noisegate.isolated.cell._apart", lambda _: 1 << 28)
+    monkeypatch.setattr("noisegate.isolated.cell._processors", lambda: [*range(4)])
     tally = asked(blocks=10, resample=2, seconds=Fraction(1), memory=1024)
-    assert turns_of(tally) == pytest.approx(20 * (1 + 0.1 + 0.5))
+    assert turns_of(tally) == pytest.approx(20 * (1 + 0.1 + 0.5 + 1.5 / 4))
     both = replace(tally, workers=4, trusted=True)
     assert turns_of(both) == pytest.approx(turns_of(tally) * 6 / 20)
 

@@ -8,45 +8,50 @@ Claim: the k-th answer is made of the k-th block, the task and chance alone, and
     of its turn (`workers`) keep the machine; how many blocks there are and the task decide when
     each begins and ends, and when all is over. Why: every block has a process of its own, copied
     from one that no program can reach (`template.py`), and locked in before it looks at the program
-    (`lockdown.py`); its answer is taken when its time is over, never before, and it is ended then,
-    from here. The next turn begins at a time that was fixed beforehand, on another processor where
-    there is one. By then all is cleared away: the pause is several times what the slowest program
-    takes that was found; nobody waits longer, or whoever holds a watch could tell. Should the
-    machine itself stand still, all that follows is put off by a whole turn.
+    (`lockdown.py`); it is given its rows in its own time, its answer is taken when that is over,
+    never before, and it is ended then, from here. The next turn begins at a time that was fixed
+    beforehand, on another processor where there is one. By then all is cleared away: the pause is
+    three times what the slowest program takes that was found; nobody waits longer, or whoever holds
+    a watch could tell. Should the machine itself stand still, all that follows is put off by a
+    whole turn.
     The first begins a 16th, an 8th, a 4th … of a second after blocks were asked for. So how long it
     took to read all of them shows in which of these moments it is, and in nothing else; programs
     have no clock to tell these apart. Programs of other questions, of whichever process, wait until
     this one has ended and its memory is free (`alone.py`).
 """
 
-import io
 import json
+import mmap
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from select import select
+from select import POLLIN, POLLOUT, poll
 from time import monotonic, sleep
 from typing import Final, Self, final
 
 from noisegate.errors import SourceError, SpecError, Unsupported
 from noisegate.isolated.alone import alone
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
-from noisegate.isolated.lockdown import can_lock, can_run
+from noisegate.isolated.lockdown import can_lock, can_run, end_first
 from noisegate.isolated.modules import require_allowed
 
 WORKERS_MAX: Final = 100  # one message carries all descriptors of a turn
 _FIRST: Final = 1 / 16  # when blocks begin, if they are there by then
-# Between turns, and more for the memory that has to be cleared away. Measured on two cores of a
-# Neoverse N1: full memory in as many pieces as the kernel allows is gone after 15 ms (64 MB), 63 ms
-# (256 MB) and 118 ms (1 GB), a process that did nothing after 1 ms.
+# Between turns, and more for the memory that has to be cleared away: three times what was measured
+# on two cores of a Neoverse N1. The slowest to go are single pages, so far apart that each has two
+# pages of tables to itself: 32 ms (64 MB), 75 ms (128 MB), 174 ms (240 MB, nearly as many as the
+# kernel allows by default); memory in one piece 85 ms (1 GB); a process that did nothing 1 ms.
 _PAUSE: Final = 0.1
 _PAUSE_PER_BYTE: Final = 0.5 / (1 << 30)
+_PAUSE_PER_BYTE_APART: Final = 1.5 / (1 << 30)
+_TABLES: Final = 3  # pages of tables for a page that lies apart, on machines with five levels
+_PIECES: Final = Path("/proc/sys/vm/max_map_count")
 _LOADED_MAX: Final = 64  # modules that a rehearsal may find missing
 _LOADING: Final = 60.0  # seconds for all modules
 _REHEARSAL: Final = 10.0  # seconds, however many a block may take
@@ -83,23 +88,24 @@ class Task:
 
     @property
     def pause(self) -> float:
-        """The time between two turns, for clearing away."""
-        return _PAUSE + self.memory * _PAUSE_PER_BYTE
+        """The time between two turns, for clearing away: one after the other on each processor."""
+        one = self.memory * _PAUSE_PER_BYTE + _apart(self.memory) * _PAUSE_PER_BYTE_APART
+        return _PAUSE + one * -(-self.workers // len(_processors()))
 
     @property
     def turn(self) -> float:
         """The time from the beginning of one turn to that of the next."""
         return self.seconds + self.pause
 
-    def packed(self, block: bytes, *, processor: int, rehearsal: bool = False) -> bytes:
-        """All that a child is given: what to do, and the rows."""
+    def order(self, *, processor: int, rehearsal: bool = False) -> bytes:
+        """What a child is told before it is given rows."""
         order = {
             "text": self.text, "name": self.name, "outputs": self.outputs, "memory": self.memory,
             "seconds": self.seconds, "locked": self.locked, "rehearsal": rehearsal,
             "processor": processor,
         }  # fmt: skip
         text = json.dumps(order).encode()
-        return SIZE.pack(len(text)) + text + block
+        return SIZE.pack(len(text)) + text
 
 
 @final
@@ -122,7 +128,7 @@ class Cell:
         if task.locked:
             _require_room(task)
         self._task, self._imports = task, task.imports
-        self._processors = sorted(os.sched_getaffinity(0))
+        self._processors = _processors()
 
     def __enter__(self) -> Self:
         self._start()
@@ -142,16 +148,17 @@ class Cell:
         task, found = self._task, list[bytes]()
         for first in range(0, len(listed), task.workers):
             with ExitStack() as turn:
-                given = [
-                    task.packed(block, processor=self._processor(first + place))
-                    for place, block in enumerate(listed[first : first + task.workers])
-                ]
-                children = self._children(given, turn)
+                here = listed[first : first + task.workers]
+                children = self._children(len(here), turn)
                 while monotonic() > begin + task.pause / 2:
                     begin += task.turn
                 _wait_until(begin)
-                children.start()
-                _wait_until(monotonic() + task.seconds)
+                end = monotonic() + task.seconds
+                orders = [
+                    task.order(processor=self._processor(first + n)) for n in range(len(here))
+                ]
+                children.start(zip(orders, here, strict=True), end)
+                _wait_until(end)
                 found += children.said(task.outputs * 8)
             begin += task.turn
         _wait_until(begin)
@@ -185,10 +192,10 @@ class Cell:
         """What the program says of made-up rows; None where it would have had more time."""
         processor, seconds = self._processor(0), self._task.seconds
         with ExitStack() as turn:
-            given = self._task.packed(block, processor=processor, rehearsal=True)
-            children = self._children([given], turn)
-            children.start()
-            answered, _, _ = select(children.answers, [], [], min(seconds, _REHEARSAL))
+            end = monotonic() + min(seconds, _REHEARSAL)
+            children = self._children(1, turn)
+            children.start([(self._task.order(processor=processor, rehearsal=True), block)], end)
+            answered = _ready(children.answers, POLLIN, end)
             (said,) = children.said(_WORDS)
         return said if answered or seconds <= _REHEARSAL else None
 
@@ -196,27 +203,26 @@ class Cell:
         """Each block has another than the one before, where there are several."""
         return self._processors[place % len(self._processors)]
 
-    def _children(self, given: Sequence[bytes], turn: ExitStack) -> "_Children":
-        """A process for each of these, waiting for the start."""
+    def _children(self, count: int, turn: ExitStack) -> "_Children":
+        """So many processes, waiting for their tasks."""
         pipe = _Pipes(turn)
-        waits, start = pipe.new()
-        tasks = [pipe.keep(_held(each)) for each in given]
-        answers, sent = zip(*(pipe.new() for _ in given), strict=True)
-        places = [each for pair in zip(tasks, sent, strict=True) for each in pair]
+        taken, tasks = zip(*(pipe.new() for _ in range(count)), strict=True)
+        answers, sent = zip(*(pipe.new() for _ in range(count)), strict=True)
+        places = [each for pair in zip(taken, sent, strict=True) for each in pair]
         try:
-            socket.send_fds(self._channel, [b"t"], [waits, *places])
-            order, processes, _, _ = socket.recv_fds(self._channel, 1, len(given))
+            socket.send_fds(self._channel, [b"t"], places)
+            order, processes, _, _ = socket.recv_fds(self._channel, 1, count)
         except OSError:
             order, processes = b"", []
         for process in processes:
-            pipe.keep(process)
-        if not order or len(processes) != len(given):
+            end_first(_number_of(pipe.keep(process)))
+        if not order or len(processes) != count:
             raise SourceError(
                 "The processes for programs ended, which no program can cause.",
                 fix="See whether the machine is short of memory, then ask the same again.",
             )
-        pipe.close(waits, *places)
-        return _Children(start, answers, tuple(processes), pipe)
+        pipe.close(*places)
+        return _Children(tasks, answers, tuple(processes))
 
     def _start(self) -> None:
         self._channel, orders = socket.socketpair()
@@ -232,7 +238,11 @@ class Cell:
             )  # fmt: skip
         if held is not None:
             held.close()  # the new process has it
-        self._load()
+        try:
+            self._load()
+        except BaseException:  # also when it is interrupted: else all others wait for the lock
+            self._stop()
+            raise
 
     def _load(self) -> None:
         """Let the clean process load modules, in time."""
@@ -242,18 +252,15 @@ class Cell:
             missing = receive(self._channel)
             self._channel.settimeout(None)
         except TimeoutError:
-            self._stop()
             raise SpecError(
                 f"The modules are not loaded in {_LOADING:.0f} seconds.", fix="Use fewer of them."
             ) from None
         except OSError:
-            self._stop()
             raise Unsupported(
                 "The process for programs does not start.",
                 fix="Install noisegate into the environment of this Python.",
             ) from None
         if missing:
-            self._stop()
             raise SpecError(
                 f"The module {missing[0]!r} cannot be loaded.",
                 fix="Import what is installed beside noisegate, and nothing that shares memory.",
@@ -295,16 +302,28 @@ class _Pipes:
 @final
 @dataclass(frozen=True, slots=True)
 class _Children:
-    """The processes of one turn: they wait for the start, and have to be ended."""
+    """The processes of one turn: they wait for their tasks, and have to be ended."""
 
-    beginning: int
+    tasks: tuple[int, ...]
     answers: tuple[int, ...]
     processes: tuple[int, ...]
-    pipes: _Pipes
 
-    def start(self) -> None:
-        """All at once: they wait for the end of one pipe."""
-        self.pipes.close(self.beginning)
+    def start(self, given: Iterable[tuple[bytes, bytes]], end: float) -> None:
+        """Give each its order and its rows; what is not taken by the end is not given.
+
+        All that has to do with how large a block is happens in its own turn, and so moves no other.
+        """
+        left = {
+            task: [memoryview(each) for each in (order, SIZE.pack(len(block)), block)]
+            for task, (order, block) in zip(self.tasks, given, strict=True)
+        }
+        for task in left:
+            os.set_blocking(task, False)
+        while left and (ready := _ready(left, POLLOUT, end)):
+            for task in ready:
+                _give(task, left[task])
+                if not left[task]:
+                    del left[task]
 
     def said(self, most: int) -> list[bytes]:
         """End them all, and take what they have said by now."""
@@ -315,13 +334,28 @@ class _Children:
 
 
 def _require_room(task: Task) -> None:
-    """Refuse programs for which memory, with that of those before, might not suffice."""
-    most = _memory_of_machine() // (2 * task.workers)
+    """Refuse programs for which memory, with that of those before, might not suffice.
+
+    Tables of the kernel's for pages that lie far apart are not counted by the limit of a process.
+    """
+    room = _memory_of_machine() // (2 * task.workers)
+    most = max(room // (1 + _TABLES), room - _TABLES * 2 * _apart(room))  # pieces of two pages
     if task.memory > most:
         raise SpecError(
             "Programs could use up the memory of the machine, for the next to feel.",
             fix=f"Use memory up to {most >> 20:,} megabytes, or fewer workers.",
         )
+
+
+def _apart(memory: int) -> int:
+    """How much of so much memory a program can spread, page by page."""
+    pieces = int(_PIECES.read_text()) if _PIECES.exists() else 0
+    return min(memory, pieces * mmap.PAGESIZE)
+
+
+def _processors() -> list[int]:
+    """Those that programs run on."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
 def _memory_of_machine() -> int:
@@ -344,15 +378,28 @@ def _wait_until(end: float) -> None:
         sleep(left)
 
 
-def _held(task: bytes) -> int:
-    """A descriptor of a file in memory alone, to be read from its beginning."""
-    held = os.memfd_create("task")
-    with io.FileIO(held, "r+", closefd=False) as file:
-        left = memoryview(task)
-        while left:
-            left = left[file.write(left) :]
-        file.seek(0)
-    return held
+def _number_of(process: int) -> str:
+    """The number of a process that a descriptor stands for, to be found by."""
+    lines = Path(f"/proc/self/fdinfo/{process}").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Pid:"))
+
+
+def _ready(descriptors: Iterable[int], event: int, end: float) -> list[int]:
+    """Those that can be read or written, as soon as there are some; none when the time is over."""
+    waits = poll()
+    for each in descriptors:
+        waits.register(each, event)
+    return [each for each, _ in waits.poll(max(0.0, end - monotonic()) * 1000)]
+
+
+def _give(task: int, parts: list[memoryview]) -> None:
+    """Write what a pipe takes now; all is given where nobody is left to take it."""
+    try:
+        parts[0] = parts[0][os.write(task, parts[0]) :]
+    except BrokenPipeError:
+        parts.clear()
+    while parts and not parts[0]:
+        del parts[0]
 
 
 def _read(answer: int, most: int) -> bytes:
@@ -367,6 +414,7 @@ def _went_wrong(said: bytes) -> tuple[str, str | None]:
     """What a rehearsal says of itself: words for people, and a module that it needs."""
     try:
         found = json.loads(said.removeprefix(b"E"))
-        return str(found["words"]), found["module"]
+        module = found["module"]  # whatever the program wrote itself
+        return str(found["words"]), module if isinstance(module, str) else None
     except (ValueError, TypeError, KeyError):
         return "it does not end in time, needs too much memory, or counts the time.", None

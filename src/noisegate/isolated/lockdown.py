@@ -26,12 +26,13 @@ from typing import Final
 
 ANSWER: Final = 3  # the descriptor of the pipe that answers go through
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _DIE_WITH_PARENT, _SET_COUNTER = 38, 22, 4, 1, 26
+_SMALL_PAGES: Final = 41
 _ENDS_READERS: Final = 2
 _FILTER_MODE: Final = 2
 _KILL: Final = 9
 _NOBODY: Final = 65534
 _PAGE: Final = mmap.PAGESIZE
-_ENDS_FIRST: Final = "/proc/self/oom_score_adj"
+_ENDS_FIRST: Final = "/proc/{}/oom_score_adj"
 _MAPS: Final = "/proc/self/maps"
 _TIME_IS_SHOWN: Final = b"[vvar"  # what such pages are called
 _PRIVATE_EMPTY_THERE: Final = 0x02 | 0x20 | 0x10  # what to map, in the place of what is there
@@ -58,18 +59,20 @@ _NUMBERS: Final = {
     "aarch64": {"getpid": 172, "gettid": 178},
 }
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# Which values of one argument (its place) a call may have: memory that is of no file; only itself;
-# locks that are opened, never waited for, as until when is a clock; advice that frees memory, as
-# other advice could be seen by others.
+# Which values one argument (its place) of a call may have, in which of its bits. Memory is private
+# and of no file, where and how it is reserved being free: shared memory would stay when it is no
+# longer mapped, and so count for no limit. Only itself; locks that are opened, never waited for, as
+# until when is a clock; advice that frees memory, as other advice could be seen by others.
+_ALL_BITS: Final = 0xFFFFFFFF
 _ONLY: Final = {
-    "mmap": (4, (0xFFFFFFFF,)),
-    "sched_getaffinity": (0, (0,)),
-    "futex": (1, (1, 1 | 128)),
-    "madvise": (2, (4, 8)),
+    "mmap": (3, _ALL_BITS & ~(0x10 | 0x4000 | 0x20000 | 0x100000), (0x02 | 0x20,)),
+    "sched_getaffinity": (0, _ALL_BITS, (0,)),
+    "futex": (1, _ALL_BITS, (1, 1 | 128)),
+    "madvise": (2, _ALL_BITS, (4, 8)),
 }
 _ALLOW, _KILL_PROCESS, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # refused: EPERM
 _ZERO: Final = 0x00050000  # not done, and no error either: the call returns 0
-_LOAD, _EQUAL, _ABOVE, _RETURN = 0x20, 0x15, 0x25, 0x06
+_LOAD, _AND, _EQUAL, _ABOVE, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # on every kind of machine
 # Since which version of Landlock it can deny what, in three words: running, writing, making and
 # removing files (reading them and listing folders are bits 2 and 3), moving and cutting them; TCP;
@@ -101,14 +104,24 @@ def end_with_parent() -> None:
     _control(_DIE_WITH_PARENT, _KILL)
 
 
-def end_first() -> None:
-    """Let this process and its copies end before any other, should memory run out.
+def end_first(process: int | str = "self", *, above_all: bool = True) -> None:
+    """Let a process end before any other, should memory run out: and its copies.
 
     Else a program that takes all it may, for one row's sake, could end the door itself, for all to
-    see. Among the copies, the one that holds most memory ends first.
+    see. Those that children are made of come after all children (``above_all``): how much a child
+    seems to hold is up to its program.
     """
-    with suppress(OSError), open(_ENDS_FIRST, "wb", buffering=0) as order:  # noqa: PTH123 - nothing else to load
-        order.write(b"1000")
+    with suppress(OSError), open(_ENDS_FIRST.format(process), "wb", buffering=0) as order:  # noqa: PTH123 - nothing else to load
+        order.write(b"1000" if above_all else b"500")
+
+
+def use_small_pages() -> None:
+    """Hold memory in pages of one size alone, here and in all copies.
+
+    Whether the machine finds a huge page depends on what others left; and of one, all is held for
+    as long as any part of it is mapped, which no limit counts.
+    """
+    _control(_SMALL_PAGES, 1)
 
 
 def only_read() -> None:
@@ -214,8 +227,9 @@ def _program(machine: str) -> bytes:
         _line(_RETURN, _REFUSE),
     ]
     for name, number in limited.items():
-        place, values = _ONLY[name]
-        lines += [_line(_EQUAL, number, 0, len(values) + 3), _line(_LOAD, _ARGUMENTS + 8 * place)]
+        place, bits, values = _ONLY[name]
+        lines += [_line(_EQUAL, number, 0, len(values) + 4), _line(_LOAD, _ARGUMENTS + 8 * place)]
+        lines += [_line(_AND, bits)]
         lines += [_line(_EQUAL, value, len(values) - at) for at, value in enumerate(values)]
         lines += [_line(_RETURN, _REFUSE), _line(_RETURN, _ALLOW)]
     return b"".join([*lines, _line(_RETURN, _REFUSE)])

@@ -2,7 +2,7 @@
 
     root          loads modules, makes the first template, then only waits for the end
     template k    waits for turn k; makes template k + 1, then the children of the turn, and ends
-    child         waits for the start, takes its rows, locks itself in, looks at the program
+    child         waits for its rows, locks itself in, looks at the program
 
 Claim: no program influences what a child of a later turn is made of. Why: template k + 1 is made
     before any child of turn k exists, and sleeps in the kernel until its own turn. Whoever has made
@@ -37,7 +37,15 @@ from typing import Any, Final, Never
 import numpy as np
 
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
-from noisegate.isolated.lockdown import ANSWER, end_first, end_with_parent, limit, lock, only_read
+from noisegate.isolated.lockdown import (
+    ANSWER,
+    end_first,
+    end_with_parent,
+    limit,
+    lock,
+    only_read,
+    use_small_pages,
+)
 from noisegate.isolated.rows import unpacked
 
 _HELD, _ORDERS, _LEASH = 4, 5, 6  # places of the lock and of the two connections
@@ -55,8 +63,9 @@ _WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
 def serve() -> Never:
     """Load modules, make the first template, and wait for the end of the leash."""
     orders, locked = _take_places(), LOCKED in sys.argv
-    end_first()
+    end_first(above_all=False)
     if locked:
+        use_small_pages()
         _stop_clocks()
         only_read()
     found = [(name, _loads(name)) for name in receive(orders)]
@@ -97,12 +106,11 @@ def _be_a_template(orders: socket.socket) -> Never:
         for descriptor in given:
             os.close(descriptor)
     os.close(following)
-    start, *places = given
     children = []
-    for task, answer in zip(places[::2], places[1::2], strict=True):
+    for task, answer in zip(given[::2], given[1::2], strict=True):
         child = _cloned(signal.SIGCHLD | _PIDFD | _SAME_PARENT)
         if child is None:
-            _be_a_child(start, task, answer)
+            _be_a_child(task, answer)
         children.append(child)
     socket.send_fds(orders, [order], children)
     os._exit(0)
@@ -172,15 +180,14 @@ def _shares_memory() -> bool:
     return any(fact[0] == "VmFlags:" and "sh" in fact for fact in facts)
 
 
-def _be_a_child(start: int, task: int, answer: int) -> Never:
-    """Wait for the start, run a task and end, whatever happens."""
+def _be_a_child(task: int, answer: int) -> Never:
+    """Wait for a task, run it and end, whatever happens."""
     try:
         end_with_parent()
-        os.read(start, 1)
-        with io.FileIO(task) as file:
-            (size,) = SIZE.unpack(file.read(SIZE.size))
-            order = json.loads(file.read(size))
-            rows = unpacked(file.readall())
+        with open(task, "rb") as file:
+            order = json.loads(_part(file))
+            limit(seconds=order["seconds"], memory=order["memory"], processor=order["processor"])
+            rows = unpacked(_part(file))  # they count for the memory: it has to be cleared away
         os.dup2(answer, ANSWER)
         os.closerange(_HELD + 1, 1 << 16)
         os.write(ANSWER, _answered(order, rows))
@@ -188,10 +195,14 @@ def _be_a_child(start: int, task: int, answer: int) -> Never:
         os._exit(0)
 
 
+def _part(file: io.BufferedReader) -> bytes:
+    (size,) = SIZE.unpack(file.read(SIZE.size))
+    return file.read(size)
+
+
 def _answered(order: dict[str, Any], rows: dict[str, Any]) -> bytes:
     """What the program says: doubles, as they lie in memory. On made-up rows, what went wrong."""
     _have_chances_of_its_own()
-    limit(seconds=order["seconds"], memory=order["memory"], processor=order["processor"])
     if order["locked"]:
         sys.meta_path[:] = [BuiltinImporter, FrozenImporter, _NothingMore]
         lock()

@@ -84,7 +84,7 @@ class ApplyOrder:
         confidence: How sure that is.
         default: What counts where a block has no answer: by default the middle of the range.
         seconds: How long each block takes, whatever the program does.
-        memory: How many megabytes a program may use.
+        memory: How many megabytes a program may use, with its rows, which are copied once.
         imports: Modules that it uses and no line of it names.
         trusted: Do not lock it in: it is the steward's own. The promise says so.
         workers: How many blocks run at once. They may feel how busy each other are, so the noise is

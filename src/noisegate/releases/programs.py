@@ -60,7 +60,7 @@ def _in_file(place: str, read: Callable[[str], str]) -> tuple[str, str]:
         raise SpecError(f"{place!r} names no function.", fix="Write file.py:name.")
     try:
         tree = ast.parse(read(file))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(f"{file!r} is no Python.", fix="Mend its syntax.") from None
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     if name not in defined:
