@@ -116,7 +116,7 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "boxplot": {
         "columns": {"x": None}, "base": ((0, 0, "b"),), "unit": (32, 0, "a"), "trials": 4_000,
         "reachable": 0.0,
-        "why": "the price is for a rank that a unit moves by 1, and it moves each by a part of it",
+        "why": "five ranks share the price and few rows hardly move them; see 'quantiles'",
     },
     "cdf": {"columns": {"x": 8}},
 }  # fmt: skip
