@@ -2,8 +2,8 @@
 
 A path is what the door was asked in one real run, with the exact numbers of both neighbours; see
 `noisegate.audit.path`. False alarms: each audit calls an honest product a violation at most once in
-10⁶ runs. Misses: a broken copy's bound lies at least five standard errors above the claim for the
-audits by added noise, so it is missed less than once in 10⁶ runs.
+10⁶ runs. Misses: with the trials of the list, a broken copy's bound lies three standard errors or
+more above the claim, so it is missed in about one run of a thousand at worst; most lie ten above.
 """
 
 import pickle
@@ -32,7 +32,10 @@ COUNT = "SELECT COUNT(*) FROM data"
 
 
 def checked(audit, extent=None):
-    """The honest copy keeps its promise, nearly to the end; the broken one is seen."""
+    """The honest copy keeps its promise, nearly to the end; the broken one is seen.
+
+    Where neighbours reach little of the claim, the mechanism's own audit has a broken copy.
+    """
     honest = audit.run(extent)
     assert not honest.is_violation, str(honest)
     assert honest.power >= 0.7 * audit.reachable, str(honest)

