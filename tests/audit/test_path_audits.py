@@ -2,8 +2,8 @@
 
 A path is what the door was asked in one real run, with the exact numbers of both neighbours; see
 `noisegate.audit.path`. False alarms: each audit calls an honest product a violation at most once in
-10⁶ runs. Misses: with the trials of the list, a broken copy's bound lies three standard errors or
-more above the claim, so it is missed in about one run of a thousand at worst; most lie ten above.
+10⁶ runs. Misses, estimated and not measured: most bounds of broken copies lie ten standard errors
+above the claim, those of choices about three.
 """
 
 import pickle
