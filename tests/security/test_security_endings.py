@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
 
 import duckdb
 import pyarrow as pa
@@ -64,15 +63,6 @@ def test_an_interrupted_command_says_what_was_charged(people):
     )
     assert "Traceback" not in err
     assert out == ""
-
-
-def test_an_interrupted_engine_is_an_interrupt_and_no_failure_of_the_source():
-    """The engine makes an error of its own of Ctrl-C; nothing of a row decides when it comes."""
-    gate = ng.open(pa.table({"x": [1]}), epsilon=1)
-    forever = "SELECT COUNT(*) FROM range(1000000000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 3"
-    Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        gate._curator._source._run(lambda connection: connection.execute(forever).fetchall(), ())
 
 
 # outputs
