@@ -61,17 +61,17 @@ def test_a_perfect_test_reaches_the_claim_with_many_trials_only():
 
 def test_a_bound_on_equal_neighbours_is_no_more_than_chance(rng):
     """A learner may fit noise as it likes: what it learned is counted on other runs."""
-    same = [rng.normal(size=(4000, 30)) for _ in range(2)]
+    same = [rng.normal(size=(1500, 8)) for _ in range(2)]
     (found,) = bound(*same, claims={0.0: 0.1}, alpha=1e-6, boosted=True)
     assert found.epsilon <= 0.1
 
 
 def test_a_learner_that_saw_the_runs_it_counts_would_raise_false_alarms(rng):
     """The broken copy of the method: trees that are counted on the runs they learned by heart."""
-    same = [rng.normal(size=(1000, 30)) for _ in range(2)]
+    same = [rng.normal(size=(600, 12)) for _ in range(2)]
     score, threshold = chosen(learned(*same, boosted=True), *same, alpha=1e-6, delta=0.0)
     hits = [int((score(side) >= threshold).sum()) for side in same]
-    assert epsilon_lower(*hits, trials=1000, alpha=1e-6) > 0.5
+    assert epsilon_lower(*hits, trials=600, alpha=1e-6) > 0.5
 
 
 def test_a_move_that_is_spread_over_many_cells_is_found(rng):
@@ -93,10 +93,11 @@ def test_every_mechanism_of_the_catalogue_has_an_audit():
     assert kinds - set(audits()) == set()
 
 
+@pytest.mark.audit  # a path of every recipe is made: half a minute
 def test_every_claim_that_cannot_be_reached_says_why():
     for make in audits().values():
         audit = make()
-        assert bool(audit.why) == (audit.reachable < 1), audit.name
+        assert audit.why or audit.reachable > 1 - 1e-9, audit.name
         assert audit.broken is not None
         assert audit.neighbours
 

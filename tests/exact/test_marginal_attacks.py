@@ -156,9 +156,9 @@ def test_rows_that_are_not_weighed_are_caught(monkeypatch):
 
 
 def test_a_key_that_is_listed_twice_is_caught(monkeypatch):
-    once = engine._key_list
+    once = engine.key_list
     monkeypatch.setattr(
-        engine, "_key_list", lambda each: pa.concat_tables([pa.table(once(each))] * 3)
+        engine, "key_list", lambda each: pa.concat_tables([pa.table(once(each))] * 3)
     )
     assert_caught()
 

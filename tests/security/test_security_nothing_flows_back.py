@@ -257,13 +257,13 @@ return float(total)
 """
 
 
-BEFORE, AFTER = 12, 2  # code adapts itself when it has run some times
+BEFORE, AFTER = 10, 2  # code adapts itself when it has run some times
 
 
 def said_after(behaviour, after):
     """What programs of later blocks say, when those before did this."""
     text = program(behaviour, after=after.strip())
-    with Cell(task(text, imports=("ctypes", "dis"), seconds=0.25)) as cell:
+    with Cell(task(text, imports=("ctypes", "dis"), seconds=0.15)) as cell:
         said = cell.answers([block(0)] * BEFORE + [block(1)] * AFTER)[BEFORE:]
     return [struct.unpack("d", each)[0] if each else None for each in said]
 

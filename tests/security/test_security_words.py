@@ -307,12 +307,13 @@ NASTY = [
 def test_names_and_keys_are_never_run_as_sql(nasty):
     rows = pa.table({"who": ["a", "b"] * 5, nasty: [nasty] * 10, "secret": [CANARY] * 10})
     columns = {nasty: {"in": [nasty, "other"]}, "secret": {"hidden": True}}
-    mine = ng.open(rows, table=nasty, epsilon=99, columns=columns)
-    quoted = '"' + nasty.replace('"', '""') + '"'
+    table = nasty if not {"/", "\\"} & {*nasty} else "t"  # a name that reads like a path is refused
+    mine = ng.open(rows, table=table, epsilon=99, columns=columns)
+    quoted, table = ('"' + name.replace('"', '""') + '"' for name in (nasty, table))
     text = "'" + nasty.replace("'", "''") + "'"
     for sql, exact_counts in (
-        (f"SELECT {quoted} AS k, COUNT(*) AS n FROM {quoted} GROUP BY 1", [10, 0]),
-        (f"SELECT COUNT(*) AS n FROM {quoted} WHERE {quoted} = {text}", [10]),
+        (f"SELECT {quoted} AS k, COUNT(*) AS n FROM {table} GROUP BY 1", [10, 0]),
+        (f"SELECT COUNT(*) AS n FROM {table} WHERE {quoted} = {text}", [10]),
     ):
         ((_, exact),) = measured(mine, mine.plan(sql, epsilon=1))
         assert exact[0].tolist()[: len(exact_counts)] == exact_counts

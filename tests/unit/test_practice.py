@@ -171,7 +171,7 @@ def test_a_table_has_no_more_rows_than_its_key_has_values():
 
 @pytest.mark.parametrize(
     ("kind", "between"),
-    [(Kind.INTEGER, (-WHOLE_MAX, WHOLE_MAX)), (Kind.NUMBER, ("-1e308", "1e308")),
+    [(Kind.INTEGER, (-WHOLE_MAX, WHOLE_MAX)), (Kind.NUMBER, ("-1e301", "1e301")),
      (Kind.NUMBER, (Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**9))),
      (Kind.DATE, (date(1, 1, 1), date(9999, 12, 31))),
      (Kind.TIMESTAMP, (datetime(1900, 1, 1), datetime(2200, 1, 1)))],  # noqa: DTZ001

@@ -29,7 +29,14 @@ from noisegate.curator.series import (
     questions,
     root_factor,
 )
-from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError, Unsupported
+from noisegate.errors import (
+    Bug,
+    NoisegateError,
+    OverBudget,
+    RequestConflict,
+    SpecError,
+    Unsupported,
+)
 from noisegate.ledger.open import open_ledger
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Column, Kind
@@ -247,7 +254,7 @@ def test_a_step_that_crashed_before_it_was_settled_may_run_again(tmp_path):
     curator, _ = door(tmp_path / "l.db", [(1, 0)])
     series = Series(curator, counter())
     sums, curator._source.sums = curator._source.sums, None
-    with pytest.raises(TypeError):
+    with pytest.raises(Bug):
         series.advance(3)
     curator._source.sums = sums
     assert len(series.advance(5)) == 5

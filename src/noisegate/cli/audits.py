@@ -1,6 +1,5 @@
 """The command that audits: a measured lower bound on ε, to hold against the one that is claimed."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,9 +23,10 @@ from noisegate.cli.app import (
     app,
 )
 from noisegate.cli.opening import Opening
-from noisegate.cli.printing import print_table
+from noisegate.cli.printing import print_table, say, say_json
 from noisegate.cli.releases import bar
 from noisegate.errors import SpecError
+from noisegate.files import require_output, write
 
 if TYPE_CHECKING:
     from noisegate.audit.runs import Extent
@@ -114,19 +114,21 @@ def _mechanisms(
 
     if extent.resume is not None:
         raise SpecError("Only questions are resumed.", fix="Leave --resume out.")
+    if save is not None:
+        require_output(save)
     chosen = list(audits().values()) if name is None else [partial(audit_named, name)]
     with bar() as progress:
         found = list(lines(chosen, extent, alpha=alpha, progress=progress))
     if save is not None:
-        save.write_text(markdown(found))
+        write(save, markdown(found))
     if as_json:
-        typer.echo(json.dumps([line.to_dict() for line in found], ensure_ascii=False))
+        say_json([line.to_dict() for line in found])
     else:
         print_table(None, SHORT, [line.short() for line in found])
         if name is not None:
-            typer.echo(str(found[0].result))
-            typer.echo(f"  broken copy  {found[0].audit.broken_words}")
-        typer.echo(f"False alarms: one in {1 / alpha:,.0f} such runs, for all of them together.")
+            say(str(found[0].result))
+            say(f"  broken copy  {found[0].audit.broken_words}")
+        say(f"False alarms: one in {1 / alpha:,.0f} such runs, for all of them together.")
     _end(any(line.result.is_violation for line in found))
 
 
@@ -148,7 +150,10 @@ def _question(
         extent = replace(extent, trials=made.trials)
     with bar() as progress:
         result = made.run(extent, alpha=alpha, progress=progress)
-    typer.echo(json.dumps(result.to_dict(), ensure_ascii=False) if as_json else str(result))
+    if as_json:
+        say_json(result.to_dict())
+    else:
+        say(str(result))
     _end(result.is_violation)
 
 

@@ -124,8 +124,14 @@ def checked(order: T) -> T:
     """The order, unless a value of it is of another kind than its field, a dataclass's, says."""
     for each in fields(order):  # type: ignore[arg-type]
         if not _fits(getattr(order, each.name), each.type):
-            raise SpecError(f"{each.name} is not usable.", fix="Give it as its description says.")
+            raise _misfit(each.name, getattr(order, each.name))
     return order
+
+
+def _misfit(name: str, value: object) -> SpecError:
+    if isinstance(value, str):
+        return SpecError(f"{name} is one text.", fix=f"Use {name}=[{value!r}], or what it takes.")
+    return SpecError(f"{name} is not usable.", fix="Give it as its description says.")
 
 
 def require_texts(**said: object) -> None:

@@ -85,7 +85,7 @@ class Adaptive:
         _, counts = posterior(tree, shrink=single, gaussian=ask.gaussian)
         noise = sqrt(2) / float(signal(Law.of(ask), np.array([left]))[0])
         between = np.sqrt(density)  # margins and evenness, half and half
-        spread = _smoothed(tree, counts, between, order, ask.shape)
+        spread = np.maximum(_smoothed(tree, counts, between, order, ask.shape), 0)
         boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
         words = [f"{boxes} boxes, smaller where more lies."]
         if boxes < spread.size:

@@ -30,6 +30,7 @@ from noisegate.transforms.strategy import Block, Groups, Matrix
 CELLS_MAX: Final = 1 << 13
 QUESTIONS_MAX: Final = 1 << 11
 _UNIT: Final = 1 << 8  # what 1 is in a wave
+_SINGULAR: Final = 1e-10  # of the largest: what is below repeats other numbers, up to rounding
 _LEAST: Final = 1e-9  # of a margin
 _FINER: Final = 1.5
 _ROUGH: Final = 0.5
@@ -199,7 +200,8 @@ def _fitted(blocks: list[Block], variances: list[float]) -> tuple[Floats, Floats
         rows.append(_dense(block) / spread)
         spreads.append(np.full(block.size, spread))
     joined = np.vstack(rows)
-    return np.asarray(np.linalg.pinv(joined), np.float64), joined, np.concatenate(spreads)
+    back = np.linalg.pinv(joined, rcond=_SINGULAR)
+    return np.asarray(back, np.float64), joined, np.concatenate(spreads)
 
 
 def _independent(cells: Floats, noises: list[float]) -> Floats:
