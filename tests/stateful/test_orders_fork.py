@@ -135,7 +135,7 @@ def test_a_child_that_is_forked_amid_anothers_question_asks_by_itself(quick_path
 
     def busy():
         while not stop.is_set():
-            gate.sql(f"{COUNT}3", epsilon="1/100", fresh=True)
+            gate.sql(f"{COUNT}9", epsilon="1/100", fresh=True)  # whose draws add up
 
     thread = Thread(target=busy)
     thread.start()
