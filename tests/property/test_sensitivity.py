@@ -67,7 +67,7 @@ from noisegate.transforms.statistics.weighings import (
     Slopes,
 )
 
-EXAMPLES = 18  # of each of the three tests below; `make fuzz` tries as many as there is time for
+EXAMPLES = 25  # of each of the three tests below; `make fuzz` tries as many as there is time for
 QUESTIONS = 24  # of each example, 7 neighbours each: 12,600 new cases in every run
 PERSONS = 6
 SPACES = ("patient", "doctor", "rows of rows")
