@@ -119,7 +119,9 @@ def test_a_ledger_that_may_only_be_read_is_refused_before_a_row_is_read(order, q
 
 def interrupted(directory, times, *orders):
     command = [sys.executable, Path(__file__).with_name("interrupts.py"), directory, str(times)]
-    found = subprocess.run([*command, *orders], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [*command, *orders], capture_output=True, text=True, check=False, timeout=600
+    )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
 
