@@ -47,7 +47,7 @@ format: $(STAMP)  ## rewrite files in house format
 	$(RUN)ruff format .
 	$(RUN)ruff check --fix .
 
-audit: $(STAMP)  ## measured lower bounds on ε, kills and races by the hundred thousand
+audit: $(STAMP)  ## measured lower bounds on ε, and the long runs of kills and races
 	$(RUN)python -m pytest -q -n 2 -m audit tests
 
 SECONDS ?= 600
