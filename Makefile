@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check format audit fuzz bench bench-accuracy bench-peers lock clean
+.PHONY: help demo quick test check format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -62,6 +62,9 @@ bench-peers: $(STAMP)  ## the same beside OpenDP, PyDP, diffprivlib, Tumult, in 
 
 bench-accuracy: $(STAMP)  ## error of releases on the data in ../shared/data, beside published algorithms
 	@$(RUN)python bench/accuracy.py
+
+bench-truth: $(STAMP)  ## how often the ± covers the exact SQL answer, on heavy-tailed tables
+	@$(RUN)python bench/truth.py
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)python -m pip install --quiet uv

@@ -1,0 +1,215 @@
+"""Does the ± hold for the true answer? Heavy-tailed tables with a unit, 60 questions, plain DuckDB.
+
+Each draw is asked of a gate of its own, so that no draw profits from another. The error of an
+answer is its distance from the exact SQL answer, whatever caused it: noise, contribution bounds,
+clipping, rounding. The best fixed cap is the one with the least error in hindsight, which nobody
+can know without reading the rows.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import noisegate
+from noisegate.errors import NoisegateError
+from noisegate.ledger.memory import MemoryLedger
+from show import Column, Row, console, machine, show
+from truth_worlds import WORLDS, World
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".bench" / "truth"
+RESULTS = ROOT / ".bench" / "truth.json"
+CAPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+COVERED_MIN, ERROR_MAX = {1.0: 0.95, 0.1: 0.9}, {1.0: 1.3, 0.1: 2.0}  # of the mean, of the best cap
+WORST_MIN, WIDTH_MAX = 0.8, 3.0
+
+COLUMNS: tuple[Column, ...] = (
+    ("table", "table", ""),
+    ("question", "question", ""),
+    ("ε", "epsilon", "g"),
+    ("caps", "way", ""),
+    ("inside ±", "inside", ".3f"),
+    ("relative error", "error", ".2%"),
+    ("best cap", "best_cap", "d"),
+    ("× its error", "times_best", ".2f"),
+    ("± / error", "width", ".2f"),
+    ("why not", "failed", ""),
+)
+SUMMARY: tuple[Column, ...] = (
+    ("ε", "epsilon", "g"),
+    ("caps", "way", ""),
+    ("questions", "questions", "d"),
+    ("refused", "refused", "d"),
+    ("inside ±, mean", "inside", ".3f"),
+    ("target", "inside_target", ".2f"),
+    ("least", "least", ".3f"),
+    ("below 0.8", "below", "d"),
+    ("× best cap, median", "times_best", ".2f"),
+    ("target", "times_target", ".1f"),
+    ("± / error, median", "width", ".2f"),
+)
+
+Cells = dict[tuple[Any, ...], float]  # by groups and the column
+
+
+@dataclass
+class Tally:
+    """Draws of one question at one price."""
+
+    inside: list[float] = field(default_factory=list)  # share of cells, a draw
+    errors: list[float] = field(default_factory=list)  # sum of |error| / sum of |truth|
+    widths: list[float] = field(default_factory=list)  # sum of ± / sum of |truth|
+
+    @property
+    def row(self) -> Row:
+        error, mean = median(self.errors), sum(self.errors) / len(self.errors)
+        width = median(self.widths) / mean if mean and self.widths else None
+        return {"inside": sum(self.inside) / len(self.inside), "error": error, "width": width}
+
+    def add(self, answer: Any, truth: Mapping[tuple[Any, ...], float], keys: int) -> None:
+        """A cell without a ± says nothing, and is not inside."""
+        margins = answer.margins()
+        inside, error, width, size, cells = 0, 0.0, 0.0, 0.0, 0
+        for at, values in enumerate(answer.rows):
+            for column in range(keys, len(values)):
+                true = truth.get((*values[:keys], column))
+                if true is None:
+                    continue  # an empty group, of which SQL says nothing
+                name, told = answer.columns[column], values[column]
+                bar = margins[name][at] if margins[name] is not None else None
+                off = abs((0 if told is None else float(told)) - true)
+                cells, error, size = cells + 1, error + off, size + abs(true)
+                if bar is not None:
+                    inside, width = inside + (off <= float(bar) + 1e-9 * abs(true)), width + bar
+        self.inside.append(inside / cells)
+        self.errors.append(error / size)
+        self.widths.append(width / size)
+
+
+def truth_of(con: Any, sql: str, keys: int) -> Cells:
+    """The exact answer; groups without rows are not in it."""
+    return {
+        (*row[:keys], column): float(row[column])
+        for row in con.execute(sql).fetchall()
+        for column in range(keys, len(row))
+        if row[column] is not None
+    }
+
+
+def keys_of(sql: str) -> int:
+    """How many columns of the outer SELECT are groups: those before the first aggregate."""
+    import sqlglot  # noqa: PLC0415 - one use
+    from sqlglot import exp  # noqa: PLC0415
+
+    tree = sqlglot.parse_one(sql, read="duckdb")
+    return sum(1 for each in tree.selects if not each.find(exp.AggFunc))
+
+
+def ask(file: Path, sql: str, epsilon: float, **terms: Any) -> Any:
+    """One answer of a gate that knows nothing yet."""
+    gate = noisegate.open(file, ledger=MemoryLedger())
+    return gate.sql(sql, epsilon=epsilon, **terms)
+
+
+def measure(world: World, options: argparse.Namespace) -> Iterator[Row]:
+    """Rows of one world: each question, at each price, with caps found and with caps declared."""
+    files = {capped: world.write(FOLDER, capped=capped) for capped in (False, True)}
+    con = world.engine(FOLDER)
+    for sql in world.questions:
+        keys = keys_of(sql)
+        truth = truth_of(con, sql, keys)
+        for epsilon in options.epsilon:
+            best, cap = best_cap(files[False], sql, epsilon, truth, keys, options.beside)
+            for way, file, terms in (
+                ("found", files[False], FOUND),
+                ("declared", files[True], {}),
+            ):
+                row: Row = {"table": world.name, "question": sql, "epsilon": epsilon, "way": way}
+                tally = Tally()
+                try:
+                    for _ in range(options.draws):
+                        tally.add(ask(file, sql, epsilon, **terms), truth, keys)
+                except NoisegateError as error:
+                    yield row | {"failed": str(error).splitlines()[0][:90]}
+                    continue
+                found = tally.row | {"best_cap": cap}
+                found["times_best"] = found["error"] / best if best else None
+                yield row | found
+
+
+FOUND: dict[str, Any] = {"choose": "caps"}
+
+
+def best_cap(
+    file: Path, sql: str, epsilon: float, truth: Cells, keys: int, draws: int
+) -> tuple[float | None, int | None]:
+    """The least median error of any fixed cap, and that cap."""
+    found: list[tuple[float, int]] = []
+    for cap in CAPS:
+        tally = Tally()
+        try:
+            for _ in range(draws):
+                terms = {"rows_per_unit": cap}
+                tally.add(ask(file, sql, epsilon, **terms), truth, keys)
+        except NoisegateError:
+            continue
+        found.append((tally.row["error"], cap))
+    return min(found) if found else (None, None)
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """One line for each price and way."""
+    found = []
+    for epsilon, way in dict.fromkeys((row["epsilon"], row["way"]) for row in rows):
+        mine = [row for row in rows if (row["epsilon"], row["way"]) == (epsilon, way)]
+        told = [row for row in mine if "inside" in row]
+        if not told:
+            continue
+        inside = [row["inside"] for row in told]
+        ratios = [row["times_best"] for row in told if row.get("times_best") is not None]
+        widths = [row["width"] for row in told if row["width"] is not None]
+        found.append({
+            "epsilon": epsilon, "way": way,
+            "questions": len(mine), "refused": len(mine) - len(told),
+            "inside": sum(inside) / len(inside), "inside_target": COVERED_MIN.get(epsilon),
+            "least": min(inside), "below": sum(each < WORST_MIN for each in inside),
+            "times_best": median(ratios) if ratios else None,
+            "times_target": ERROR_MAX.get(epsilon), "width": median(widths) if widths else None,
+        })  # fmt: skip
+    return found
+
+
+def main() -> None:
+    """Measure world by world, show each as soon as it is known, keep all of it."""
+    options = _options()
+    to, rows = console(width=220), []
+    to.print(f"[bold]{machine()}, {options.draws} draws")
+    for world in WORLDS:
+        if options.only and world.name not in options.only:
+            continue
+        found = list(measure(world, options))
+        show(to, world.name, COLUMNS, found)
+        rows += found
+    show(to, "All tables", SUMMARY, summary(rows))
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(
+        json.dumps({"machine": machine(), "rows": rows}, indent=1, ensure_ascii=False)
+    )
+    to.print(f"kept in {RESULTS.relative_to(ROOT)}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=[world.name for world in WORLDS])
+    parser.add_argument("--draws", type=int, default=50)
+    parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
