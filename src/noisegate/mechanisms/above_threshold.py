@@ -116,8 +116,9 @@ class AboveThreshold(Repeatable[Fraction]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """A whole run on questions known in advance: 1 for each yes, cut after the last allowed."""
-        (run,) = self.uses(exact, 1, bits=bits)
-        return run[run != CUT]
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
@@ -165,10 +166,10 @@ class SparseRun:
             if self.is_over:
                 raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
             noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            (answers,) = cut_off((exact + noise >= self._bar).astype(np.int64)[None], self._left)
-            answers = answers[answers != CUT]
-            self._left -= int(np.count_nonzero(answers))
-            return answers.astype(np.bool_)
+            answers = cut_off((exact + noise >= self._bar).astype(np.int64)[None], self._left)
+            found: NDArray[np.bool_] = answers[answers != CUT].astype(np.bool_)
+            self._left -= int(np.count_nonzero(found))
+            return found
 
 
 def asked(values: Int64Array) -> Int64Array:

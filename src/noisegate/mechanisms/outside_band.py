@@ -108,8 +108,9 @@ class OutsideBand(Repeatable[Fraction]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """A whole run on differences known in advance, cut after the last allowed yes."""
-        (run,) = self.uses(exact, 1, bits=bits)
-        return run[run != CUT]
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
@@ -183,10 +184,10 @@ class BandRun:
             if self.is_over:
                 raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
             noisy = exact + discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            (sides,) = cut_off(_sides(noisy, self._top, self._bottom)[None], 1)
-            sides = sides[sides != CUT]
-            self._left -= int(np.count_nonzero(sides))
-            return sides
+            sides = cut_off(_sides(noisy, self._top, self._bottom)[None], 1)
+            found: Int64Array = sides[sides != CUT]
+            self._left -= int(np.count_nonzero(found))
+            return found
 
 
 def _sides(noisy: Int64Array, top: Int64Array | int, bottom: Int64Array | int) -> Int64Array:
