@@ -10,7 +10,7 @@ import pytest
 from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, as_fraction, mp
 
 from noisegate.noise.bits import SYSTEM
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose, choose_times
 
 choice_module = import_module("noisegate.noise.choice")
 TOP = (1 << 64) - 1
@@ -63,6 +63,21 @@ def test_winners_are_the_largest_exact_noisy_scores(factor, noise, counted, k):
         winners = choose(contest, k=k, noise=noise, bits=recording).tolist()
         words = recording.record[0][2].tolist()
         assert winners == ranking(contest, words, noise)[:k]
+
+
+@pytest.mark.parametrize(
+    ("noise", "counted"), [("gumbel", False), ("gumbel", True), ("exponential", False)]
+)
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("chunk", [4, 40])  # a race in parts; several races at once, and a rest
+def test_each_of_many_choices_is_that_of_its_own_words(noise, counted, k, chunk, monkeypatch):
+    monkeypatch.setattr(choice_module, "CHUNK", chunk)
+    contest = random_contest(12, system_words, factor="1/3", counted=counted)
+    recording = RecordingBits(SYSTEM)
+    winners = choose_times(contest, 7, k=k, noise=noise, bits=recording)
+    words = np.concatenate([part[2] for part in recording.record]).reshape(7, -1)
+    for row, own in zip(winners.tolist(), words.tolist(), strict=True):
+        assert row == ranking(contest, own, noise)[:k]
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,12 @@ def contest_of(monkeypatch):
     def capture(mechanism, scores):
         seen = []
 
-        def spy(contest, **_):
+        def spy(contest, times, **_):
             seen.append(contest)
-            return np.zeros(1, np.int64)
+            return np.zeros((times, 1), np.int64)
 
         for module in (exponential, permute_and_flip, top_k):
-            monkeypatch.setattr(module, "choose", spy)
+            monkeypatch.setattr(module, "choose_times", spy)
         mechanism.sample(np.array(scores, np.int64))
         return seen[0]
 
@@ -376,7 +376,7 @@ def scripted_quantiles(monkeypatch, mechanism, data):
         script = scripts.pop()
         chance, calls = [arb(1)], [0]
 
-        def walk(block, goal, *, points, bits, script=script, chance=chance, calls=calls):
+        def walk(block, goal, times, *, points, bits, script=script, chance=chance, calls=calls):
             at, calls[0] = calls[0], calls[0] + 1
             if at >= len(script):
                 scripts.extend((*script, point) for point in range(points))
@@ -385,7 +385,7 @@ def scripted_quantiles(monkeypatch, mechanism, data):
             chance[0] = chance[0] * chances[script[at]]
             return script[at]
 
-        monkeypatch.setattr(quantiles, "private_rank", walk)
+        monkeypatch.setattr(quantiles, "private_ranks", walk)
         try:
             outcome = tuple(mechanism.sample(np.array(data, np.int64)).tolist())
         except StopIteration:
@@ -425,11 +425,11 @@ def blocks_of(monkeypatch, mechanism, data, script):
     """What each call gets to see when the calls release the scripted points."""
     blocks, released = [], iter(script)
 
-    def record(block, goal, *, points, bits):
+    def record(block, goal, times, *, points, bits):
         blocks.append((block.tolist(), goal, points))
         return min(next(released), points - 1)
 
-    monkeypatch.setattr(quantiles, "private_rank", record)
+    monkeypatch.setattr(quantiles, "private_ranks", record)
     mechanism.sample(np.array(data, np.int64))
     return blocks
 

@@ -1,19 +1,22 @@
 """Noisy max with gaps: the sampler is exact, and its law keeps the price that is charged for it."""
 
 from fractions import Fraction
+from importlib import import_module
 from itertools import combinations, pairwise, permutations, product
 from math import exp, inf, log
 
 import mpmath
 import numpy as np
 import pytest
-from bit_tree import RecordingBits, ScriptedBits, mp
+from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, mp
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.noise.bits import SYSTEM
-from noisegate.noise.choice import Contest, choose_with_gaps
+from noisegate.noise.choice import Contest, choose_with_gaps, choose_with_gaps_times
+
+choice = import_module("noisegate.noise.choice")
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +43,14 @@ def test_places_and_gaps_are_those_of_the_exact_noisy_scores(factor, k):
         assert places.tolist() == order[:k]
         leads = [noisy[a] - noisy[b] for a, b in pairwise(order[: k + 1])]
         assert gaps.tolist() == [int(mpmath.floor(lead)) for lead in leads]
+
+
+def test_gaps_by_floats_are_those_of_ball_arithmetic(monkeypatch):
+    contest, recording = Contest(np.array([3, 0, 2, -1]), Fraction(1, 3)), RecordingBits(SYSTEM)
+    fast = choose_with_gaps_times(contest, 50, k=2, bits=recording)
+    monkeypatch.setattr(choice, "_ULP", np.inf)  # nothing is left to floats
+    slow = choose_with_gaps_times(contest, 50, k=2, bits=ReplayedBits(recording.record))
+    assert np.array_equal(fast, slow)
 
 
 def test_a_gap_that_64_bits_leave_open_is_settled_by_more():

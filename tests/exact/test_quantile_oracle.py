@@ -119,7 +119,7 @@ def fast_law(monkeypatch, mechanism, data):
         given, script, chance = scripts.pop()
         left = iter(script)
 
-        def walk(block, goal, *, points, bits, left=left, so_far=(given, script, chance)):
+        def walk(block, goal, times, *, points, bits, left=left, so_far=(given, script, chance)):
             point = next(left, None)
             if point is None:
                 digits, before, chance = so_far
@@ -128,7 +128,7 @@ def fast_law(monkeypatch, mechanism, data):
                 raise StopIteration
             return point
 
-        monkeypatch.setattr(quantiles, "private_rank", walk)
+        monkeypatch.setattr(quantiles, "private_ranks", walk)
         try:
             found = mechanism.sample(np.array(data, np.int64), bits=Script(given))
         except StopIteration:

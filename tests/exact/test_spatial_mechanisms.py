@@ -54,8 +54,9 @@ class Noise:
         self.left = list(values)
 
     def __call__(self, scale, size, *, bits):
-        taken, self.left = self.left[:size], self.left[size:]
-        return np.array(taken, np.int64)
+        count = int(np.prod(size))
+        taken, self.left = self.left[:count], self.left[count:]
+        return np.array(taken, np.int64).reshape(size)
 
 
 def bars(monkeypatch, mechanism, cells):
@@ -295,9 +296,9 @@ def test_each_stretch_is_won_by_its_largest_exact_noisy_score(monkeypatch):
 
 
 def test_races_with_a_wrong_bound_on_their_error_are_caught(monkeypatch):
-    rough = races._rough
+    ends = races._ends
     monkeypatch.setattr(
-        races, "_rough", lambda c, *rest: rough(replace(c, factor=c.factor / 2), *rest)
+        races, "_ends", lambda c, *rest: ends(replace(c, factor=c.factor / 2), *rest)
     )
     with mpmath.workdps(60):
         wrong = 0

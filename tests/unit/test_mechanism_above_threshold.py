@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.above_threshold import CUT, AboveThreshold, cut_off
 
 FAR = 10**9
 
@@ -115,3 +115,14 @@ def test_a_number_of_another_type_is_refused():
         AboveThreshold(
             threshold=0, threshold_scale=Fraction(1), query_scale=Fraction(1), cutoff=Shy(1000)
         )
+
+
+def test_runs_that_are_drawn_together_are_cut_after_the_last_allowed_yes():
+    answers = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [0, -1, 1, 1]])
+    once, twice = (cut_off(answers, yeses) for yeses in (1, 2))
+    assert once.tolist() == [[0, 1, CUT, CUT], [1, CUT, CUT, CUT], [0] * 4, [0, -1, CUT, CUT]]
+    assert twice.tolist() == [[0, 1, 0, 1], [1, 0, 0, 0], [0] * 4, [0, -1, 1, CUT]]
+    sure = AboveThreshold(threshold=0, threshold_scale="1/100", query_scale="1/100", cutoff=2)
+    runs = sure.uses(np.array([-50, 50, 50, 50]), 3)
+    assert runs.tolist() == [[0, 1, 1, CUT]] * 3
+    assert sure.sample(np.array([-50, 50, 50, 50])).tolist() == [0, 1, 1]

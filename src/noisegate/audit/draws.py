@@ -6,7 +6,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from noisegate.audit.confidence import Floats
-from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.base import Mechanism, Repeatable
 
 _NOTHING: Final = -1.0  # where an output is shorter than the longest
 
@@ -49,7 +49,7 @@ class Blocks:
 @final
 @dataclass(frozen=True, slots=True)
 class Each:
-    """One call of a mechanism for each run; outputs are cut or filled up to ``width`` numbers."""
+    """One use of a mechanism for each run; outputs are cut or filled up to ``width`` numbers."""
 
     mechanism: Mechanism[Any]
     exact: tuple[int, ...]
@@ -58,6 +58,8 @@ class Each:
     def __call__(self, count: int) -> Floats:
         """So many runs."""
         cells = np.array(self.exact, np.int64)
+        if isinstance(self.mechanism, Repeatable):
+            return self.mechanism.uses(cells, count)[:, : self.width].astype(np.float64)
         found = np.full((count, self.width), _NOTHING)
         for run in range(count):
             drawn = self.mechanism.sample(cells).reshape(-1)[: self.width]

@@ -1,12 +1,14 @@
 """Audits of choices by score, quantiles and sparse vectors.
 
-A choice spends all of its ε only where one candidate rises against all others and is chosen rarely
-all the same; with 20 candidates that is 93 % of it.
+The exponential mechanism's log-ratios have a range of ε, so no one event spends all of it: where
+its chance falls from p to q, ln p/q = ε + ln (1 - p) / (1 - q). A p of about a fifth needs the
+fewest runs to tell ε from 5/4 of it. Exponential noise has no such loss. Chances are known exactly,
+so `reachable` is derived, and so is how many runs a copy with a fifth too little noise needs.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
+from math import exp, log
 from typing import Any, Final
 
 import numpy as np
@@ -27,22 +29,24 @@ from noisegate.mechanisms.small_database import SmallDatabase
 from noisegate.mechanisms.splits import Splits
 from noisegate.mechanisms.top_k import TopK
 from noisegate.mechanisms.winsorised import POINTS, Winsorised
+from noisegate.privacy.distance import L1
 
 _MORE: Final = Fraction(5, 4)
-_THIRD_LESS: Final = Fraction(3, 2)
-_HALF: Final = Fraction(1, 2)
-_FIFTH: Final = "a fifth too little noise"
-_OTHERS: Final = 19
-_LEADS: Final = (1, *[0] * _OTHERS), (0, *[1] * _OTHERS)
-_AGAINST: Final = "20 candidates: the first 1 ahead of all others, and 1 behind"
+_FOUR_FIFTHS: Final = Fraction(4, 5)
+_OTHERS: Final = 30
 _ONE: Final = Fraction(1)
-_RARE: Final[dict[str, Any]] = {
-    "trials": 20_000,
-    "broken_words": "a third too little noise",
-    "reachable": 0.93,
-    "why": "the chosen candidate takes a share of the odds itself; all of ε needs many candidates",
-}
+_SHARED: Final = (
+    "the chosen candidate takes a share of the odds itself; all of ε needs many candidates"
+)
 _NOES: Final = "only infinitely many no's would use all of the threshold's share"
+
+
+def _rarely(epsilon: int, others: float, trials: int) -> dict[str, Any]:
+    """One candidate, e^(ε/2) ahead of so many others and as far behind: its odds are e^ε to 1."""
+    lead = exp(epsilon / 2)
+    ahead, behind = lead / (lead + others), 1 / (1 + lead * others)
+    share = log(ahead / behind) / epsilon
+    return {"event": _first, "trials": trials, "reachable": share, "why": _SHARED}
 
 
 def _first(outputs: Floats) -> Floats:
@@ -50,65 +54,71 @@ def _first(outputs: Floats) -> Floats:
     return np.asarray(outputs[:, 0] == 0, np.float64)
 
 
-def _below(outputs: Floats) -> Floats:
-    """The median was found below the only value that both neighbours hold."""
-    return np.asarray(outputs[:, 0] < 20, np.float64)
-
-
 def _exponential() -> Audit:
     choice = Exponential.for_epsilon(3, score_sensitivity=1)
     pair = choice, weaker(choice, factor=_MORE)
-    terms = _RARE | {"trials": 60_000, "broken_words": _FIFTH}
-    return each("exponential", pair, _LEADS, _AGAINST, moved=_ONE, event=_first, **terms)
+    scores = (1, *[0] * _OTHERS), (0, *[1] * _OTHERS)
+    words = "31 candidates: the first 1 ahead of all others, and 1 behind"
+    return each("exponential", pair, scores, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
 
 
 def _permute_and_flip() -> Audit:
-    choice = PermuteAndFlip.for_epsilon(3, score_sensitivity=1)
+    """Who is d behind one other wins with e^(-factor d) / 2: from d = 0 to 2 that is all of ε."""
+    choice = PermuteAndFlip.for_epsilon(2, score_sensitivity=1)
     pair = choice, weaker(choice, factor=_MORE)
-    terms = _RARE | {"trials": 24_000, "broken_words": _FIFTH}
-    return each("permute-and-flip", pair, _LEADS, _AGAINST, moved=_ONE, event=_first, **terms)
+    words = "two candidates: level, and the first 2 behind"
+    return each(
+        "permute-and-flip", pair, ((1, 1), (0, 2)), words, moved=_ONE, event=_first, trials=40_000
+    )
 
 
 def _top_k() -> Audit:
+    """With odds x of each of the two to all others, both come first with 2x² / (2x + 1)(x + 1)."""
+    others, trials = 15, 1_000_000
     choice = TopK.for_epsilon(3, k=2, score_sensitivity=1)
-    pair = choice, weaker(choice, factor=Fraction(2))
-    cells = (1, 1, *[0] * 10), (0, 0, *[1] * 10)
-    words = "12 candidates: two of them 1 ahead of all others, and 1 behind; both are chosen"
+    pair = choice, weaker(choice, factor=_MORE)
+    odds = [exp(lead * float(choice.factor)) / others for lead in (1, -1)]
+    ahead, behind = (2 * x * x / ((2 * x + 1) * (x + 1)) for x in odds)
+    cells = (1, 1, *[0] * others), (0, 0, *[1] * others)
+    words = "17 candidates: two of them 1 ahead of all others, and 1 behind; both are chosen"
     return each(
-        "top-k", pair, cells, words, width=2, moved=_ONE, trials=24_000, reachable=0.86,
+        "top-k", pair, cells, words, width=2, moved=_ONE, trials=trials,
         event=lambda outputs: (outputs < 2).all(1).astype(float),
-        broken_words="half of the noise", why=_RARE["why"],
+        reachable=log(ahead / behind) / 3, why=_SHARED,
     )  # fmt: skip
 
 
 def _noisy_max() -> Audit:
+    """A lead of 10 and more needs noise that is 0, or 2, ahead: 1/2 and e^(-2 factor) / 2."""
     choice = NoisyMax.for_epsilon(2, k=1, score_sensitivity=1)
     pair = choice, weaker(choice, factor=_MORE)
     words = "two candidates: the first 10 ahead of the second, and 8 ahead"
     cells = (10, 0), (9, 1)
     return each(
-        "noisy-max", pair, cells, words, width=2, moved=_ONE, trials=12_000,
+        "noisy-max", pair, cells, words, width=2, moved=_ONE, trials=40_000,
         event=lambda outputs: ((outputs[:, 0] == 0) & (outputs[:, 1] >= 10)).astype(float),
     )  # fmt: skip
 
 
 def _above_threshold() -> Audit:
+    """The chances, 0.337 and 0.0085, are sums over the threshold's noise."""
     sparse = AboveThreshold.for_epsilon(4, threshold=0, sensitivity=1, cutoff=1)
-    pair = sparse, weaker(sparse, threshold_scale=_HALF, query_scale=_HALF)
+    pair = sparse, weaker(sparse, threshold_scale=_FOUR_FIFTHS, query_scale=_FOUR_FIFTHS)
     words = "questions at (-1, -1, -1, 0) and (0, 0, 0, -1) of the threshold: three no's, then yes"
     return each(
         "above-threshold", pair, ((-1, -1, -1, 0), (0, 0, 0, -1)), words, width=4, moved=_ONE,
-        event=_late, trials=16_000, reachable=0.92, why=_NOES, broken_words="half of the noise",
+        event=_late, trials=100_000, reachable=0.92, why=_NOES,
     )  # fmt: skip
 
 
 def _outside_band() -> Audit:
+    """Likewise; the other end is too far away to matter."""
     band = OutsideBand.for_epsilon(4, threshold=8, sensitivity=1, cutoff=1)
-    pair = band, weaker(band, threshold_scale=_HALF, query_scale=_HALF)
+    pair = band, weaker(band, threshold_scale=_FOUR_FIFTHS, query_scale=_FOUR_FIFTHS)
     words = "differences (7, 7, 7, 8) and (8, 8, 8, 8) for a band up to 8: three no's, then above"
     return each(
         "outside-band", pair, ((7, 7, 7, 8), (8, 8, 8, 8)), words, width=4, moved=_ONE,
-        event=_late, trials=16_000, reachable=0.97, why=_NOES, broken_words="half of the noise",
+        event=_late, trials=100_000, reachable=0.97, why=_NOES,
     )  # fmt: skip
 
 
@@ -117,74 +127,101 @@ def _late(outputs: Floats) -> Floats:
     return np.asarray((outputs == np.array([0, 0, 0, 1])).all(1), np.float64)
 
 
+_VALUE: Final = 20
+_LAST: Final = 99
+_TWO_VALUES: Final = ((_VALUE,), (_VALUE, _LAST))
+
+
+def _below(outputs: Floats) -> Floats:
+    """The median was found below the value that both neighbours hold."""
+    return np.asarray(outputs[:, 0] < _VALUE, np.float64)
+
+
+def _below_chances(factor: float) -> tuple[float, float]:
+    """Of one value all other points are half a rank off; of two those below are one rank off."""
+    half = exp(-factor / 2)
+    below, above = _VALUE, _LAST - _VALUE
+    one = below * half / (1 + (below + above) * half)
+    return one, below * half**2 / (1 + above + below * half**2)
+
+
 def _quantile() -> Audit:
-    middle = Quantile.for_epsilon(3, tau="1/2", low=0, high=99)
-    pair = middle, weaker(middle, factor=_THIRD_LESS)
+    middle = Quantile.for_epsilon(3, tau="1/2", low=0, high=_LAST)
+    pair = middle, weaker(middle, factor=_MORE)
+    one, two = _below_chances(3)
     words = "one value at 20 of 0, …, 99, without and with one at 99: few points lie below"
-    return each("quantile", pair, ((20,), (20, 99)), words, event=_below, **_RARE)
+    return each(
+        "quantile", pair, _TWO_VALUES, words, event=_below, trials=120_000,
+        reachable=log(one / two) / 3, why=_SHARED,
+    )  # fmt: skip
 
 
 def _quantiles() -> Audit:
+    first, second = Fraction(57, 20), Fraction(3, 20)
     pair = tuple(
         Quantiles(
-            taus=(Fraction(1, 2), Fraction(3, 4)), low=0, high=99, tie_bits=0,
-            epsilon_levels=(times * Fraction(27, 10), times * Fraction(3, 10)),
+            taus=(Fraction(1, 2), Fraction(3, 4)), low=0, high=_LAST, tie_bits=0,
+            epsilon_levels=(times * first, times * second),
         )
-        for times in (Fraction(1), Fraction(3, 2))
+        for times in (_ONE, _MORE)
     )  # fmt: skip
-    words = "a value at 20 of 0, …, 99, without and with one at 99; nine tenths of ε on the median"
+    one, two = _below_chances(float(first))
+    words = "a value at 20 of 0, …, 99, without and with one at 99; 19/20 of ε on the median"
     return each(
-        "quantiles", (pair[0], pair[1]), ((20,), (20, 99)), words, width=2, trials=12_000,
-        reachable=0.85, event=_below,
-        why="the second level chooses among points that the first left",
-        broken_words="half as much ε again",
+        "quantiles", (pair[0], pair[1]), _TWO_VALUES, words, width=2, trials=260_000,
+        reachable=log(one / two) / 3, event=_below,
+        why="the second level, a twentieth of ε, chooses among points that the first left",
     )  # fmt: skip
 
 
 def _furthest() -> Audit:
     choice = Furthest.for_epsilon(3, guesses=(1, *[10] * _OTHERS), score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_THIRD_LESS)
-    words = "20 answers of 6 and of 5; the first guess is 1, all others 10"
-    return each("furthest", pair, ((6,) * 20, (5,) * 20), words, moved=_ONE, event=_first, **_RARE)
+    pair = choice, weaker(choice, factor=_MORE)
+    words = "31 answers of 6 and of 5; the first guess is 1, all others 10"
+    cells = (6,) * (_OTHERS + 1), (5,) * (_OTHERS + 1)
+    return each("furthest", pair, cells, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
 
 
 def _small_database() -> Audit:
-    cells = 16
+    cells, others = 16, 15
     questions = [int(row == column) for row in range(cells) for column in range(cells)]
     choice = SmallDatabase.for_epsilon(
         3, questions=questions, cells=cells, size=1, rows=10, score_sensitivity=1
     )
-    pair = choice, weaker(choice, factor=_THIRD_LESS)
+    pair = choice, weaker(choice, factor=_MORE)
     words = "16 answers: the first database of one row 1 nearer than all others, and 1 further"
-    near, far = (1, *[0] * 15), (0, *[1] * 15)
-    return each("small-database", pair, (near, far), words, moved=_ONE, event=_first, **_RARE)
+    near, far = (1, *[0] * others), (0, *[1] * others)
+    return each(
+        "small-database", pair, (near, far), words, moved=_ONE, **_rarely(3, others, 120_000)
+    )
 
 
 def _splits() -> Audit:
-    from noisegate.privacy.distance import L1  # noqa: PLC0415 - one use
-
+    """Cuts behind the second cell lose 2 · factor = ε to the first cut when a row is there."""
     size, parts = 101, 200
     boxes = [(size * part, size * part + size - 1, 0) for part in range(parts)]
     choice = Splits.for_epsilon(3, shape=(size * parts,), boxes=boxes)
     pair = choice, weaker(choice, factor=_MORE)
     cells = (10, 1, *[0] * (size - 2)), (10, *[0] * (size - 1))
+    others, lead = size - 2, exp(3)
     words = "10 rows in the first of 101 cells, with and without one in the second"
     return many(
-        "splits", pair, cells, words, kind=Blocks, moved=L1(1),
+        "splits", pair, cells, words, kind=Blocks, moved=L1(1), trials=100_000,
         event=lambda outputs: (outputs[:, 0] == 1).astype(float),
-        **_RARE | {"trials": 100_000, "broken_words": _FIFTH},
+        reachable=log(lead / (lead + others) * (1 + others)) / 3, why=_SHARED,
     )  # fmt: skip
 
 
 def _winsorised() -> Audit:
+    """So many numbers that quartiles are 0 and `POINTS` but for two in a million runs."""
+    half = 800
     honest = Winsorised(factor=Fraction(1, 20), scale=Fraction(5, 9), high=POINTS)
-    pair = honest, replace(honest, factor=honest.factor * 2, scale=honest.scale / 2)
-    cells = (POINTS, *[0, POINTS] * 10), (0, *[0, POINTS] * 10)
-    words = f"21 numbers at both ends of 0, …, {POINTS}; one of them changes from end to end"
+    pair = honest, weaker(honest, factor=_MORE, scale=_FOUR_FIFTHS)
+    cells = (POINTS, *[0, POINTS] * half), (0, *[0, POINTS] * half)
+    words = f"1,601 numbers at both ends of 0, …, {POINTS}; one of them changes from end to end"
     return each(
-        "winsorised", pair, cells, words, width=3, reachable=0.9, trials=2_000,
-        broken_words="half of the noise",
-        event=lambda outputs: outputs[:, 0] - 11 * (outputs[:, 2] - outputs[:, 1]) + 0.5,
+        "winsorised", pair, cells, words, width=3, reachable=0.9, trials=60_000,
+        event=lambda outputs: outputs[:, 0] - (half + 1) * (outputs[:, 2] - outputs[:, 1]) + 0.5,
         why="both quartiles are chosen too, for a tenth of ε, and hardly change",
     )  # fmt: skip
 

@@ -147,7 +147,7 @@ def _sparse_priority() -> Audit:
     cells, words = ((1, 0, 0, 0), (0, 0, 0, 0)), "one row in the first of 4 cells, and none"
     return each(
         "sparse-priority", pair, cells, words, width=4, moved=L1(1), event=at_least(1),
-        trials=5_000,
+        trials=8_000,
     )  # fmt: skip
 
 

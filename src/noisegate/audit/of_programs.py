@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import combinations
+from math import exp, log
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,11 +13,13 @@ import numpy as np
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.audit.audit import Audit
+from noisegate.audit.confidence import Floats
 from noisegate.audit.door import DoorRuns
 from noisegate.audit.of_recipes import Asked, opened, rows
 from noisegate.audit.path import path_audit, weaker
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.gate import Gate
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.synthetic.many import ManyOrder
 from noisegate.synthetic.online import Many
 from noisegate.synthetic.recipes import SYNTHESIZERS
@@ -24,6 +28,8 @@ from noisegate.transforms.strategy import Groups
 _EPSILON: Final = 3
 _NONE: Final = "no rows, or one"
 _UNIT: Final = (0, 0, "a")
+_FAR_OFF: Final = 1_000_000
+_SESSIONS: Final = 9_000
 _COLUMNS: Final = {"x": 16, "key": None}
 
 
@@ -89,32 +95,43 @@ def _series(gate: Gate) -> object:
 
 
 def _session(spec: SurpriseSpec, gate: Gate) -> tuple[float, float, float]:
-    """One session and one question, about the unit's cell, whose guess is nearly a surprise."""
+    """One session and one question, about the unit's cell, whose guess is far too high."""
     cells = spec.cells.tally.cells  # type: ignore[union-attr]
     block = Groups(np.minimum(np.arange(cells, dtype=np.int32), 1), 2)  # the first, and the rest
-    guesses = np.array([1 - spec.band.threshold, 0], np.int64)
+    guesses = np.array([_FAR_OFF, 0], np.int64)
     with open_surprises(gate.door, spec, name="audit", request_id=gate.door.fresh_id()) as session:
         told = session.ask(block, guesses)
     return float(told.near), float(told.side), float(told.number or 0)
 
 
 def _many() -> Audit:
-    """A session as `gate.many` bargains for it; its questions go to the door itself."""
+    """A session whose number has 19/20 of the price; its questions go to the door itself.
+
+    The guess is a surprise but for e^-10000, so the number decides: all of its share is reached.
+    """
     gate, terms = opened(), {"epsilon": _EPSILON, "surprises": 1, "start": 0, "rows": 10}
     order = ManyOrder(columns={"key": None}, **terms)  # type: ignore[arg-type]
-    spec = Many(gate.door, gate.rules, order, sure=False).bargain.spec
+    usual = Many(gate.door, gate.rules, order, sure=False).bargain.spec
+    band = replace(usual.band, threshold_scale=Fraction(20), query_scale=Fraction(20))
+    spec = replace(usual, band=band, number=Geometric(scale=Fraction(10, 19)))
     short = replace(spec, band=weaker(spec.band), number=weaker(spec.number))
     honest, broken = (
         tuple(DoorRuns(opened=opened, rows={"data": held}, ask=partial(_session, each))
-              for held in (rows(_UNIT), rows()))
+              for held in (rows(), rows(_UNIT)))
         for each in (spec, short)
     )  # fmt: skip
     return Audit(
         name="many: a surprise", claims={0.0: float(pure_loss(spec.event()).epsilon)},
         draws=(honest[0], honest[1]), broken=(broken[0], broken[1]), neighbours=_NONE,
-        broken_words="a fifth too little noise in every draw", trials=6_000, reachable=0.3,
-        why="the price is for a surprise above and one below, and one question meets one of them",
+        broken_words="a fifth too little noise in every draw", trials=_SESSIONS, reachable=0.95,
+        event=_surprised,
+        why="comparisons, a twentieth of the price, are sure; 'outside-band' audits them",
     )  # fmt: skip
+
+
+def _surprised(outputs: Floats) -> Floats:
+    """A surprise below, and a number of at most 0."""
+    return np.asarray((outputs[:, 1] == -1) & (outputs[:, 2] <= 0), np.float64)
 
 
 _EVEN: Final = (*((16, 0, "a"),) * 20, *((17, 0, "a"),) * 20)
@@ -127,11 +144,22 @@ _GRAPH: Final[dict[str, Any]] = {
     "pair": (rows(*_K4), rows(*_K4[1:])), "tries": 1,
     "neighbours": "all edges among four vertices, and all but one",
 }  # fmt: skip
+
+
+def _fourth(outputs: Floats) -> Floats:
+    """The unit's candidate was chosen: with exponential noise e^ε times as often as without it."""
+    return np.asarray(outputs[:, 1] == 0, np.float64)
+
+
 _OTHERS: Final = ((16, 0, "b"), (16, 0, "c"), (16, 0, "d"))
 _CHOICE: Final[dict[str, Any]] = {
-    "pair": (rows(*_OTHERS, _UNIT), rows(*_OTHERS)), "tries": 1, "trials": 100_000,
+    "pair": (rows(*_OTHERS, _UNIT), rows(*_OTHERS)), "tries": 1, "trials": 60_000,
     "neighbours": "three candidates with one row each, and a fourth with one or none",
-    "reachable": 0.9, "why": "a candidate that nearly never wins would tell all, too rarely",
+    "event": _fourth, "reachable": 1.0,
+}  # fmt: skip
+_GUMBEL: Final[dict[str, Any]] = _CHOICE | {  # it wins with 1/4, or 1 of 1 + 3 e^ε
+    "trials": 120_000, "reachable": log((1 + 3 * exp(_EPSILON)) / 4) / _EPSILON,
+    "why": "a candidate that nearly never wins would tell all, too rarely",
 }  # fmt: skip
 _AT_BORDER: Final[dict[str, Any]] = {
     "pair": (rows(*(_UNIT,) * 9), rows(*(_UNIT,) * 8)), "tries": 1, "trials": 1_000_000,
@@ -146,11 +174,9 @@ _NAMED: Final[Mapping[str, tuple[Any, Mapping[str, Any]]]] = {
     "release: questions": (_questions, {}),
     "release: series": (_series, {}),
     "statistic": (_statistic, {"pair": (rows((32, 32, "a")), rows())}),
-    "choose: exponential": (partial(_choose, "exponential"), _CHOICE),
+    "choose: exponential": (partial(_choose, "exponential"), _GUMBEL),
     "choose: permute-and-flip": (partial(_choose, "permute-and-flip"), _CHOICE),
-    "choose: noisy-max": (partial(_choose, "noisy-max"), _CHOICE | {
-        "trials": 16_000, "reachable": 0.7,
-    }),
+    "choose: noisy-max": (partial(_choose, "noisy-max"), _CHOICE),
     "crowd-histogram": (Asked("crowd-histogram", {
         "columns": {"key": None}, "delta": "1e-2", **_CROWD}), _AT_BORDER),
     "crowd-points": (Asked("crowd-points", {

@@ -1,16 +1,20 @@
 """Audits of releases, by every recipe: one unit that is counted in all that the recipe asks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
+from math import exp, log
 from types import MappingProxyType
 from typing import Any, Final, final
 
+import numpy as np
 import pyarrow as pa
 
 import noisegate
 from noisegate.audit.audit import Audit
-from noisegate.audit.path import path_audit
+from noisegate.audit.confidence import Floats
+from noisegate.audit.path import PathRuns, path_audit
 from noisegate.gate import Gate
 
 _EPSILON: Final = 3  # where few runs say most
@@ -110,13 +114,8 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cube": {"columns": {"x": 16, "y": 16, "key": None}, "sets": 2},
     "sparse": {"columns": {"x": 16, "key": None}, "threshold": 1, "trials": 200_000},
     "above": {
-        "columns": {"x": 4}, "threshold": 1, "most": 1, "base": ((16, 0, "b"),), "trials": 40_000,
+        "columns": {"x": 4}, "threshold": 1, "most": 1, "base": ((16, 0, "b"),), "trials": 100_000,
         "questions": [*({"x": (0, end)} for end in (3, 7, 11, 15)), {"x": (16, 19)}],
-    },
-    "boxplot": {
-        "columns": {"x": None}, "base": ((0, 0, "b"),), "unit": (32, 0, "a"), "trials": 4_000,
-        "reachable": 0.0,
-        "why": "five ranks share the price and few rows hardly move them; see 'quantiles'",
     },
     "cdf": {"columns": {"x": 8}},
 }  # fmt: skip
@@ -131,7 +130,38 @@ def _of_kind(name: str) -> Audit:
     return release_audit(name, name, **_KINDS[name])
 
 
+def _boxplot() -> Audit:
+    """The median, whose level has a third of the price: it is found below the one value, or not.
+
+    Values have ten random digits, so there are 33 · 1024 points, of which 8 · 1024 lie below. Of
+    one value they are half a rank off, as is all but one point: 8 h / 33 h with h = e^(-ε/6). Of
+    two they are one rank off, and those between are not: 8 h² to 24 + (8 + 1) h² with the ends.
+    """
+    one, two = rows((8, 0, "b")), rows((8, 0, "b"), (32, 0, "a"))
+    share = Fraction(_EPSILON)
+    asked = Asked("boxplot", {"columns": {"x": None}, "epsilon": 3 * _EPSILON})
+    audit = path_audit(
+        "release: boxplot", asked, opened=opened, pair=(one, two), tries=1, trials=6_000,
+        neighbours="one row at 8 of 0, …, 32, without and with one at 32", event=_below_eight,
+        reachable=log(8 / 33 * (24 * exp(_EPSILON) + 9) / 8) / _EPSILON,
+        why="the claim is for the median, a third of the price; 'quantiles' audits the kind",
+    )  # fmt: skip
+    (use,) = audit.draws[0].uses  # type: ignore[attr-defined]  # one question
+    halved = replace(use.mechanism, epsilon_levels=(2 * share,) * len(use.mechanism.epsilon_levels))
+    uses = (replace(use, mechanism=halved),)
+    broken = PathRuns(uses=uses, first=True), PathRuns(uses=uses, first=False)
+    return replace(
+        audit, claims={0.0: float(share)}, broken=broken, broken_words="half of the noise"
+    )
+
+
+def _below_eight(outputs: Floats) -> Floats:
+    """The third of five ranks is below 8; the first column is of added noise, of which is none."""
+    return np.asarray(outputs[:, 3] < 8, np.float64)
+
+
 AUDITS: Final[Mapping[str, Callable[[], Audit]]] = MappingProxyType(
     {f"release: {name}": partial(_of_recipe, name) for name in _RECIPES}
     | {f"release: {name}": partial(_of_kind, name) for name in _KINDS}
+    | {"release: boxplot": _boxplot}
 )

@@ -32,7 +32,7 @@ from noisegate.audit.door import Open
 from noisegate.connect import Rehearsal
 from noisegate.errors import Bug
 from noisegate.gate import Gate
-from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.base import Mechanism, Repeatable
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.catalogue import MECHANISMS
 from noisegate.mechanisms.crowd_counts import CrowdCounts
@@ -149,14 +149,17 @@ def _said(use: Use, drawn: Mechanism[Any], exact: Exact, count: int) -> Floats:
         return drawn.sample(np.tile(own, count)).reshape(count, -1).astype(np.float64)
     if isinstance(drawn, SparseGeometric):
         return _shown(use, drawn, exact, count)
-    said = [_drawn(drawn, exact) for _ in range(count)]
+    said = _uses(drawn, exact, count)
     if all(each.size == said[0].size <= _WIDEST for each in said):
         return np.stack(said).astype(np.float64)
     return np.array([[float(zlib.crc32(each.tobytes()))] for each in said])
 
 
-def _drawn(drawn: Mechanism[Any], exact: Exact) -> np.ndarray:
-    return np.asarray(drawn.sample(*exact)).reshape(-1)
+def _uses(drawn: Mechanism[Any], exact: Exact, count: int) -> list[np.ndarray]:
+    if isinstance(drawn, Repeatable):
+        (numbers,) = exact
+        return list(drawn.uses(numbers, count))
+    return [np.asarray(drawn.sample(*exact)).reshape(-1) for _ in range(count)]
 
 
 def _shown(use: Use, drawn: SparseGeometric, exact: Exact, count: int) -> Floats:

@@ -25,7 +25,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
     INPUT_MAX,
-    Mechanism,
+    Repeatable,
     clamped,
     failure_of,
     require_whole,
@@ -41,11 +41,12 @@ from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
 from noisegate.privacy.event import AboveThresholdEvent
 
 CUTOFF_MAX: Final = 1 << 31
+CUT: Final = -(1 << 62)  # no answer: the run was over
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AboveThreshold(Mechanism[Fraction]):
+class AboveThreshold(Repeatable[Fraction]):
     """Says for each question in turn whether its noisy value reaches a noisy threshold."""
 
     name: ClassVar[str] = "above-threshold/1"
@@ -115,7 +116,16 @@ class AboveThreshold(Mechanism[Fraction]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """A whole run on questions known in advance: 1 for each yes, cut after the last allowed."""
-        return self.start(bits=bits).ask(exact).astype(np.int64)
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
+
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
+        values = asked(exact)
+        bars = self.threshold + discrete_laplace(self.threshold_scale, (count, 1), bits=bits)
+        noise = discrete_laplace(self.query_scale, (count, values.size), bits=bits)
+        return cut_off((values + noise >= bars).astype(np.int64), self.cutoff)
 
     def accuracy(self, confidence: Number, *, questions: int) -> int:
         """A t so that every yes means at least threshold - t, and every no less than threshold + t.
@@ -149,20 +159,32 @@ class SparseRun:
 
         Later questions may depend on these answers. The values are clamped to ±2**60.
         """
-        exact = clamped(values)
-        if exact.ndim != 1:
-            raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
+        exact = asked(values)
         if os.getpid() != self._owner:
             raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
         with self._lock:
             if self.is_over:
                 raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
             noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            answers: NDArray[np.bool_] = exact + noise >= self._bar
-            ends = np.flatnonzero(np.cumsum(answers) == self._left)
-            answers = answers[: ends[0] + 1] if ends.size else answers
-            self._left -= int(np.count_nonzero(answers))
-            return answers
+            answers = cut_off((exact + noise >= self._bar).astype(np.int64)[None], self._left)
+            found: NDArray[np.bool_] = answers[answers != CUT].astype(np.bool_)
+            self._left -= int(np.count_nonzero(found))
+            return found
+
+
+def asked(values: Int64Array) -> Int64Array:
+    """Questions in a row, clamped."""
+    exact = clamped(values)
+    if exact.ndim != 1:
+        raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
+    return exact
+
+
+def cut_off(answers: Int64Array, yeses: int) -> Int64Array:
+    """Rows of answers, 0 for no, with `CUT` for all after the last allowed yes."""
+    is_yes = answers != 0
+    before = np.cumsum(is_yes, axis=1) - is_yes
+    return np.where(before < yeses, answers, CUT)
 
 
 def _half_width(scale: Fraction, failure: Fraction) -> int:

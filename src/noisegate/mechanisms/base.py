@@ -44,6 +44,21 @@ class Mechanism(ABC, Generic[Sensitivity]):
         """One draw for the given exact integers."""
 
 
+class Repeatable(Mechanism[Sensitivity]):
+    """A mechanism that draws many independent uses together; `sample` is one of them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """So many independent uses on the same integers, a use a row; each has its own price."""
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """One use."""
+        found: Int64Array = self.uses(exact, 1, bits=bits)[0]
+        return found
+
+
 class NoiseMechanism(Mechanism[Sensitivity]):
     """A mechanism that adds independent noise to every cell."""
 

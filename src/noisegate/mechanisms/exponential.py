@@ -13,7 +13,7 @@ from typing import ClassVar, final
 
 from noisegate.mechanisms.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
 
@@ -36,6 +36,6 @@ class Exponential(OneByScore):
         """
         return ExponentialEvent(epsilon=self.price(score_sensitivity))
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The position of the chosen candidate, given all scores (clamped to ±2**60)."""
-        return choose(Contest(clamped_scores(exact), self.factor), bits=bits)
+        return choose_times(Contest(clamped_scores(exact), self.factor), count, bits=bits)

@@ -14,18 +14,18 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.mechanisms.base import INPUT_MAX, Mechanism, clamped, store, store_positive
+from noisegate.mechanisms.base import INPUT_MAX, Repeatable, clamped, store, store_positive
 from noisegate.mechanisms.boxes import whole_number
 from noisegate.mechanisms.scores import FACTOR_MAX, clamped_scores, factor_for, price_of, shortfall
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Furthest(Mechanism[Fraction]):
+class Furthest(Repeatable[Fraction]):
     """Chooses question i with probability proportional to e^(factor · |answer_i - guess_i|)."""
 
     name: ClassVar[str] = "furthest/1"
@@ -57,13 +57,13 @@ class Furthest(Mechanism[Fraction]):
         epsilon = price_of(self.factor, sensitivity, monotone=False)
         return ExponentialEvent(epsilon=epsilon)
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The place of the chosen question, given all answers (clamped to ±2**60)."""
         answers = clamped(exact)
         if answers.shape != (len(self.guesses),):
             raise SpecError("There is not one guess for each answer.", fix="Give one for each.")
         gaps = np.abs(answers - np.array(self.guesses, np.int64))
-        return choose(Contest(clamped_scores(gaps), self.factor), bits=bits)
+        return choose_times(Contest(clamped_scores(gaps), self.factor), count, bits=bits)
 
     def shortfall(self, confidence: Number) -> int:
         """How much nearer than the furthest guess the chosen one may be, at this confidence."""

@@ -19,7 +19,7 @@ from noisegate.exact import Number, Real, real, upper
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.mechanisms.scores import SeveralByScore, clamped_scores, shortfall_up
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose_with_gaps
+from noisegate.noise.choice import Contest, choose_with_gaps_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import DeclaredEvent
 
@@ -57,12 +57,14 @@ class NoisyMax(SeveralByScore):
         """
         return DeclaredEvent(epsilon=self.k * self.price(score_sensitivity))
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """Positions of the k chosen, best first, and then their k gaps."""
         scores = clamped_scores(exact)
         if scores.size <= self.k:
             raise SpecError("There are not that many gaps.", fix="Use k below the candidates.")
-        return np.concatenate(choose_with_gaps(Contest(scores, self.factor), k=self.k, bits=bits))
+        contest = Contest(scores, self.factor)
+        found = choose_with_gaps_times(contest, count, k=self.k, bits=bits)
+        return np.concatenate(found, axis=1)
 
     def shortfall(self, confidence: Number, *, candidates: int) -> int:
         """How far any of the k may score below the best still left when it was chosen.

@@ -21,11 +21,10 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real
-from noisegate.mechanisms.above_threshold import CUTOFF_MAX
+from noisegate.mechanisms.above_threshold import CUT, CUTOFF_MAX, asked, cut_off
 from noisegate.mechanisms.base import (
     INPUT_MAX,
-    Mechanism,
-    clamped,
+    Repeatable,
     require_whole,
     smallest_whole,
     store_positive,
@@ -40,7 +39,7 @@ from noisegate.privacy.event import AboveThresholdEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutsideBand(Mechanism[Fraction]):
+class OutsideBand(Repeatable[Fraction]):
     """Says for each difference in turn whether it is above (1), below (-1) or inside (0) a band.
 
     ``threshold`` is how far the ends are from 0, before their noise.
@@ -109,10 +108,16 @@ class OutsideBand(Mechanism[Fraction]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """A whole run on differences known in advance, cut after the last allowed yes."""
-        run, found = self.start(bits=bits), list[Int64Array]()
-        while sum(map(len, found)) < exact.size and not run.is_over:
-            found.append(run.ask(exact[sum(map(len, found)) :]))
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
+
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
+        values = asked(exact)
+        ends = self.threshold + discrete_laplace(self.threshold_scale, (2, count, 1), bits=bits)
+        noise = discrete_laplace(self.query_scale, (count, values.size), bits=bits)
+        return cut_off(_sides(values + noise, ends[0], -ends[1]), self.cutoff)
 
     def slack(self, failure: Fraction) -> int:
         """A w so that a count beyond the band by more than w is inside with Pr ≤ failure.
@@ -172,19 +177,20 @@ class BandRun:
 
         Later ones may depend on these answers. The differences are clamped to ±2**60.
         """
-        exact = clamped(differences)
-        if exact.ndim != 1:
-            raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
+        exact = asked(differences)
         if os.getpid() != self._owner:
             raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
         with self._lock:
             if self.is_over:
                 raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
             noisy = exact + discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            above = noisy >= self._top
-            sides: Int64Array = above.astype(np.int64) - (~above & (noisy <= self._bottom))
-            ends = np.flatnonzero(sides)
-            if ends.size:
-                sides = sides[: ends[0] + 1]
-                self._left -= 1
-            return sides
+            sides = cut_off(_sides(noisy, self._top, self._bottom)[None], 1)
+            found: Int64Array = sides[sides != CUT]
+            self._left -= int(np.count_nonzero(found))
+            return found
+
+
+def _sides(noisy: Int64Array, top: Int64Array | int, bottom: Int64Array | int) -> Int64Array:
+    """1 above the band, else -1 below it, else 0."""
+    above = noisy >= top
+    return above.astype(np.int64) - (~above & (noisy <= bottom))

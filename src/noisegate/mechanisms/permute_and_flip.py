@@ -10,7 +10,7 @@ from typing import ClassVar, final
 
 from noisegate.mechanisms.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import PermuteAndFlipEvent
 
@@ -34,7 +34,7 @@ class PermuteAndFlip(OneByScore):
         """
         return PermuteAndFlipEvent(epsilon=self.price(score_sensitivity))
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The position of the chosen candidate, given all scores (clamped to ±2**60)."""
         contest = Contest(clamped_scores(exact), self.factor)
-        return choose(contest, noise="exponential", bits=bits)
+        return choose_times(contest, count, noise="exponential", bits=bits)

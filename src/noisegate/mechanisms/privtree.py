@@ -22,7 +22,7 @@ import numpy as np
 
 from noisegate.exact import Number, Real, positive, real, upper
 from noisegate.mechanisms.base import (
-    Mechanism,
+    Repeatable,
     clamped,
     require_whole,
     store,
@@ -41,7 +41,7 @@ STEP_MAX: Final = 1 << 45
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivTree(Mechanism[L1]):
+class PrivTree(Repeatable[L1]):
     """A tree of halved boxes, down to ``depth`` cuts; empty regions are cut rarely."""
 
     name: ClassVar[str] = "privtree/1"
@@ -109,20 +109,20 @@ class PrivTree(Mechanism[L1]):
             epsilon=sensitivity.value * path_loss(self.scale, self.decay, self.depth)
         )
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """1 for each box that is cut, 0 for others, for the boxes of `cut_levels` in order.
 
         A box of a part that was not cut is never cut. Noise is drawn for all boxes, always.
         """
         sums = summed(clamped(exact), self.shape, least=0)
-        cut, above = [], np.ones(1, np.bool_)
+        cut, above = [np.empty((count, 0), np.bool_)], np.ones((count, 1), np.bool_)
         for depth, (lows, highs, parents) in enumerate(cut_levels(self.shape)[: self.depth]):
             held = box_sums(sums, lows, highs)
             score = np.maximum(held - depth * self.decay, self.threshold - self.decay)
-            noise = discrete_laplace(self.scale, held.size, bits=bits)
-            above = above[parents] & (score + noise > self.threshold)
+            noise = discrete_laplace(self.scale, (count, held.size), bits=bits)
+            above = above[:, parents] & (score + noise > self.threshold)
             cut.append(above)
-        return np.concatenate([*cut, np.empty(0, np.bool_)]).astype(np.int64)
+        return np.concatenate(cut, axis=1).astype(np.int64)
 
 
 def path_loss(scale: Fraction, decay: int, cuts: int) -> Fraction:

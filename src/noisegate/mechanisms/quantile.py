@@ -20,6 +20,7 @@ from noisegate.exact import Number, fraction, positive, shown
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
+    Repeatable,
     clamped,
     failure_of,
     require_whole,
@@ -27,7 +28,7 @@ from noisegate.mechanisms.base import (
     store_positive,
     whole_count,
 )
-from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_rank, rank_error_up
+from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_ranks, rank_error_up
 from noisegate.mechanisms.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
@@ -38,7 +39,7 @@ GRID_MAX: Final = 1 << 58
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantile(Mechanism[int]):
+class Quantile(Repeatable[int]):
     """Chooses a grid point with odds e^(-factor · rank error); errors count in ranks.
 
     The grid is low, low + step, …, high. Values are clamped into it and rounded down to it first;
@@ -96,19 +97,18 @@ class Quantile(Mechanism[int]):
         """
         return ExponentialEvent(epsilon=2 * self.factor * whole_count(values, name="values"))
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point for all the values (in any order); sorting them is most of the work."""
-        return self.sample_cells([exact], bits=bits).ravel()
+        data = grid_points(exact, low=self.low, high=self.high, step=self.step)
+        data.sort()
+        goal = RankGoal(self.tau, self.factor)
+        found = private_ranks(data, goal, count, points=self.points, bits=bits)
+        return self.low + self.step * found[:, None]
 
     def sample_cells(self, cells: Sequence[Int64Array], *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point for the values of each cell, as an array of shape (cells, 1)."""
-        goal, size = RankGoal(self.tau, self.factor), self.points
-        found = np.empty((len(cells), 1), np.int64)
-        for cell, exact in enumerate(cells):
-            data = grid_points(exact, low=self.low, high=self.high, step=self.step)
-            data.sort()
-            found[cell] = private_rank(data, goal, points=size, bits=bits)
-        return self.low + self.step * found
+        found = [np.empty((0, 1), np.int64), *(self.uses(exact, 1, bits=bits) for exact in cells)]
+        return np.concatenate(found)
 
     def rank_error(self, confidence: Number) -> int:
         """How many ranks the answer may be off, at this confidence: ln(points / β) / factor.

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, log
 from typing import ClassVar, Final, TypeAlias, final
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
-    Mechanism,
+    Repeatable,
     failure_of,
     require_whole,
     store,
@@ -31,7 +32,7 @@ from noisegate.mechanisms.quantile import (
     grid_points,
     require_grid,
 )
-from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_rank
+from noisegate.mechanisms.ranks import DENOMINATOR_MAX, RankGoal, private_ranks
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event, ExponentialEvent, Group, Parallel, Sequential
@@ -60,7 +61,7 @@ Level: TypeAlias = tuple[Node, ...]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantiles(Mechanism[int]):
+class Quantiles(Repeatable[int]):
     """Quantiles at rising levels; level i of the halving spends ``epsilon_levels[i]`` per value.
 
     Each value gets ``tie_bits`` random low digits first, so that a heavy value is shared between
@@ -138,20 +139,19 @@ class Quantiles(Mechanism[int]):
         event = Sequential(events=tuple(levels))
         return event if units == 1 else Group(event=event, size=units)
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point per level, never falling; sorting the values is most of the work."""
-        return self.sample_cells([exact], bits=bits).ravel()
+        if self.tie_bits:  # each use has digits of its own
+            return self.sample_cells([exact] * count, bits=bits)
+        return self._grid(self._released(self._keys(exact, bits), count, bits))
 
     def sample_cells(self, cells: Sequence[Int64Array], *, bits: Bits = SYSTEM) -> Int64Array:
         """The quantiles of the values of each cell, as an array of shape (cells, levels)."""
-        calls = [
-            (node, RankGoal(node.tau, epsilon / error_range(node.tau)))
-            for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True)
-            for node in nodes
-        ]
-        found = np.empty((len(cells), len(self.taus)), np.int64)
-        for cell, exact in enumerate(cells):
-            found[cell] = self._released(self._keys(exact, bits), calls, bits)
+        found = [np.empty((0, len(self.taus)), np.int64)]
+        found += [self._released(self._keys(exact, bits), 1, bits) for exact in cells]
+        return self._grid(np.concatenate(found))
+
+    def _grid(self, found: Int64Array) -> Int64Array:
         return self.low + self.step * (found >> self.tie_bits)
 
     def rank_error(self, confidence: Number, *, even: bool = False) -> int:
@@ -219,18 +219,32 @@ class Quantiles(Mechanism[int]):
         keys.sort()
         return keys
 
-    def _released(
-        self, keys: Int64Array, calls: Sequence[tuple[Node, RankGoal]], bits: Bits
-    ) -> list[int]:
+    def _released(self, keys: Int64Array, count: int, bits: Bits) -> Int64Array:
+        """So many uses on the same keys, a use a row; those with equal cuts are drawn at once."""
         last = len(self.taus)
-        released = {-1: 0, last: (self.points << self.tie_bits) - 1}  # the ends of the grid
-        for node, goal in calls:
-            low, high = released[node.left], released[node.right]
-            block = _between(keys, (low, high), open_end=node.right == last)
-            block = block - low if low else block
-            point = private_rank(block, goal, points=high - low + 1, bits=bits)
-            released[node.index] = low + point
-        return [released[i] for i in range(last)]
+        released = np.zeros((last + 2, count), np.int64)  # the last, which is -1: the low end
+        released[last] = (self.points << self.tie_bits) - 1  # the high end
+        for node, goal in _calls(self.taus, self.epsilon_levels):
+            lows, highs = released[node.left], released[node.right]
+            for low, high in set(zip(lows.tolist(), highs.tolist(), strict=True)):
+                uses = np.flatnonzero((lows == low) & (highs == high))
+                block = _between(keys, (low, high), open_end=node.right == last)
+                block = block - low if low else block
+                found = private_ranks(block, goal, uses.size, points=high - low + 1, bits=bits)
+                released[node.index, uses] = low + found
+        return released[:last].T
+
+
+@lru_cache(maxsize=64)
+def _calls(
+    taus: tuple[Fraction, ...], epsilons: tuple[Fraction, ...]
+) -> tuple[tuple[Node, RankGoal], ...]:
+    """All calls in order, and what each looks for."""
+    return tuple(
+        (node, RankGoal(node.tau, epsilon / error_range(node.tau)))
+        for epsilon, nodes in zip(epsilons, plan(taus), strict=True)
+        for node in nodes
+    )
 
 
 def depth(count: int) -> int:

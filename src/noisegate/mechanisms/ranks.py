@@ -21,10 +21,10 @@ import numpy as np
 from noisegate.exact import Real, real, upper
 from noisegate.noise.bernoulli import falls_below
 from noisegate.noise.bits import Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.law import Certified
-from noisegate.noise.uniform import uniform_below
+from noisegate.noise.uniform import uniform_below_each
 
 DENOMINATOR_MAX: Final = 10**9
 ERROR_MAX: Final = 1 << 30  # rank errors are clamped here, so that scores fit in 61 bits
@@ -81,16 +81,42 @@ def private_rank(
     Claim: exact for every ``reach`` ≥ 1. Why: a winner is first placed near or far with its exact
         probability, then drawn among those; that is the law of the whole race.
     """
+    return int(private_ranks(data, goal, 1, points=points, bits=bits, reach=reach)[0])
+
+
+def private_ranks(
+    data: Int64Array,
+    goal: RankGoal,
+    times: int,
+    *,
+    points: int,
+    bits: Bits,
+    reach: int | None = None,
+) -> Int64Array:
+    """So many independent points of that law."""
     ranks = goal.reach(points) if reach is None else reach
     if ranks >= ERROR_MAX:
         ranks = max(data.size, 1)
     near, is_all = runs_near(data, goal.tau, points=points, reach=ranks)
-    unit = goal.factor / goal.tau.denominator
-    if not is_all and _is_far(data, goal, near, points=points, reach=ranks, bits=bits):
-        near = _far_runs(data, goal.tau, near, points=points)
-    winner = int(choose(Contest(near.score, unit, near.length), bits=bits)[0])
-    first, length = int(near.first[winner]), int(near.length[winner])
-    return first if length == 1 else first + int(uniform_below(length, 1, bits=bits)[0])
+    if is_all:
+        return _points(near, goal, times, bits)
+    far = np.array([
+        _is_far(data, goal, near, points=points, reach=ranks, bits=bits) for _ in range(times)
+    ])  # fmt: skip
+    found = np.empty(times, np.int64)
+    found[~far] = _points(near, goal, int(np.count_nonzero(~far)), bits)
+    if far.any():
+        beyond = _far_runs(data, goal.tau, near, points=points)
+        found[far] = _points(beyond, goal, int(np.count_nonzero(far)), bits)
+    return found
+
+
+def _points(runs: Runs, goal: RankGoal, times: int, bits: Bits) -> Int64Array:
+    """Points of these runs alone: a run by its weight, and any of its points."""
+    contest = Contest(runs.score, goal.factor / goal.tau.denominator, runs.length)
+    winners = choose_times(contest, times, bits=bits)[:, 0]
+    found: Int64Array = runs.first[winners] + uniform_below_each(runs.length[winners], bits=bits)
+    return found
 
 
 def runs_near(data: Int64Array, tau: Fraction, *, points: int, reach: int) -> tuple[Runs, bool]:

@@ -14,6 +14,7 @@ from noisegate.exact import Number, positive, real, upper
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
+    Repeatable,
     clamped,
     failure_of,
     require_whole,
@@ -27,7 +28,7 @@ FACTOR_MAX: Final = Fraction(1 << 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByScore(Mechanism[Fraction]):
+class ByScore(Repeatable[Fraction]):
     """A choice by score, and whether it relies on monotone scores."""
 
     factor: Fraction

@@ -22,7 +22,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.base import (
     INPUT_MAX,
-    Mechanism,
+    Repeatable,
     clamped,
     require_whole,
     store,
@@ -31,7 +31,7 @@ from noisegate.mechanisms.base import (
 from noisegate.mechanisms.boxes import whole_number
 from noisegate.mechanisms.scores import FACTOR_MAX, clamped_scores, factor_for, price_of, shortfall
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
 
@@ -43,7 +43,7 @@ _ROWS_MAX: Final = 1 << 40
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmallDatabase(Mechanism[Fraction]):
+class SmallDatabase(Repeatable[Fraction]):
     """Chooses database y with probability ∝ e^(-factor · max over q of |answer_q - guess_q(y)|).
 
     ``questions`` are 0 and 1, one row of ``cells`` numbers for each; the guess of q is how many of
@@ -123,13 +123,13 @@ class SmallDatabase(Mechanism[Fraction]):
         epsilon = price_of(self.factor, sensitivity, monotone=False)
         return ExponentialEvent(epsilon=epsilon)
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The place of the chosen database, given all answers (clamped to ±2**59)."""
         answers = clamped(exact, INPUT_MAX >> 1)
         if answers.shape != (self.width,):
             raise SpecError("There is not one answer for each question.", fix="Give one for each.")
         worst = np.abs(self.guesses - answers).max(axis=1)
-        return choose(Contest(clamped_scores(-worst), self.factor), bits=bits)
+        return choose_times(Contest(clamped_scores(-worst), self.factor), count, bits=bits)
 
     def shortfall(self, confidence: Number) -> int:
         """How much further off than the nearest database the chosen one may be, in answers."""

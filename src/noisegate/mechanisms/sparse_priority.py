@@ -11,6 +11,7 @@ is uniform on {1, …, 2**j}: the law of `marked_tails` at τ = 2**j.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -107,15 +108,12 @@ class SparsePriority(Summarised):
 
     def _first_level(self) -> int:
         """The highest level at which cells without rows alone are likely enough."""
-        wanted = 2 * self.size + 100
-        for level in range(_BITS, 0, -1):
-            if lower(self._chance(level).compute) * self.domain >= wanted:
-                return level
-        return 0
+        return _first_level(
+            self.scale, self.threshold, (2 * self.size + 100) / Fraction(self.domain)
+        )
 
     def _chance(self, level: int) -> Certified:
-        tau = max(1 << level, self.threshold)
-        return shown_chance(self.scale, self.threshold, tau, signed=False)
+        return _chance(self.scale, self.threshold, level)
 
     def _band(self, level: int, above: int | None) -> Certified:
         """How likely a cell is of this level, given that it is not of the one above."""
@@ -147,6 +145,18 @@ class SparsePriority(Summarised):
             values[lanes[fits]], ranks[lanes[fits]] = tails[fits], found[fits]
             lanes = lanes[~fits]
         return values, ranks
+
+
+def _chance(scale: Fraction, threshold: int, level: int) -> Certified:
+    return shown_chance(scale, threshold, max(1 << level, threshold), signed=False)
+
+
+@lru_cache(maxsize=256)
+def _first_level(scale: Fraction, threshold: int, wanted: Fraction) -> int:
+    for level in range(_BITS, 0, -1):
+        if lower(_chance(scale, threshold, level).compute) >= wanted:
+            return level
+    return 0
 
 
 def _priorities(values: Int64Array, marks: Int64Array) -> Int64Array:

@@ -13,7 +13,7 @@ from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.scores import SeveralByScore, clamped_scores, shortfall_up
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import TopKEvent
 
@@ -34,9 +34,10 @@ class TopK(SeveralByScore):
         """
         return TopKEvent(k=self.k, epsilon_each=self.price(score_sensitivity))
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """Positions of the k chosen candidates, best first."""
-        return choose(Contest(clamped_scores(exact), self.factor), k=self.k, bits=bits)
+        contest = Contest(clamped_scores(exact), self.factor)
+        return choose_times(contest, count, k=self.k, bits=bits)
 
     def shortfall(self, confidence: Number, *, candidates: int) -> int:
         """How far any of the k may score below the best still left when it was chosen.

@@ -18,7 +18,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
-    Mechanism,
+    Repeatable,
     clamped,
     require_whole,
     store_positive,
@@ -41,7 +41,7 @@ SCALE_MAX: Final = WIDEST / HIGH_MAX  # so that the noise of no range is refused
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winsorised(Mechanism[int]):
+class Winsorised(Repeatable[int]):
     """Quartiles of numbers in 0, …, high, then the noisy sum of what lies near them.
 
     Each quartile is chosen with odds e^(-factor · rank error). Numbers are moved into the range
@@ -83,18 +83,20 @@ class Winsorised(Mechanism[int]):
         added = GeometricEvent(scale=self.scale, sensitivity=L1(count))
         return Sequential(events=(choice, choice, added))
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The noisy sum of numbers, counted from the low end of the range, and its two ends."""
         numbers = np.clip(clamped(exact), 0, self.high)
-        lower, upper = sorted(
-            int(self._quartile(which).sample(numbers, bits=bits)[0]) for which in (1, 3)
-        )
-        margin = self.spread * max(upper - lower, self._step)
-        low, high = max(0, lower - margin), min(self.high, max(upper + margin, lower + 1))
-        low = min(low, high - 1)
-        total = (np.clip(numbers, low, high) - low).sum(keepdims=True)
-        noisy = self.noise(high - low).sample(total, bits=bits)
-        return np.array([noisy[0], low, high])
+        quartiles = [self._quartile(which).uses(numbers, count, bits=bits) for which in (1, 3)]
+        both, found = np.sort(np.hstack(quartiles), axis=1), np.empty((count, 3), np.int64)
+        for lower, upper in set(map(tuple, both.tolist())):
+            margin = self.spread * max(upper - lower, self._step)
+            low, high = max(0, lower - margin), min(self.high, max(upper + margin, lower + 1))
+            low = min(low, high - 1)
+            total = (np.clip(numbers, low, high) - low).sum()
+            uses = np.flatnonzero((both == (lower, upper)).all(axis=1))
+            found[uses, 0] = self.noise(high - low).sample(np.full(uses.size, total), bits=bits)
+            found[uses, 1:] = low, high
+        return found
 
     def noise(self, width: int) -> Geometric:
         """The noise of the sum, for a range of this width."""

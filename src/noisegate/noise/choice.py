@@ -10,6 +10,7 @@ of the best by more than their error bounds; the few that remain are compared in
 with ever more bits. So the choice follows the claimed law exactly, in one vectorised pass.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -30,6 +31,7 @@ Floats: TypeAlias = NDArray[np.float64]
 _ENTRY: Final = np.dtype(
     [("index", np.int64), ("word", np.uint64), ("low", np.float64), ("high", np.float64)]
 )
+_GAP_MAX: Final = 2.0**50  # beyond it floats do not tell whole numbers apart
 _ULP: Final = 2.0**-46  # errors of NumPy's log and log1p (4 ulp) and of the arithmetic, with room
 
 
@@ -69,18 +71,32 @@ def choose(
     >>> choose(Contest(np.array([0, 900, 3]), Fraction(1)))
     array([1])
     """
+    found: Int64Array = choose_times(contest, 1, k=k, noise=noise, bits=bits)[0]
+    return found
+
+
+def choose_times(
+    contest: Contest, times: int, *, k: int = 1, noise: Noise = "gumbel", bits: Bits = SYSTEM
+) -> Int64Array:
+    """The same for so many independent choices, a choice a row.
+
+    >>> choose_times(Contest(np.array([0, 900, 3]), Fraction(1)), 2).tolist()
+    [[1], [1]]
+    """
     counts = contest.multiplicity
     if counts is not None and noise != "gumbel":
         raise SpecError("Multiplicities need Gumbel noise.", fix="List the candidates.")
     candidates = contest.scores.size if counts is None else int(np.count_nonzero(counts))
     if not 1 <= k <= candidates:
         raise SpecError(f"k is {k} of {candidates} candidates.", fix="Use 1 <= k <= candidates.")
-    live, words = _finalists(contest, k, noise, bits)
-    if k == live.size == 1:
-        return live
-    pairs = zip(live.tolist(), words.tolist(), strict=True)
-    racers = [_Racer(contest, index, noise, word, bits) for index, word in pairs]
-    return np.array([racer.index for racer in _ranked(racers)[:k]], np.int64)
+    found = np.empty((times, k), np.int64)
+    for start, heat in _heats(contest, times, k, noise, bits):
+        places = found[start : start + len(heat.places)]
+        places[:] = heat.places
+        for row in np.flatnonzero(~heat.is_sure).tolist():
+            racers = heat.racers(contest, row, noise, bits)
+            places[row] = [racer.index for racer in racers]
+    return found
 
 
 def choose_with_gaps(
@@ -95,13 +111,117 @@ def choose_with_gaps(
     >>> places.tolist(), int(gaps[0]) in range(890, 900)
     ([1], True)
     """
+    places, gaps = choose_with_gaps_times(contest, 1, k=k, bits=bits)
+    return places[0], gaps[0]
+
+
+def choose_with_gaps_times(
+    contest: Contest, times: int, *, k: int = 1, bits: Bits = SYSTEM
+) -> tuple[Int64Array, Int64Array]:
+    """The same for so many independent choices, a choice a row of both."""
     if contest.multiplicity is not None or not 1 <= k < contest.scores.size or not contest.factor:
         raise SpecError(f"There are not {k} gaps.", fix="Use fewer than there are candidates.")
-    live, words = _finalists(contest, k + 1, "exponential", bits)
-    pairs = zip(live.tolist(), words.tolist(), strict=True)
-    racers = _ranked([_Racer(contest, at, "exponential", word, bits) for at, word in pairs])
-    gaps = [_whole_gap(*pair, contest.factor) for pair in pairwise(racers[: k + 1])]
-    return np.array([each.index for each in racers[:k]], np.int64), np.array(gaps, np.int64)
+    places, gaps = np.empty((2, times, k), np.int64)
+    for start, heat in _heats(contest, times, k + 1, "exponential", bits):
+        rows = slice(start, start + len(heat.places))
+        least, most = heat.gaps(contest.factor)
+        places[rows], gaps[rows] = heat.places[:, :k], np.where(least == most, least, 0)
+        is_sure = heat.is_sure & (least == most).all(axis=1)
+        for row in np.flatnonzero(~is_sure).tolist():
+            racers = heat.racers(contest, row, "exponential", bits)
+            places[start + row] = [racer.index for racer in racers[:k]]
+            gaps[start + row] = [_whole_gap(*pair, contest.factor) for pair in pairwise(racers)]
+    return places, gaps
+
+
+@final
+@dataclass(frozen=True)
+class _Heat:
+    """Races among the same candidates, by floats: the leaders of each row, best first."""
+
+    live: Int64Array  # who races
+    words: Words  # of each race and racer
+    low: Floats  # bounds of all noisy scores
+    high: Floats
+    order: Int64Array  # of the leaders, as places among those who race
+    is_sure: NDArray[np.bool_]  # whether that order is proven
+
+    @property
+    def places(self) -> Int64Array:
+        """The leaders."""
+        found: Int64Array = self.live[self.order]
+        return found
+
+    def gaps(self, factor: Fraction) -> tuple[Floats, Floats]:
+        """Bounds of the whole gaps between the leaders; they differ where floats cannot tell."""
+        rows = np.arange(len(self.order))[:, None]
+        low, high = self.low[rows, self.order], self.high[rows, self.order]
+        with np.errstate(all="ignore"):
+            least = (low[:, :-1] - high[:, 1:]) / float(factor)
+            most = (high[:, :-1] - low[:, 1:]) / float(factor)
+            slack = (np.abs(least) + np.abs(most)) * _ULP
+            least, most = np.floor(least - slack), np.floor(most + slack)
+        far = ~(np.abs(most) < _GAP_MAX)
+        least[far], most[far] = 0, 1
+        return least, most
+
+    def racers(self, contest: Contest, row: int, noise: Noise, bits: Bits) -> "list[_Racer]":
+        """The leaders of one race in ball arithmetic, best first."""
+        most = self.order.shape[1]
+        bar = np.partition(self.low[row], -most)[-most]
+        live = np.flatnonzero(self.high[row] >= bar)
+        pairs = zip(self.live[live].tolist(), self.words[row, live].tolist(), strict=True)
+        racers = [_Racer(contest, index, noise, word, bits) for index, word in pairs]
+        return _ranked(racers)[:most]
+
+
+def _heats(
+    contest: Contest, times: int, most: int, noise: Noise, bits: Bits
+) -> Iterator[tuple[int, _Heat]]:
+    """Races for the first ``most`` places: the first of each group, and the group."""
+    counts = contest.multiplicity
+    best = int(contest.scores.max() if counts is None else contest.scores[counts > 0].max())
+    if contest.scores.size > CHUNK:
+        for start in range(times):
+            live, words = _finalists(contest, most, noise, bits, best)
+            yield start, _heat(contest, live, words[None], most, noise, best)
+        return
+    live = np.arange(contest.scores.size) if counts is None else np.flatnonzero(counts)
+    step = max(1, CHUNK // live.size)
+    for start in range(0, times, step):
+        rows = min(step, times - start)
+        words = bits.words(rows * live.size, 64).reshape(rows, live.size)
+        yield start, _heat(contest, live, words, most, noise, best)
+
+
+def _heat(
+    contest: Contest, live: Int64Array, words: Words, most: int, noise: Noise, best: int
+) -> _Heat:
+    """Who leads each row. It is proven where each leader is clear of all who come after."""
+    low, high = _ends(contest, live, words, noise, best)
+    rows = np.arange(len(low))[:, None]
+    if most == 1:
+        order = low.argmax(axis=1)[:, None]
+    else:
+        order = np.argpartition(-low, most - 1, axis=1)[:, :most]
+        order = order[rows, (-low[rows, order]).argsort(axis=1)]
+    bars, rest = high[rows, order], high.copy()
+    rest[rows, order] = -np.inf
+    bars[:, :-1], bars[:, -1] = bars[:, 1:], rest.max(axis=1)
+    bars = np.maximum.accumulate(bars[:, ::-1], axis=1)[:, ::-1]
+    is_sure = (low[rows, order] > bars).all(axis=1)
+    return _Heat(live, words, low, high, order, is_sure)
+
+
+def _ends(
+    contest: Contest, live: Int64Array, words: Words, noise: Noise, best: int
+) -> tuple[Floats, Floats]:
+    """Bounds of noisy scores. What floats cannot bound may be anywhere: NaN would sort on top."""
+    with np.errstate(all="ignore"):
+        value, error = _rough(contest, live, words, noise, best)
+        low, high = value - error, value + error
+    low[np.isnan(low)], high[np.isnan(high)] = -np.inf, np.inf
+    return low, high
 
 
 def _whole_gap(first: "_Racer", second: "_Racer", factor: Fraction) -> int:
@@ -120,23 +240,19 @@ def _whole_gap(first: "_Racer", second: "_Racer", factor: Fraction) -> int:
         second.refine()
 
 
-def _finalists(contest: Contest, k: int, noise: Noise, bits: Bits) -> tuple[Int64Array, Words]:
+def _finalists(
+    contest: Contest, k: int, noise: Noise, bits: Bits, best: int
+) -> tuple[Int64Array, Words]:
     """Who may still be among the k best, and the words drawn for them; a chunk at a time."""
     counts = contest.multiplicity
-    best = contest.scores.max() if counts is None else contest.scores[counts > 0].max()
     kept = np.empty(0, _ENTRY)
     for start in range(0, contest.scores.size, CHUNK):
         live = np.arange(start, min(start + CHUNK, contest.scores.size))
         live = live if counts is None else live[counts[live] > 0]
-        words = bits.words(live.size, 64)
         entries = np.empty(live.size, _ENTRY)
-        entries["index"], entries["word"] = live, words
-        with np.errstate(all="ignore"):
-            value, error = _rough(contest, live, words, noise, int(best))
-            # What floats cannot bound may be anywhere; NaN would be sorted above everything.
-            low, high = value - error, value + error
-            entries["low"] = np.where(np.isnan(low), -np.inf, low)
-            entries["high"] = np.where(np.isnan(high), np.inf, high)
+        entries["index"], entries["word"] = live, bits.words(live.size, 64)
+        ends = _ends(contest, live, entries["word"], noise, best)
+        entries["low"], entries["high"] = ends
         kept = np.concatenate([kept, entries])
         if kept.size > k:
             # The k-th largest lower end: who cannot reach it is beaten by k others for certain.

@@ -15,6 +15,7 @@ So a draw is one signed look-up for the top and one look-up for each lower digit
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Final, cast, final
 
@@ -184,6 +185,7 @@ def truncated_geometric(
     return clamped
 
 
+@lru_cache(maxsize=1024)
 def digit_plan(ratio: Ratio, *, signed: bool) -> tuple[Law, tuple[Digit, ...]]:
     """The signed top and the lower digits, highest first, so that the top's scale is at most 4."""
     low_bits = ratio.low_bits()

@@ -4,7 +4,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, _Racer, _ranked, _rough
+from noisegate.noise.choice import Contest, _ends, _Racer, _ranked
 from noisegate.noise.chunks import Int64Array
 
 
@@ -29,10 +29,7 @@ def choose_each(contest: Contest, starts: Int64Array, *, bits: Bits = SYSTEM) ->
     best = np.maximum.reduceat(contest.scores, starts)
     race = Contest(contest.scores - np.repeat(best, lengths), contest.factor)
     words = bits.words(size, 64)
-    with np.errstate(all="ignore"):
-        value, error = _rough(race, np.arange(size), words, "gumbel", 0)
-        low, high = value - error, value + error
-    low[np.isnan(low)], high[np.isnan(high)] = -np.inf, np.inf
+    low, high = _ends(race, np.arange(size), words, "gumbel", 0)
     bar = np.repeat(np.maximum.reduceat(low, starts), lengths)
     live = np.flatnonzero(high >= bar)
     stretch = np.repeat(np.arange(starts.size), lengths)[live]
