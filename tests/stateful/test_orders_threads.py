@@ -12,7 +12,7 @@ from threading import Barrier
 
 import pytest
 from accidents import books
-from orders import ORDERS, open_gate
+from orders import ORDERS, gate_at, open_gate
 
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.errors import RequestConflict
@@ -154,4 +154,4 @@ def test_threads_with_one_order_pay_once_and_see_the_same(name, quick_path):
 @pytest.mark.parametrize("order", ORDERS.values(), ids=str)
 def test_threads_with_any_order_pay_once_and_see_the_same(order, quick_path):
     for number in range(8):
-        check_shared(order, open_gate(str(quick_path / f"{number}.db"), people=order.people))
+        check_shared(order, gate_at(quick_path / f"{number}.db", people=order.people))
