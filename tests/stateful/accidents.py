@@ -151,8 +151,7 @@ def check_again(order, gate, seen):
     before = books(gate.ledger)
     again, anew = ask_again(order, gate)
     after = books(gate.ledger)
-    if seen:
-        assert before.spent >= order.least * GRAINS_PER_ONE, "what was seen is charged"
+    assert before.spent >= order.least_for(seen) * GRAINS_PER_ONE, "what was seen is charged"
     if order.kind == "question":
         assert again[: len(seen)] == seen, "what was seen stays so"
         assert abs(after.spent / GRAINS_PER_ONE / order.price - 1) < 1e-3, "charged once"

@@ -95,6 +95,13 @@ class Order:
     price: Fraction
     ask: Callable  # (gate, reveal, fresh) -> None
     people: bool = True
+    first: Fraction | None = None  # what is spent at least once the first of several is seen
+
+    def least_for(self, seen):
+        """What is spent at least if the order was left properly after this was seen."""
+        if not seen:
+            return 0
+        return self.first if self.first is not None and len(seen) == 1 else self.least
 
     @property
     def least(self):
@@ -340,7 +347,7 @@ def many(gate, reveal, fresh):
         reveal(str(session.count(ward="north").value))
 
 
-@order("session", "1/2")
+@order("session", "1/2", first=Fraction("0.244"))  # the count of rows, and one of three questions
 def statistical_queries(gate, reveal, fresh):
     with StatisticalQueries(gate, epsilon="1/2", queries=3) as session:
         for age in (30, 60):

@@ -121,7 +121,7 @@ def test_a_ledger_that_may_only_be_read_is_refused_before_a_row_is_read(order, q
 def interrupted(directory, times, *orders):
     command = [sys.executable, Path(__file__).with_name("interrupts.py"), directory, str(times)]
     found = subprocess.run(
-        [*command, *orders], capture_output=True, text=True, check=False, timeout=600
+        [*command, *orders], capture_output=True, text=True, check=False, timeout=1200
     )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
@@ -163,9 +163,9 @@ def test_ctrl_c_at_every_step_of_any_order_pays_for_what_was_seen(order, quick_p
 
 
 @pytest.mark.audit
-@pytest.mark.parametrize("order", ORDERS)
-def test_ctrl_c_at_any_moment_of_any_order_pays_for_what_was_seen(order, quick_path):
-    interrupted(quick_path, 10, order)
+@pytest.mark.parametrize("half", [0, 1])
+def test_ctrl_c_at_any_moment_of_any_order_pays_for_what_was_seen(half, quick_path):
+    assert interrupted(quick_path, 10, *list(ORDERS)[half::2])["interrupted"] > 50
 
 
 def test_a_question_that_is_stopped_runs_again_under_its_charge(quick_path):
