@@ -51,9 +51,9 @@ def single(*words, config=None, **more):
 class Warm:
     """Gates whose engines stay alive in forked children, and an empty ledger for each."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, names):
         duckdb.connect = single
-        self._gates = {each: self._made(directory, each) for each in (True, False)}
+        self._gates = {each: self._made(directory, each, names) for each in (True, False)}
         self._engines = {
             each: gate._curator._source._connection for each, gate in self._gates.items()
         }
@@ -61,11 +61,11 @@ class Warm:
         outer._engine = lambda _: engine
         self.empty = {each: Path(directory) / f"empty {each}.db" for each in self._gates}
 
-    def _made(self, directory, people):
+    def _made(self, directory, people, names):
         """A gate that has been asked everything; the first order loads what is loaded once."""
         open_gate(str(Path(directory) / f"empty {people}.db"), people=people).ledger.close()
         gate = open_gate(":memory:", people=people)
-        for order in ORDERS.values():
+        for order in map(ORDERS.get, names):
             if order.people == people and order.name not in SLOW:
                 order.ask(gate, lambda _: None, False)
         return gate
@@ -191,10 +191,12 @@ def shown(lines):
 
 
 def main(directory, kills, addresses=None, *names):
-    warm, counts, numbers = Warm(directory), Counter(kills=0, races=0, lost=0, over=0), count(1)
+    names = names or tuple(ORDERS)
+    warm, numbers = Warm(directory, names), count(1)
+    counts = Counter(kills=0, races=0, lost=0, over=0)
     gc.collect()
     gc.freeze()
-    for name in names or ORDERS:
+    for name in names:
         order, before = ORDERS[name], counts["kills"]
         first = f"{addresses}_{name}" if addresses else str(Path(directory) / f"{name}.db")
         most_s = taken(warm, order, first)
