@@ -19,3 +19,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if os.environ.get("NOISEGATE_NO_SKIPS") and skipped:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter.write_line(f"{len(skipped)} tests were skipped where all must run", red=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What long runs have counted (``record_property("counts", …)``), at the end of all."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in report.user_properties:
+            if name == "counts":
+                terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {text}")

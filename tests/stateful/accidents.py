@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
-from orders import gate_over, open_gate
+from orders import gate_at, gate_over
 
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.curator.allowance import Allowance
@@ -75,7 +75,7 @@ class Diary:
 
     def keep(self, order):
         where = self.directory / "ledger.db"
-        gate = open_gate(str(where), people=order.people)
+        gate = gate_at(where, people=order.people)
 
         def tell(step):
             place = self.directory / f"{len(self.moments)}.db"
@@ -151,8 +151,7 @@ def check_again(order, gate, seen):
     before = books(gate.ledger)
     again, anew = ask_again(order, gate)
     after = books(gate.ledger)
-    if seen:
-        assert before.spent >= order.least * GRAINS_PER_ONE, "what was seen is charged"
+    assert before.spent >= order.least_for(seen) * GRAINS_PER_ONE, "what was seen is charged"
     if order.kind == "question":
         assert again[: len(seen)] == seen, "what was seen stays so"
         assert abs(after.spent / GRAINS_PER_ONE / order.price - 1) < 1e-3, "charged once"

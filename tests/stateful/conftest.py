@@ -69,6 +69,14 @@ def server():
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def fragile_server():
+    """One that may crash, as long as it is started again."""
+    server = Server()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
 def own_server():
     server = Server()

@@ -15,9 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from accidents import check_again
-from orders import ORDERS, gate_over, open_gate
-
-from noisegate.ledger.open import open_ledger
+from orders import ORDERS, gate_at, open_gate
 
 
 def main(directory, times, *names):
@@ -31,10 +29,11 @@ def main(directory, times, *names):
             taken_s = monotonic() - begin
         for number in range(times):
             where = Path(directory) / f"{name} {number}.db"
-            open_gate(str(where), people=order.people).ledger.close()
-            with open_ledger(str(where)) as ledger:
-                once(order, gate_over(ledger, people=order.people), taken_s, counts)
+            gate = gate_at(where, people=order.people)
+            once(order, gate, taken_s, counts)
+            gate.ledger.close()
             where.unlink()
+            Path(directory, "counts.json").write_text(json.dumps(counts))  # so far
     print(json.dumps(counts))  # noqa: T201
 
 

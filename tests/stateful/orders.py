@@ -9,11 +9,13 @@ be charged by then. What the same order does after a crash is one of three:
 """
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -22,6 +24,7 @@ from noisegate.curator.curator import Curator
 from noisegate.gate import Gate
 from noisegate.learners import KMeans, LogisticRegression
 from noisegate.learners.queries import StatisticalQueries
+from noisegate.ledger.open import open_ledger
 
 BUDGET, DELTA = 1000, "1/10"
 DAYS = [date(2024, 1, 1) + timedelta(days=i) for i in range(12)]
@@ -57,9 +60,23 @@ def gate_over(ledger, *, people=True):
     )
 
 
+def gate_at(where, *, people=True):
+    """A gate over a new ledger file, where only the accounts are open."""
+    Path(where).write_bytes(_new_ledger(people))
+    return gate_over(open_ledger(str(where)), people=people)
+
+
 @cache
 def _first(_process, people):
     return open_gate(":memory:", people=people)
+
+
+@cache
+def _new_ledger(people):
+    with tempfile.TemporaryDirectory() as directory:
+        where = Path(directory) / "ledger.db"
+        open_gate(str(where), people=people).ledger.close()
+        return where.read_bytes()
 
 
 def open_gate(ledger, *, people=True, accountant="pure", analyst="ann"):
@@ -78,6 +95,13 @@ class Order:
     price: Fraction
     ask: Callable  # (gate, reveal, fresh) -> None
     people: bool = True
+    first: Fraction | None = None  # what is spent at least once the first of several is seen
+
+    def least_for(self, seen):
+        """What is spent at least if the order was left properly after this was seen."""
+        if not seen:
+            return 0
+        return self.first if self.first is not None and len(seen) == 1 else self.least
 
     @property
     def least(self):
@@ -323,7 +347,7 @@ def many(gate, reveal, fresh):
         reveal(str(session.count(ward="north").value))
 
 
-@order("session", "1/2")
+@order("session", "1/2", first=Fraction("0.244"))  # the count of rows, and one of three questions
 def statistical_queries(gate, reveal, fresh):
     with StatisticalQueries(gate, epsilon="1/2", queries=3) as session:
         for age in (30, 60):

@@ -10,13 +10,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from accidents import books, check_again, watched
-from orders import ORDERS, open_gate
+from orders import ORDERS, gate_at, open_gate
 
 import noisegate
 from noisegate.errors import LedgerError, SourceError
@@ -63,7 +64,7 @@ def fail_at(order, gate, number):
 
 def check_every_write(order, directory):
     for number in range(1, 40):
-        gate = open_gate(str(directory / f"{number}.db"), people=order.people)
+        gate = gate_at(directory / f"{number}.db", people=order.people)
         seen, refusal, done = fail_at(order, gate, number)
         if done:
             assert refusal is None
@@ -120,7 +121,7 @@ def test_a_ledger_that_may_only_be_read_is_refused_before_a_row_is_read(order, q
 def interrupted(directory, times, *orders):
     command = [sys.executable, Path(__file__).with_name("interrupts.py"), directory, str(times)]
     found = subprocess.run(
-        [*command, *orders], capture_output=True, text=True, check=False, timeout=600
+        [*command, *orders], capture_output=True, text=True, check=False, timeout=1200
     )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
@@ -131,10 +132,40 @@ def test_ctrl_c_at_a_random_moment_is_ctrl_c_and_pays_for_what_was_seen(quick_pa
     assert interrupted(quick_path, 6, "sql")["interrupted"] > 0
 
 
+def interrupt_at(order, gate, number):
+    """The order, with Ctrl-C at its ``number``-th step: what was seen, and whether it came to it."""
+    seen, left = [], [number]
+
+    def tell(_):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    with watched(tell):
+        try:
+            order.ask(gate, seen.append, False)
+        except KeyboardInterrupt:
+            assert left[0] <= 0
+    return seen, left[0] <= 0
+
+
 @pytest.mark.audit
-@pytest.mark.parametrize("order", ORDERS)
-def test_ctrl_c_at_any_moment_of_any_order_pays_for_what_was_seen(order, quick_path):
-    interrupted(quick_path, 10, order)
+@pytest.mark.parametrize("order", ORDERS.values(), ids=str)
+def test_ctrl_c_at_every_step_of_any_order_pays_for_what_was_seen(order, quick_path):
+    for number in count(1):
+        gate = gate_at(quick_path / f"{number}.db", people=order.people)
+        seen, reached = interrupt_at(order, gate, number)
+        check_again(order, gate, seen)
+        gate.ledger.close()
+        if not reached:
+            assert number > 6
+            return
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("half", [0, 1])
+def test_ctrl_c_at_any_moment_of_any_order_pays_for_what_was_seen(half, quick_path):
+    assert interrupted(quick_path, 10, *list(ORDERS)[half::2])["interrupted"] > 50
 
 
 def test_a_question_that_is_stopped_runs_again_under_its_charge(quick_path):

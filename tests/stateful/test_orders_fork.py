@@ -14,7 +14,7 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 from accidents import books, watched
-from orders import ORDERS, open_gate
+from orders import ORDERS, gate_at, open_gate
 
 from noisegate.curator.owner import Agreement, Owner
 from noisegate.errors import LedgerError, RequestConflict
@@ -124,7 +124,7 @@ def test_a_fork_amid_an_order_shows_one_draw(order, quick_path):
 @pytest.mark.parametrize("order", ORDERS.values(), ids=str)
 def test_a_fork_at_any_step_shows_one_draw(order, step, quick_path):
     for number in range(1, 4):
-        gate = open_gate(str(quick_path / f"{number}.db"), people=order.people)
+        gate = gate_at(quick_path / f"{number}.db", people=order.people)
         if not check_parted(order, gate, step, number):
             break
 

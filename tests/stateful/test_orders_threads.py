@@ -12,11 +12,12 @@ from threading import Barrier
 
 import pytest
 from accidents import books
-from orders import ORDERS, open_gate
+from orders import ORDERS, gate_at, open_gate
 
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.errors import RequestConflict
 from noisegate.gate import Gate
+from noisegate.learners.queries import StatisticalQueries
 from noisegate.query.shelf import Shelf, _Known
 
 THREADS, TRIALS = 6, 3
@@ -145,6 +146,17 @@ def check_shared(order, gate):
     assert state.spent <= order.price * GRAINS_PER_ONE * Fraction(1001, 1000), "charged once"
 
 
+def test_threads_that_share_a_session_of_queries_pay_its_price_once(gate):
+    """Whoever asks first opens it; the same question has one answer, and counts once."""
+    with StatisticalQueries(gate, epsilon="1/2", queries=3) as session:
+        found = at_once(lambda number: session.mean(f"age < {30 + number % 2}"))
+        assert session.asked == 2
+        assert len(set(found[0::2])) == len(set(found[1::2])) == 1
+        assert gate.spent.epsilon == Fraction(1, 2)
+    state = books(gate.ledger)
+    assert (state.reservations, state.unsettled) == (1, 0)
+
+
 @pytest.mark.parametrize("name", ["series", "histogram", "many"])
 def test_threads_with_one_order_pay_once_and_see_the_same(name, quick_path):
     check_shared(ORDERS[name], open_gate(str(quick_path / "l.db"), people=ORDERS[name].people))
@@ -154,4 +166,4 @@ def test_threads_with_one_order_pay_once_and_see_the_same(name, quick_path):
 @pytest.mark.parametrize("order", ORDERS.values(), ids=str)
 def test_threads_with_any_order_pay_once_and_see_the_same(order, quick_path):
     for number in range(8):
-        check_shared(order, open_gate(str(quick_path / f"{number}.db"), people=order.people))
+        check_shared(order, gate_at(quick_path / f"{number}.db", people=order.people))

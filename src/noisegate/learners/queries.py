@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from math import ceil, log
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -73,6 +74,7 @@ class StatisticalQueries:
         self._stack, self._open = ExitStack(), True
         self._allowance: Allowance | None = None
         self._known: dict[str, Means] = {}
+        self._lock = Lock()
 
     def __enter__(self) -> "StatisticalQueries":
         return self
@@ -95,8 +97,12 @@ class StatisticalQueries:
 
     def measured(self, expression: str) -> Means:
         """The same with its noise: ``measured(…).within(0.95)``."""
-        if expression in self._known:
+        with self._lock:  # threads that share a session open it once, and ask each question once
+            if expression not in self._known:
+                self._known[expression] = self._ask(expression)
             return self._known[expression]
+
+    def _ask(self, expression: str) -> Means:
         if not self._open:
             raise SpecError("The session is over.", fix="Open another one.")
         matrix = filled(self._gate.matrix(self._table, [expression], **self._terms))
@@ -111,7 +117,7 @@ class StatisticalQueries:
         self.asked += 1
         share = (1 - self._count_share) / self.queries
         sums, noise = self._measure(matrix, SUMS, share)
-        self._known[expression] = Means(
+        return Means(
             coordinates=matrix.marks,
             sums=sums,
             count=self.rows,
@@ -121,7 +127,6 @@ class StatisticalQueries:
             whole=self._whole,
             sampling=self._sampling,
         )
-        return self._known[expression]
 
     def tolerance(self, confidence: Number = USUAL) -> float:
         """How far all answers may be off together, of expressions from 0 to 1.
