@@ -102,7 +102,9 @@ def test_a_source_of_all_tables_names_no_single_one(folder):
 
 
 def test_a_database_that_is_opened_alone_says_how_its_table_is_named(folder):
-    found = ng.open(folder / "clinic.duckdb", table="consented", epsilon=1, ledger=":memory:")
+    found = ng.open(
+        folder / "clinic.duckdb", table="consented", unit="patient_id", epsilon=1, ledger=":memory:"
+    )
     assert list(found.tables) == ["consented"]
     with pytest.raises(ng.NoisegateError, match="has no table 'clinic'") as refusal:
         ng.open(folder / "clinic.duckdb", epsilon=1, ledger=":memory:")
