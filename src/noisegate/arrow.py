@@ -101,3 +101,10 @@ def numbers(column: "pa.ChunkedArray") -> NDArray[Any]:
     if not chunks:
         return np.zeros(0, width)
     return np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
+
+
+def holds_numbers(kind: "pa.DataType") -> bool:
+    """Whether values of a type are numbers; booleans are none."""
+    from pyarrow import types  # noqa: PLC0415 - slow to load
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

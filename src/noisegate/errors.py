@@ -121,6 +121,10 @@ def stumbled(wrong: BaseException) -> NoisegateError:
     )
 
 
+class UnitWarning(UserWarning):
+    """No unit was named, and a column says by its name whose the rows are."""
+
+
 def is_interrupt(error: Exception) -> bool:
     """Whether an engine's error is Ctrl-C: DuckDB reports it as an error of its own.
 

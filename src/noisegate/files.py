@@ -1,5 +1,6 @@
 """Files that are written to, and files that never are: tables behind a gate, policies, ledgers."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,45 @@ TABLE: Final = "a table behind a gate"
 POLICY: Final = "a policy"
 LEDGER: Final = "a ledger"
 _BESIDE: Final = ("", "-wal", "-shm", "-journal", ".wal")  # what engines keep beside a file
+_WITHIN: Final = re.compile(r"(.*?\.(?:duckdb|ddb|db))#(.*)", re.IGNORECASE | re.DOTALL)
+_PART: Final = r'"(?:[^"]|"")+"|[^".]+'
+_TABLE: Final = re.compile(rf"(?:({_PART})\.)?({_PART})")
 _kept: dict[str, str] = {}  # of this process, for good: an answer may outlive its gate
+
+
+def place_of(where: str) -> tuple[str, str | None]:
+    """A file or URL, and the table that is named behind it, as in ``DATABASE#TABLE``, if any is.
+
+    >>> place_of("files#1/clinic.duckdb#main.visits")
+    ('files#1/clinic.duckdb', 'main.visits')
+    >>> place_of("visits#2.csv")
+    ('visits#2.csv', None)
+    """
+    if "://" in where:
+        url, mark, inside = where.partition("#")
+        return url, inside if mark else None
+    found = None if Path(where).is_file() else _WITHIN.fullmatch(where)
+    return (where, None) if found is None else (found[1], found[2])
+
+
+def table_of(inside: str) -> tuple[str | None, str]:
+    """The schema, if one is named, and the table. Names with dots or quotes stand in quotes.
+
+    >>> table_of("visits"), table_of('clinic."odd.name"')
+    ((None, 'visits'), ('clinic', 'odd.name'))
+    """
+    if (found := _TABLE.fullmatch(inside)) is None:
+        raise SpecError(
+            f"{inside!r} behind # names no table.",
+            fix="Write 'table' or 'schema.table'; a name with a dot or a quote in it stands in "
+            "double quotes: 'schema.\"odd.name\"'.",
+        )
+    schema, table = (each and _unquoted(each) for each in found.groups())
+    return schema, table
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
 def keep(file: str | Path, what: str) -> None:

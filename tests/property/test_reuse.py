@@ -64,15 +64,31 @@ def _table(unit):
 SOURCES = {unit: DuckDBSource({"t": ROWS}, {"t": _table(unit)}) for unit in (None, "pid")}
 
 
-def gate_of(unit):
+def gate_of(unit, accountant="pure"):
     """A gate with an empty ledger."""
     ledger = open_ledger(":memory:")
-    table = _table(unit)
+    budget = ApproxDP(10**7) if accountant == "pure" else ApproxDP(1000, "0.001")
     ledger.open_account(
-        "d", parent=None, accountant="pure", budget=ApproxDP(10**7), unit=str(table.unit)
+        "d", parent=None, accountant=accountant, budget=budget, unit=str(_table(unit).unit)
     )
-    curator = Curator(source=SOURCES[unit], tables={"t": table}, ledger=ledger, account="d")
+    return _asking(unit, ledger, "d")
+
+
+def _asking(unit, ledger, account):
+    tables = {"t": _table(unit)}
+    curator = Curator(source=SOURCES[unit], tables=tables, ledger=ledger, account=account)
     return Gate(curator, Rules())
+
+
+def two_analysts(unit, accountant):
+    """Two gates over one ledger and one shelf of releases."""
+    ledger = gate_of(unit, accountant).ledger
+    root = ledger.balance("d")
+    for name in ("d/ana", "d/ben"):
+        ledger.open_account(
+            name, parent="d", accountant=accountant, budget=root.budget, unit=root.unit
+        )
+    return [_asking(unit, ledger, name) for name in ("d/ana", "d/ben")]
 
 
 DIRECT = {unit: gate_of(unit) for unit in SOURCES}
@@ -133,3 +149,47 @@ def assert_same(answer, direct, unit):
     assert [row[:keys] for row in answer.rows] == [row[:keys] for row in direct.rows]
     for row, other in zip(answer.rows, direct.rows, strict=True):
         assert row[keys:] == pytest.approx(other[keys:], abs=1e-6 if unit is None else 0.25)
+
+
+# parts that questions share
+
+PARTS = ("COUNT(*)", "COUNT(v)", "SUM(v)", "AVG(v)", "COUNT(ward)", "COUNT(k)", "AVG(v + 1)", "COUNT_IF(flag)",
+         "VAR_POP(v)")  # fmt: skip
+REPORTED = (
+    "SELECT COUNT(*), COUNT(v), AVG(v) FROM t",
+    "SELECT COUNT(ward), COUNT(*) FROM t",
+    "SELECT AVG(v) FROM t",
+)
+
+
+def some_parts(chance):
+    """A question made of a few parts, about one or two sets of groups."""
+    asked = chance.sample(PARTS, chance.randint(1, 4))
+    by = chance.choice(((), (), ("ward",), ("k",)))
+    sql = sql_of(by, asked, chance.choice(((), (), ("flag",))))
+    if chance.random() < 0.2:
+        other = sql_of((), chance.sample(PARTS, 2), ())
+        sql = f"SELECT a.a0, b.a1 FROM ({sql_of((), asked, ())}) AS a, ({other}) AS b"
+    return sql
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize("unit", [None, "pid"])
+def test_questions_of_shared_parts_are_each_found_or_paid(unit, accountant):
+    """A draw that adds to a part of a release is not the one that adds to another part of it."""
+    for seed in range(4):
+        chance, gates = Random(seed), two_analysts(unit, accountant)
+        listed = REPORTED if seed == 0 else [some_parts(chance) for _ in range(10)]
+        for sql in listed:
+            gate = chance.choice(gates) if seed else gates[0]
+            terms = {"epsilon": chance.choice(("0.1", "0.1", "0.3", "1")) if seed else 1}
+            plan, spent = gate.plan(sql, **terms), gate.spent.epsilon
+            gate.sql(sql, **terms)
+            if accountant == "pure":
+                assert (
+                    gate.spent.epsilon - spent == plan.price.epsilon <= Fraction(terms["epsilon"])
+                )
+            assert gate.plan(sql, **terms).price.epsilon == 0  # from here on it is found
+            paid = gate.spent
+            assert gate.sql(sql, **terms).cost.epsilon == 0
+            assert gate.spent == paid

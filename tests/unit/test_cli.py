@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import noisegate
 from noisegate.cli import main
 from noisegate.ledger.open import open_ledger
 
@@ -280,6 +281,24 @@ def test_an_answer_is_saved_in_the_form_of_the_ending(clinic):
     assert (clinic / "a.parquet").read_bytes()[:4] == b"PAR1"
     assert "<svg" in (clinic / "a.svg").read_text()
     assert "ε = 0.1 for adding or removing one patient" in (clinic / "a.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sex, CASE WHEN COUNT(*) > 9 THEN 'many' END AS n FROM patients GROUP BY sex",
+        "SELECT town FROM patients GROUP BY town",
+    ],
+)
+def test_a_picture_of_no_numbers_is_refused_before_any_charge(clinic, sql):
+    words = ("ask", "clinic.toml", sql, "--analyst", "ben", "--keys-delta", "1e-9")
+    refused = run(*words, "--save", "a.csv", "--save", "a.svg", code=2, cwd=clinic)
+    assert "no numbers to draw" in refused.stderr
+    assert not (clinic / "a.csv").exists()
+    gate = noisegate.open(clinic / "clinic.toml", analyst="ben")
+    assert gate.spent.epsilon == 0
+    run(*words, "--save", "a.csv", cwd=clinic)
+    assert gate.spent.epsilon > 0
 
 
 def test_a_policy_is_drafted_checked_and_shown(clinic):

@@ -1,12 +1,22 @@
+import json
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow.csv import write_csv
 
 import noisegate
+from noisegate.cli import main
 from noisegate.connect import check_policy, draft_policy, policy_page, policy_schema
-from noisegate.errors import OverBudget, PolicyError, SourceError, SpecError, Unsupported
+from noisegate.errors import (
+    OverBudget,
+    PolicyError,
+    SourceError,
+    SpecError,
+    UnitWarning,
+    Unsupported,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -349,3 +359,64 @@ def test_the_page_the_schema_and_the_check_of_a_policy(clinic):
     found = check_policy(clinic)
     assert {each.severity.value for each in found} == {"advice"}
     assert any("SUM(cost)" in each.problem for each in found)
+
+
+# nobody said whose the rows are
+
+TWICE = {"patient_id": [1, 1, 2], "age": [30, 31, 40]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"patient_id": [1, 1, 2]}, "patient_id"),
+        ({"patient_id": [1, 2, 3]}, "patient_id"),  # rows decide nothing
+        ({"CustomerNo": ["a", "b", "c"]}, "CustomerNo"),
+        ({"user": ["a", "a", "a"]}, "user"),
+        ({"id": [1, 1, 2]}, None),
+        ({"visit_id": [1, 1, 2]}, None),
+        ({"member": [True, True, False]}, None),  # no ids
+        ({"patient_score": [0.5, 0.5, 1.0]}, None),
+    ],
+)
+def test_a_column_that_says_whose_the_rows_are_is_asked_about(columns, named, recwarn):
+    gate = noisegate.open(pa.table(columns), epsilon=1, table="people")
+    answer = gate.sql("SELECT COUNT(*) AS n FROM people", epsilon=1)
+    if named is None:
+        assert not recwarn.list
+        assert "unit=" not in str(answer.guarantee)
+        return
+    (found,) = recwarn.list
+    assert found.category is UnitWarning
+    assert found.filename == __file__
+    for words in (str(found.message), str(answer.guarantee), answer.card().to_markdown()):
+        assert f"unit='{named}'" in words
+        assert "every row is taken for another person" in words
+
+
+def test_whoever_names_a_unit_or_declares_the_keys_is_not_asked(recwarn):
+    rows = pa.table(TWICE)
+    noisegate.open(rows, epsilon=1, unit="patient_id", rows_per_unit=2)
+    noisegate.open(rows, epsilon=1, unit="age", rows_per_unit=2)
+    noisegate.open(rows, epsilon=1, columns={"patient_id": {"in": [1, 2]}})  # a category
+    assert not recwarn.list
+
+
+def test_the_command_line_asks_for_the_unit_on_the_side(tmp_path, capfd):
+    write_csv(pa.table(TWICE), tmp_path / "visits.csv")
+    asked = [
+        "ask",
+        str(tmp_path / "visits.csv"),
+        "SELECT COUNT(*) AS n FROM visits",
+        "--epsilon",
+        "1",
+    ]
+    for unit, said in ([], True), (["--unit", "patient_id", "--rows-per-unit", "2"], False):
+        ledger = ["--ledger", ":memory:", "--budget", "1", "--json"]
+        with pytest.raises(SystemExit) as ended, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["noisegate", *asked, *unit, *ledger])
+            main()
+        out, err = capfd.readouterr()
+        assert ended.value.code in (None, 0)
+        assert json.loads(out)["columns"] == ["n"]
+        assert ("--unit patient_id" in err) == said

@@ -372,3 +372,80 @@ def test_sums_over_cells_are_learned_and_the_sharper_of_two_holds():
     assert cells.sum() == pytest.approx(60)
     assert cells.sum(axis=1) == pytest.approx([5, 5, 20, 30], abs=0.1)
     assert cells.sum(axis=0) == pytest.approx([30, 20, 10], abs=0.1)
+
+
+# tables with units, caps, and keys that nobody declared
+
+OWNED = pa.table({
+    "id": [i // 4 for i in range(400)],
+    "age": [i % 40 for i in range(400)],
+    "ward": [("north", "south", "attic", None)[i % 4] for i in range(400)],
+})  # fmt: skip
+UNLISTED = "Rows whose ward is none of the declared values are in no cell: not counted."
+
+
+def owned(accountant="pure", **ward):
+    delta = 0 if accountant == "pure" else "1e-6"
+    return noisegate.open(
+        OWNED, epsilon=9999, delta=delta, accountant=accountant, table="p", unit="id",
+        rows_per_unit=4, groups_per_unit=2,
+        columns={"age": {"between": [0, 39]}, "ward": {"in": ["north", "south"], **ward}},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_rows_in_no_cell_are_named_by_plan_answer_model_and_release(accountant):
+    gate, cells = owned(accountant), {"age": 10, "ward": None}
+    asked = [counting("age < 20"), counting("ward <> 'north'")]
+    assert UNLISTED in str(gate.many_plan(cells, epsilon=1))
+    with gate.many(cells, epsilon=9, questions=9, surprises=2) as session:
+        answers = [*session.answers(asked), session.count(ward="south")]
+        assert all(UNLISTED in str(each) for each in answers)
+        assert all(UNLISTED in each.to_dict()["caveats"] for each in answers)
+        assert UNLISTED in session.model.words
+    made = gate.release("questions", workload=asked, epsilon=1)
+    assert UNLISTED in made.words
+    assert any(
+        UNLISTED in words
+        for words in gate.release_plan("questions", workload=asked, epsilon=1).words
+    )
+
+
+def test_a_key_that_nobody_declared_is_not_counted_as_nothing():
+    """Its rows are there, and in no cell: 0 ± 0 would be wrong."""
+    gate = owned()
+    for condition in ("ward = 'attic'", "ward IN ('north', 'attic')", "ward IS NULL"):
+        with pytest.raises(Unsupported, match="none of the declared values"):
+            gate.release("questions", workload=[counting(condition)], epsilon=1)
+        with pytest.raises(Unsupported, match="none of the declared values"):
+            gate.many({"ward": None}, workload=[counting(condition)], epsilon=1).__enter__()
+    assert gate.spent.epsilon == 0
+    with owned(nullable=True).many({"ward": None}, epsilon=9, questions=9) as session:
+        missing = session.sql(counting("ward IS NULL"))
+    assert abs(missing.value - 100) <= missing.margin
+
+
+def test_a_cap_of_groups_leaves_questions_what_they_mean():
+    """Cells are capped by rows alone: 4 rows of each person, in 4 cells, are all counted.
+
+    Off by more than 8 with a chance below 1e-9.
+    """
+    gate = owned(nullable=True)
+    with gate.many({"age": 10, "ward": None}, epsilon=400, questions=9, start=1) as session:
+        found = session.sql(counting("ward = 'north' OR ward = 'south' OR ward IS NULL"))
+    assert abs(found.value - 300) <= found.margin + 8
+
+
+def test_questions_about_no_cell_are_nothing_and_are_not_measured():
+    asked = [counting("age < 0"), counting("age < 20")]
+    made = owned("zcdp").release("questions", workload=asked, columns={"age": 20}, epsilon=1)
+    assert made.values.shape == (3,)
+    with pytest.raises(SpecError, match="counts any cell"):
+        owned().release("questions", workload=asked[:1], columns={"age": 20}, epsilon=1)
+
+
+def test_a_sample_in_zcdp_is_refused_before_the_first_tables_are_paid():
+    gate = owned("zcdp")
+    with pytest.raises(Unsupported, match="add up ε"):
+        gate.sample("1/2").many({"age": 10}, epsilon=1, surprises=2).__enter__()
+    assert gate.spent.epsilon == 0

@@ -513,6 +513,59 @@ def test_a_period_is_not_measured_before_it_ends(tmp_path):
     assert gate.release("series", until="2024-02-01", **asked).free  # the name of the period
 
 
+@pytest.mark.parametrize(
+    ("unit", "until", "said"),
+    [
+        ("day", "2024-04-10", "beyond the declared periods"),  # bounds end with 2024-04-09
+        ("day", "2199-01-01", "beyond the declared periods"),
+        ("month", "2024-05-01", "beyond the declared periods"),
+        ("month", "2024-04-08", "inside a period"),
+        ("year", "2024-03-31", "inside a period"),
+        ("year", "2025-01-01", "beyond the declared periods"),
+    ],
+)
+@pytest.mark.parametrize(
+    "terms", [{}, {"unit": "pid", "rows_per_unit": 3}, {"accountant": "zcdp", "delta": "1e-6"}]
+)
+def test_a_series_does_not_freeze_periods_to_come(tmp_path, unit, until, said, terms):
+    """Totals that are out never change: rows of a period that was measured too early are lost."""
+    gate = gate_of(tmp_path, 60, "1", **terms)
+    for ask in (gate.release, gate.release_plan):
+        with pytest.raises(SpecError, match=said):
+            ask("series", columns={"day": unit}, until=until, epsilon=1)
+    assert gate.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "until", "periods"),
+    [
+        ("day", "2024-04-09", 100),
+        ("month", "2024-04-09", 4),
+        ("month", "2024-04-30", 4),
+        ("year", "2024-12-31", 1),
+    ],
+)
+def test_a_series_ends_with_its_bounds(tmp_path, unit, until, periods):
+    made = gate_of(tmp_path, 60, "1").release_plan(
+        "series", columns={"day": unit}, until=until, epsilon=1
+    )
+    assert made.questions == periods
+
+
+@pytest.mark.parametrize(
+    ("until", "said"), [(15, "inside"), (29, None), (99, None), (100, "beyond"), (10, None)]
+)
+def test_periods_of_numbers_end_too(tmp_path, until, said):
+    rows = pa.table({"t": [0, 15, 99]})
+    gate = noisegate.open(rows, epsilon=1, columns={"t": {"between": [0, 99]}}, table="visits")
+    asked = {"columns": {"t": 10}, "until": until, "epsilon": 1}
+    if said is None:
+        assert gate.release_plan("series", **asked).questions == until // 10 + 1
+    else:
+        with pytest.raises(SpecError, match=said):
+            gate.release("series", **asked)
+
+
 def test_a_cap_of_groups_is_none_of_a_series(tmp_path):
     gate = noisegate.open(
         frame(10), epsilon=2, unit="pid", rows_per_unit=20, groups_per_unit=3, table="visits",

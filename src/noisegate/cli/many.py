@@ -68,7 +68,8 @@ def many(
         return
     shown = [(each.sql, str(each).partition(" (")[0], each.words) for each in answers]
     print_table(None, ("question", "count", ""), shown)
-    say(str(balance))
+    for words in (str(balance), *session.plan.caveats):
+        say(words)
 
 
 def _read(file: Path) -> list[str]:

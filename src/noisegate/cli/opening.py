@@ -5,6 +5,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, final
+from warnings import catch_warnings, simplefilter
 
 from noisegate.cli.app import (
     Accountant,
@@ -29,7 +30,8 @@ from noisegate.cli.app import (
     Unit,
 )
 from noisegate.cli.ending import opened
-from noisegate.errors import SpecError
+from noisegate.cli.printing import say
+from noisegate.errors import SpecError, UnitWarning
 from noisegate.files import require_output
 
 if TYPE_CHECKING:
@@ -92,11 +94,18 @@ class Opening:
         if not self._is_policy:  # a policy has caps of its own
             own = {"columns": columns, "rows_per_unit": self.rows_per_unit,
                    "groups_per_unit": self.groups_per_unit}  # fmt: skip
-        found = open_gate(
-            self.file, epsilon=budget, delta=self.delta, accountant=self.accountant,
-            analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
-            practice=self.practice, **own,
-        )  # fmt: skip
+        with catch_warnings():
+            simplefilter("ignore", UnitWarning)  # said below, in the words of options
+            found = open_gate(
+                self.file, epsilon=budget, delta=self.delta, accountant=self.accountant,
+                analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
+                practice=self.practice, **own,
+            )  # fmt: skip
+        for table in found.tables.values():
+            if table.doubted is not None:
+                say("Warning: no --unit is given, so every row is taken for another person. If one "
+                    f"{table.doubted!r} may have several rows, use --unit {table.doubted} "
+                    "--rows-per-unit N.", err=True)  # fmt: skip
         for file in writes or []:
             require_output(file)
         return opened(found if self.sample is None else found.sample(self.sample))

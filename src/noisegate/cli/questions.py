@@ -1,7 +1,7 @@
 """Commands for analysts: ask, plan, the prompt, and two paid looks at a table."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,17 +48,21 @@ def ask(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Ask a question. What was released before is used again, for free."""
-    from noisegate.shell import require_writable  # noqa: PLC0415
+    from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415
     from noisegate.shell import save as write  # noqa: PLC0415
 
     for path in save or []:
         require_writable(path)
     gate = opening.gate(writes=save)
-    answer = gate.sql(
-        sql, epsilon=epsilon, within=within, relative=relative, confidence=confidence,
-        delta=keys_delta, choose=choose, fresh=fresh,
-        **opening.caps,
-    )  # fmt: skip
+    terms: dict[str, Any] = {
+        "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
+        "delta": keys_delta, "choose": choose, "fresh": fresh, **opening.caps,
+    }  # fmt: skip
+    if any(path.suffix.lower() in PICTURES for path in save or []):
+        from noisegate.query.plot import require_numbers  # noqa: PLC0415
+
+        require_numbers(gate.plan(sql, **terms))
+    answer = gate.sql(sql, **terms)
     with saved(save, lambda path: write(answer, path, confidence)):
         if as_json:
             say_json(answer.to_dict(confidence))

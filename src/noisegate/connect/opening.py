@@ -1,6 +1,7 @@
 """A policy, or a table and a budget, become a gate: source, ledger and bits meet here alone."""
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +9,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.curator.curator import Curator
-from noisegate.errors import PolicyError, SpecError
+from noisegate.errors import PolicyError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
+from noisegate.inert import line
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.origin import Origin, origins_of
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.domain import Column, Key, TableDomain
-from noisegate.privacy.guarantee import units_of
+from noisegate.privacy.domain import Column, Key, Kind, TableDomain
+from noisegate.privacy.guarantee import doubt_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.question import require_texts
@@ -29,6 +31,7 @@ from noisegate.sources.duckdb_facts import (
     stored_kinds,
 )
 from noisegate.sources.duckdb_files import Data, Within, data_of, plain_frame
+from noisegate.sources.policy_names import person
 
 if TYPE_CHECKING:
     from noisegate.sources.policy import Policy
@@ -64,7 +67,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         epsilon: The budget of the whole data set. May be left out where the ledger knows it.
         delta: The budget's δ, for accountants and mechanisms that need one.
         unit: The column that names the person behind a row. Left out, every row is one person,
-            and every guarantee says so.
+            and every guarantee says so; where a column is called such as patient_id, a
+            `UnitWarning` and every guarantee name it.
         rows_per_unit: With ``unit``, how many rows of one person count.
         groups_per_unit: With ``unit``, in how many groups of a question one person counts.
         columns: Public facts, such as ``{"ward": {"in": ["north", "south"]}}`` or
@@ -107,6 +111,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     )
     data = source if isinstance(source, str | Path) else plain_frame(source)
     domain = replace(domain, columns=_columns(domain, data, columns or {}))
+    domain = _with_doubt(domain)
     rows = _source({name: data}, {name: domain}, practice=practice)
     if epsilon is None and not practice and ledger is None and domain.origin:
         _require_ledger(ledger_beside(source), name)
@@ -304,6 +309,22 @@ def _open_analyst(
         name, parent=dataset, accountant=root.accountant, budget=budget, unit=root.unit
     )
     return name
+
+
+def _with_doubt(domain: TableDomain) -> TableDomain:
+    """Warn where no unit was named and a column's name says whose the rows are. No row is read."""
+    if domain.unit is None or domain.unit.column is not None:
+        return domain
+    named = [
+        name
+        for name, column in domain.columns.items()
+        if person(name) and column.kind in (Kind.INTEGER, Kind.TEXT) and column.keys is None
+    ]
+    if not named:
+        return domain
+    found = replace(domain, doubted=named[0])
+    warnings.warn(line(f"{domain.name!r}: {doubt_of(found)}."), UnitWarning, stacklevel=3)
+    return found
 
 
 def _require_ledger(file: Path, name: str) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from noisegate.files import place_of
+
 Owned: TypeAlias = Mapping[str, tuple[str, str]]  # place -> account, mark
 _DATABASES: Final = (".duckdb", ".ddb", ".db")
 _SCHEMES: Final = {"postgres": "postgresql"}
@@ -54,7 +56,7 @@ def origins_of(where: str, table: str) -> Iterator[Origin]:
     >>> [each.place for each in origins_of("postgres://ann:secret@DB/shop?x=1#people", "people")]
     ['postgresql://db:5432/shop#public.people']
     """
-    place, _, inside = (where, "", "") if Path(where).is_file() else where.partition("#")
+    place, inside = place_of(where)
     if not place:
         return
     if "://" in place:

@@ -312,6 +312,8 @@ class TableDomain:
     once for each of them; when rows were added, the steward declares a new snapshot, and questions
     are drawn and paid for anew. ``views`` are the tables, this one or those on its path, whose
     rows are a view's: the steward vouches that a unit's rows there depend on that unit alone.
+    ``doubted`` is a column that by its name says whose the rows are, where nobody said of what
+    unit they are and every row was taken for one.
     """
 
     dataset: str
@@ -325,6 +327,7 @@ class TableDomain:
     origin: str = ""
     snapshot: str = "1"
     views: tuple[str, ...] = ()
+    doubted: str | None = None
 
     def __post_init__(self) -> None:
         if self.unit is not None and type(self.unit) is not PrivacyUnit:

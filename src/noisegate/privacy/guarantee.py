@@ -126,7 +126,19 @@ def names_of(tables: Iterable[TableDomain]) -> str:
     return ", ".join(dict.fromkeys(map(_name, tables)))
 
 
+def doubt_of(table: TableDomain) -> str:
+    """What to mind where nobody said whose the rows are, and a column's name does; else nothing."""
+    if table.doubted is None:
+        return ""
+    return (
+        f"every row is taken for another person, as no unit was named; if one {table.doubted!r} "
+        f"may have several rows, this is no promise to them: open it with unit={table.doubted!r}"
+    )
+
+
 def _name(table: TableDomain) -> str:
+    if doubt := doubt_of(table):
+        return f"{table.name!r} ({doubt})"
     if not table.views:
         return repr(table.name)
     by = "".join(f"by {name!r}, " for name in table.views if name != table.name)

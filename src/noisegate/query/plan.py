@@ -33,7 +33,8 @@ class Plan:
 
     ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
     before, 0 where all of it was. ``reused`` says in words what comes from earlier answers.
-    ``rows`` finds about how many rows take part, if that was said or released.
+    ``rows`` finds about how many rows take part, if that was said or released. ``numbers`` are the
+    columns of the answer that hold some.
     """
 
     sql: str
@@ -47,6 +48,7 @@ class Plan:
     rows: Callable[[], int | None] = lambda: None
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from noisegate.inert import label as inert_label
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.display import bare, ends, percent
+from noisegate.query.plan import Plan
 
 _POINTS_MAX: Final = 5_000
 _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the largest are drawn
@@ -128,6 +129,16 @@ def require_drawing() -> None:
     extra("vl_convert", "Pictures in files", "plot")
 
 
+def require_numbers(plan: Plan) -> None:
+    """Refuse to draw an answer without numbers, before it is paid for."""
+    if not plan.numbers:
+        raise _nothing()
+
+
+def _nothing() -> Unsupported:
+    return Unsupported("There are no numbers to draw.", fix="Ask for a COUNT, SUM or AVG.")
+
+
 def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
     """A chart with what it shows, its price and its promise above it."""
     words = " ".join((*notes, answer.promise))
@@ -212,7 +223,7 @@ def _pictures(
     noisy = [name for name in answer.columns if widths[name]]
     heights = [y] if y is not None else noisy or _numbers(answer)[-1:]
     if not heights:
-        raise Unsupported("There are no numbers to draw.", fix="Ask for a COUNT, SUM or AVG.")
+        raise _nothing()
     known = {*noisy, *heights, *answer.unfollowed(), x, color}
     keys = [name for name in answer.columns if name not in known]
     if x is None and keys:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from noisegate.algebra.relation import Sampled
 from noisegate.algebra.tally import Sums
+from noisegate.arrow import holds_numbers
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
@@ -28,7 +29,7 @@ from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchas
 from noisegate.query.estimates.terms import count_term
 from noisegate.query.looks import Look, caps_of, clipping, looks_of, seen
 from noisegate.query.margins import Margins
-from noisegate.query.outer import run_outer, shown_table
+from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
 from noisegate.query.question import USUAL, Block, Question, Terms
 from noisegate.query.reading.reader import read
@@ -108,8 +109,8 @@ class Run:
         """The plan of a question, as of now."""
         asked = self._asked(sql, terms)
         orders = self._orders(asked, fresh=fresh)
-        self._rehearse(asked.question, orders)
-        return self._plan(asked, orders, fresh=fresh)
+        numbers = self._rehearse(asked.question, orders)
+        return replace(self._plan(asked, orders, fresh=fresh), numbers=numbers)
 
     def ask(self, sql: str, terms: Terms, *, fresh: bool) -> Answer:
         """The answer of a question: paid for as far as it is new."""
@@ -285,20 +286,21 @@ class Run:
             epsilon=float(order.epsilon), cells=cells,
         )  # fmt: skip
 
-    def _rehearse(self, question: Question, orders: Sequence[_Order]) -> None:
-        """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
-        if question.picked is not None:
-            return
+    def _rehearse(self, question: Question, orders: Sequence[_Order]) -> tuple[str, ...]:
+        """Run the free SQL on made-up numbers: what it refuses is refused before it is paid.
+
+        Gives the columns that hold numbers.
+        """
         drafts = [order.bought.draft for order in orders]
         blank = {draft.block.name: blank_table(draft) for draft in drafts}
         public = {name: self._curator.public(name) for name in self._public(question.outer)}
         try:
-            run_outer(question.outer, blank, public)
+            shown = shown_table(question, blank, public)
         except Unsupported as refusal:
             words = "Tried on made-up numbers, before paying: "
             refused = Unsupported(words + refusal.problem, fix=refusal.fix)
         else:
-            return
+            return tuple(each.name for each in shown.schema if holds_numbers(each.type))
         raise refused
 
     # paying

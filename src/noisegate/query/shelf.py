@@ -231,10 +231,13 @@ class Needed:
     def name(self) -> str | None:
         """A name for one more draw of cells that were drawn before; None for a first draw.
 
-        It says which draws there were, so that the same step is paid once, and the next is another.
+        It says what is drawn and which draws there were, so that the same step is paid once, and
+        the next, or one about other terms of the same releases, is another.
         """
-        earlier = [o.release.request_id for line in self.lines if line.noise for o in line.offers]
-        return f"after {digest(' '.join(sorted(earlier)))}" if earlier else None
+        earlier = {o.release.request_id for line in self.lines if line.noise for o in line.offers}
+        if not earlier or (measured := self.measurement) is None:
+            return None
+        return f"after {digest(' '.join([*sorted(earlier), measured.question()]))}"
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 AxisKey: TypeAlias = str | int | date | datetime | Fraction | None
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
+_STEPS: Final = {"hour": "hours", "day": "days", "week": "weeks"}
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 _LASTS: Final = (  # how people name the end of a period of days, or of times
     timedelta(days=1),
     *(timedelta(**{unit: 1}) for unit in ("minutes", "seconds", "milliseconds", "microseconds")),
@@ -164,6 +166,35 @@ class Axis:
                 fix=f"Begin and end with one: {self._some()}.",
             )
 
+    def ended(self, until: Any, unit: str | None, *, all_in: bool) -> int:  # noqa: ANN401 - a value
+        """How many periods have ended with ``until``: a key, or the last value of its period.
+
+        ``unit`` is that of periods of time; ``all_in``: no later value is declared.
+        """
+        keys = self.present
+        count = sum(1 for key in keys if key <= until)
+        if not count:
+            raise SpecError("No period has ended yet.", fix=f"Use until={keys[0]!r} or later.")
+        end, latest = self._end(count - 1, unit), count == len(keys)
+        last = end - _LASTS[0] if isinstance(end, date) else end
+        named = until in (keys[count - 1], last) or (latest and all_in)
+        if not named and not (isinstance(end, date) and end - until in _LASTS):
+            beyond = latest and until > last
+            raise SpecError(
+                f"{until} is beyond the declared periods: later rows would never be counted."
+                if beyond
+                else f"{until} is inside a period, which has not ended.",
+                fix=f"Use until={last}, the last of its period.",
+            )
+        return count
+
+    def _end(self, at: int, unit: str | None) -> Any:  # noqa: ANN401 - as the keys are
+        """When a period of time has ended; else its last number."""
+        key = self.present[at]
+        if self.ends is not None:
+            return self.ends[at] - self.whole
+        return after(key, unit or "day") if isinstance(key, date) else key
+
     def _first_bin(self, low: Any) -> int:  # noqa: ANN401
         keys = self.present
         if low is None:
@@ -240,6 +271,14 @@ def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
     for name in names:
         if name not in known:
             raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
+
+
+def after(key: Any, unit: str) -> Any:  # noqa: ANN401 - a date or a time
+    """When the stretch of time that begins with the key has ended."""
+    if unit in _STEPS:
+        return key + timedelta(**{_STEPS[unit]: 1})
+    months = key.month - 1 + _MONTHS[unit]
+    return key.replace(year=key.year + months // 12, month=months % 12 + 1)
 
 
 def date_of(said: Any, kind: type[date] = date) -> Any:  # noqa: ANN401 - as people write it

@@ -12,7 +12,7 @@ promised and why.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
@@ -21,14 +21,15 @@ from typing import Any, ClassVar, Final, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import Literal
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
+from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.domain import Key
+from noisegate.privacy.domain import Key, ordinal
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer, HalfWidths
@@ -184,7 +185,7 @@ def running_of(  # noqa: PLR0913 - each is said by the order
         grid, block, amount=amount, gaussian=gaussian, method=method,
         horizon=options.get("horizon"),
     )  # fmt: skip
-    until = periods_until(grid.axes[0], options["until"])
+    until = periods_until(grid, counter.period, options["until"])
     last = counter.epochs[-1].end
     if until > last:
         raise SpecError(
@@ -195,29 +196,23 @@ def running_of(  # noqa: PLR0913 - each is said by the order
     )
 
 
-def periods_until(axis: Axis, until: Any) -> int:  # noqa: ANN401 - a key of the axis
-    """How many periods have ended with ``until``, a key of the axis or any value in its order."""
-    first = axis.present[0]
+def periods_until(grid: Grid, period: Expression, until: Any) -> int:  # noqa: ANN401 - a key of the axis
+    """How many periods have ended with ``until``, a key of the axis or the end of a period."""
+    axis, unit = grid.axes[0], None
+    first, schema = axis.present[0], schema_of(grid.query.tally.relation)
+    if type(period) is Call and period.function == "date_trunc" and type(period.args[0]) is Literal:
+        unit = str(period.args[0].value)
     try:
         if isinstance(until, str):  # at a command line
             until = type(first).fromisoformat(until)
         if isinstance(first, datetime) and type(until) is date:
             until = datetime(until.year, until.month, until.day)  # noqa: DTZ001 - as in tables
-        count = sum(1 for key in axis.present if key <= until)
+        highs = {domain_of(Field(name), schema).high for name in fields_of(period)}
+        return axis.ended(until, unit, all_in=highs == {ordinal(until)})
     except (TypeError, ValueError, AttributeError):
         raise SpecError(
             f"{until!r} is no {axis.name}.", fix=f"Use such as until={axis.present[0]!r}."
         ) from None
-    if not count:
-        raise SpecError("No period has ended yet.", fix=f"Use until={axis.present[0]!r} or later.")
-    if count < len(axis.present) and until not in axis.present and type(until) is date:
-        last = axis.present[count] - timedelta(days=1)
-        if until != last:
-            raise SpecError(
-                f"{until} is inside a period, which has not ended.",
-                fix=f"Use until={last}, the day that it ends.",
-            )
-    return count
 
 
 @final

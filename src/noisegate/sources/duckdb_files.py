@@ -12,6 +12,7 @@ import duckdb
 from sqlglot import exp
 
 from noisegate.errors import SourceError
+from noisegate.files import place_of, table_of
 from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb_parts import WHOLE_TYPES
 
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Within:
-    """A table or view of a DuckDB file, in its schema ``main``."""
+    """A table or view of a DuckDB file."""
 
     file: Path
     table: str
+    schema: str = "main"
 
 
 Data: TypeAlias = "str | Path | Within | Any"  # in a file, or a pandas, Polars or Arrow table
 
+_NAMED: Final = (  # the engine compares names without regard to case
+    "SELECT 1 FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION ALL "
+    "SELECT database_name, schema_name, view_name FROM duckdb_views()) AS listed(d, s, t) "
+    "WHERE d = ? AND lower(s) = lower(?) AND lower(t) = lower(?)"
+)
 _FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # how the engine compares names
 _FILE_KINDS: Final = (".csv", ".tsv", ".parquet", ".duckdb")
 UNREACHABLE: Final = "The engine could not read the table."
@@ -73,8 +80,15 @@ def origin_of(
     _require_file(data.file)
     where = quoted(str(data.file.resolve()))
     connection.execute(f"ATTACH {where} AS file{place} (READ_ONLY, TYPE duckdb)")
-    inside = exp.to_identifier(data.table, quoted=True)
-    return exp.table_(inside, db="main", catalog=f"file{place}").sql(dialect="duckdb")
+    if not connection.execute(_NAMED, [f"file{place}", data.schema, data.table]).fetchall():
+        raise SourceError(
+            f"The database {data.file.name!r} has no table {data.table!r} in its schema "
+            f"{data.schema!r}.",
+            fix="Name one that it has: DATABASE#TABLE or DATABASE#SCHEMA.TABLE as a source in a "
+            "policy; table=... (--table) where a file is opened without one.",
+        )
+    table, schema = (exp.to_identifier(each, quoted=True) for each in (data.table, data.schema))
+    return exp.table_(table, db=schema, catalog=f"file{place}").sql(dialect="duckdb")
 
 
 def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
@@ -178,9 +192,12 @@ def plain(data: Data, table: str) -> "Path | Within | pa.Table":
 
 
 def data_of(origin: str) -> Data:
-    """The rows that a policy's table has: a file, or ``DATABASE#TABLE``."""
-    file, inside, table = origin.partition("#")
-    return Within(Path(file), table) if inside else file
+    """The rows that a policy's table has: a file, ``DATABASE#TABLE``, ``DATABASE#SCHEMA.TABLE``."""
+    file, inside = place_of(origin)
+    if inside is None:
+        return file
+    schema, table = table_of(inside)
+    return Within(Path(file), table, schema or "main")
 
 
 def lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
@@ -193,7 +210,13 @@ def lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise SourceError(f"There is no file {path.name!r}.", fix="Check the path.")
+        within = place_of(str(path))[1] is not None
+        raise SourceError(
+            f"There is no file {path.name!r}.",
+            fix="Name the table of a database by table=... (--table)."
+            if within
+            else "Check the path.",
+        )
     if set("*?[") & set(str(path.resolve())):
         raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file or its folder.")
     if path.suffix.lower() not in _FILE_KINDS:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _STORED = (
-    "SELECT COUNT(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'main' "
-    "AND lower(table_name) = lower(?)"
+    "SELECT COUNT(*) FROM duckdb_tables() WHERE database_name = ? AND "
+    "lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
 )
 _GENERATED = (
     "SELECT column_name, generation_expression FROM duckdb_columns() WHERE is_generated "
-    "AND database_name = ? AND schema_name = 'main' AND lower(table_name) = lower(?)"
+    "AND database_name = ? AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)"
 )
 _FIXED = (
     "SELECT function_name FROM duckdb_functions() GROUP BY function_name "  # macros may shadow one
@@ -50,7 +50,7 @@ def require_stored_rows(
         table = tables[name]
         if table.is_public:
             continue
-        where = (f"file{place}", each.table) if isinstance(each, Within) else None
+        where = (f"file{place}", each.schema, each.table) if isinstance(each, Within) else None
         is_view = where is not None and not _asked(connection, _STORED, where)[0][0]
         if is_view and name not in table.views:
             raise PolicyError(
@@ -66,7 +66,7 @@ def require_stored_rows(
 
 
 def _require_fixed(
-    connection: duckdb.DuckDBPyConnection, where: tuple[str, str], name: str, used: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, where: tuple[str, ...], name: str, used: Sequence[str]
 ) -> None:
     generated = [each for each in _asked(connection, _GENERATED, where) if each[0] in used]
     if not generated:

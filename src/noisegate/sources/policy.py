@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from noisegate.errors import NoisegateError, PolicyError
 from noisegate.exact import fraction
+from noisegate.files import place_of
 from noisegate.privacy.domain import Step, require_plain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy_columns import column_of
@@ -102,7 +103,12 @@ class Policy:
         if own is not None:
             return self._located(own)
         where = self._located(self.source or ".")
-        if "://" in where or Path(where).suffix in DATABASE_KINDS:
+        if place_of(where)[1] is not None:
+            raise PolicyError(
+                f"source: {self.source!r} names one table, for all of them.",
+                fix=f"Name the database alone, or this source under [tables.{table}].",
+            )
+        if "://" in where or Path(where).suffix.lower() in DATABASE_KINDS:
             return f"{where}#{table}"
         found = [
             str(file) for kind in FILE_KINDS if (file := Path(where) / f"{table}{kind}").is_file()
@@ -158,8 +164,9 @@ class Policy:
     def _located(self, where: str) -> str:
         if "://" in where or where == ":memory:":
             return where
-        path, mark, inside = where.partition("#")
-        return f"{(self.file.parent / path).resolve()}{mark}{inside}"
+        path, inside = place_of(where)
+        file = (self.file.parent / path).resolve()
+        return str(file) if inside is None else f"{file}#{inside}"
 
 
 def read_policy(path: str | Path) -> Policy:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from noisegate.errors import PolicyError
+from noisegate.files import place_of, table_of
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.policy import Policy, TablePolicy
@@ -92,10 +93,12 @@ def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
     Why: were visits a patient's in one table and a doctor's in another, questions about the second
         would be private for the doctor alone, and the data set's budget says nothing of patients.
     """
-    seen: dict[str, str] = {}
+    seen: dict[tuple[str, str, str], str] = {}
     for name, origin in origins.items():
-        file, mark, inside = origin.partition("#")
-        other = seen.setdefault(f"{file}{mark}{inside.casefold()}", name)
+        file, inside = place_of(origin)
+        schema, table = (None, "") if inside is None else table_of(inside)
+        rows = (file, (schema or "main").casefold(), table.casefold())
+        other = seen.setdefault(rows, name)
         one, first = policy.tables[name], policy.tables[other]
         said = [
             (each.public, each.unit, each.path, policy.space(each.name)) for each in (one, first)

@@ -1,7 +1,7 @@
 """What is said about a session of many questions: the order, the plan, answers, the balance."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, final
 
@@ -51,6 +51,7 @@ class ManyPlan:
     endless: bool
     sure_within: float | None = None
     sample: Fraction | None = None
+    caveats: tuple[str, ...] = ()
 
     def facts(self) -> list[tuple[str, str]]:
         """The plan as rows of two columns, for people."""
@@ -75,7 +76,7 @@ class ManyPlan:
             facts.append(("proven", f"{sure}; here the surprises may run out"))
         else:
             facts.append(("proven", "the promise; surprises may run out, and then it ends"))
-        return facts
+        return facts + [("note", words) for words in self.caveats]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -92,6 +93,7 @@ class ManyPlan:
             "endless": self.endless,
             "sure_within": self.sure_within,
             "sample": None if self.sample is None else str(self.sample),
+            "caveats": list(self.caveats),
         }
 
     def __str__(self) -> str:
@@ -105,12 +107,14 @@ class ManyAnswer:
 
     The exact count lies within ± ``margin``, together with all others of the session, at its
     confidence. ``margin`` is None where nothing is promised: the session had no surprise left.
+    ``caveats`` say which rows are not counted, or not wholly.
     """
 
     sql: str
     value: int | float
     margin: float | None
     free: bool
+    caveats: tuple[str, ...] = ()
 
     def __int__(self) -> int:
         return round(self.value)
@@ -133,10 +137,12 @@ class ManyAnswer:
             "margin": self.margin,
             "free": self.free,
             "words": self.words,
+            "caveats": list(self.caveats),
         }
 
     def __str__(self) -> str:
-        return f"{with_margin(self.value, self.margin)} ({self.words})"
+        noted = " ".join(["", *self.caveats])
+        return f"{with_margin(self.value, self.margin)} ({self.words}){noted}"
 
 
 @final
@@ -158,4 +164,4 @@ class ManyBalance:
 
 def named(sql: str, answer: ManyAnswer) -> ManyAnswer:
     """The same answer, to this spelling of the question."""
-    return ManyAnswer(sql=sql, value=answer.value, margin=answer.margin, free=answer.free)
+    return replace(answer, sql=sql)

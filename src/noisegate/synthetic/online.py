@@ -110,7 +110,9 @@ class ManySession:
         """Ask up to the first surprise; how many were answered."""
         name, mask = some[0]
         if not mask.any():  # a public fact
-            self._known[name] = ManyAnswer(sql="", value=0, margin=0, free=True)
+            self._known[name] = ManyAnswer(
+                sql="", value=0, margin=0, free=True, caveats=self.plan.caveats
+            )
             return 1
         some = some[: next((i for i, (_, each) in enumerate(some) if not each.any()), len(some))]
         guesses = np.rint([self._model.cells[each].sum() for _, each in some]).astype(np.int64)
@@ -161,6 +163,7 @@ class ManySession:
             if margin is None
             else self._desk.widened(rounded, float(margin * grid.grain + off)),
             free=free,
+            caveats=self.plan.caveats,
         )
 
     @property
@@ -204,6 +207,10 @@ class Many:
             raise SpecError(
                 "How far a sample is off depends on the counts, so nothing is promised beforehand.",
                 fix="Give surprises instead of within or sure.",
+            )
+        if rules.sample is not None and not is_pure(curator):
+            raise Unsupported(
+                "Many questions about a sample are for accounts that add up ε.", fix="Use all rows."
             )
         if order.evidence and (sure or rules.sample is not None):
             raise SpecError(
@@ -280,6 +287,7 @@ class Many:
             endless=sure,
             sure_within=last,
             sample=self._rules.sample,
+            caveats=self.grid.grid.caveats,
         )
 
     @property

@@ -6,7 +6,7 @@ fix. Truth has SQL's three values, here 2 (true), 1 (unknown) and 0 (false).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import ceil, floor, prod
@@ -22,7 +22,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
 from noisegate.query.question import Function, Terms
 from noisegate.query.reading.reader import read
-from noisegate.releases.axes import Axis, require_names
+from noisegate.releases.axes import Axis, after, require_names
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.transforms.strategy import Matrix
 
@@ -35,8 +35,6 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
 }  # fmt: skip
 _TURNED: Final = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
-_STEPS: Final = {"hour": "hours", "day": "days", "week": "weeks"}
-_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 
 
 @final
@@ -69,17 +67,22 @@ class _Span:
 
 @final
 class CountingGrid:
-    """A grid, and what questions say about its cells."""
+    """A grid, and what questions say about its cells.
 
-    def __init__(self, grid: Grid, tables: Mapping[str, TableDomain]) -> None:
-        self.grid, self._tables = grid, tables
+    Rows with another value than the declared ones of an ``unlisted`` axis are in no cell.
+    """
+
+    def __init__(
+        self, grid: Grid, tables: Mapping[str, TableDomain], unlisted: Sequence[str] = ()
+    ) -> None:
+        self.grid, self._tables, self._unlisted = grid, tables, unlisted
         self._expressions = [grouping.expression for grouping in grid.query.tally.by]  # type: ignore[union-attr]
         self._rows = grid.query.tally.relation
         self._known: dict[tuple[str, Expression, Any], Truth] = {}
 
     def sampled(self, probability: Fraction | None) -> "CountingGrid":
         """The same of a secret sample, if there is one."""
-        return CountingGrid(self.grid.sampled(probability), self._tables)
+        return CountingGrid(self.grid.sampled(probability), self._tables, self._unlisted)
 
     @property
     def cells(self) -> int:
@@ -111,8 +114,9 @@ class CountingGrid:
         return np.broadcast_to(found, self.grid.shape).reshape(-1)
 
     def block(self, questions: Sequence[str]) -> Matrix:
-        """All questions as 0/1 rows over the cells."""
-        return matrix_of([self.mask(sql) for sql in questions], self.cells)
+        """All questions as 0/1 rows over the cells, but those that count no cell: they are 0."""
+        masks = [self.mask(sql) for sql in questions]
+        return matrix_of([mask for mask in masks if mask.any()], self.cells)
 
     def _truth(self, condition: Expression | None) -> Truth:
         if condition is None:
@@ -161,6 +165,8 @@ class CountingGrid:
         if key not in self._known:
             place = self._axis(expression)
             axis = self.grid.axes[place]
+            if function == "is_null" or (function in ("eq", "ne") and value is not None):
+                self._require_listed(axis, value)
             found = np.array(
                 [self._at(place, at, function, expression, value) for at in range(axis.size)],
                 np.int8,
@@ -169,6 +175,16 @@ class CountingGrid:
             shape[place] = axis.size
             self._known[key] = found.reshape(shape)
         return self._known[key]
+
+    def _require_listed(self, axis: Axis, value: Any) -> None:  # noqa: ANN401 - a constant
+        """Refuse to count rows that may be there, but in no cell."""
+        if axis.name in self._unlisted and value not in axis.keys and axis.ends is None:
+            shown = "NULL" if value is None else repr(value)
+            raise Unsupported(
+                f"{shown} is none of the declared values of {axis.name!r}, so its rows are in no "
+                "cell.",
+                fix="Declare it, or ask for this count by itself, in plain SQL.",
+            )
 
     def _axis(self, expression: Expression) -> int:
         for place, known in enumerate(self._expressions):
@@ -223,7 +239,7 @@ class CountingGrid:
         if type(expression) is Call and expression.function == "date_trunc":
             unit, key = expression.args[0], axis.present[at]
             assert type(unit) is Literal  # noqa: S101 - a constant by its rule
-            high = ordinal(_after(key, str(unit.value)))
+            high = ordinal(after(key, str(unit.value)))
             return _Span(ordinal(key), high - 1, closed=True, whole=True)
         raise Unsupported(
             f"The groups of {axis.name!r} say little about the column.",
@@ -236,7 +252,7 @@ def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
     from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
 
     if not masks:
-        raise SpecError("There is no question.", fix=_FORM)
+        raise SpecError("No question counts any cell.", fix=_FORM)
     places = [np.flatnonzero(mask) for mask in masks]
     starts = np.cumsum([0, *(each.size for each in places)])
     if starts[-1] > ENTRIES_MAX:
@@ -257,13 +273,36 @@ def counting_grid(
     questions: Sequence[str] = (),
     rows_per_unit: int | None = None,
 ) -> CountingGrid:
-    """The grid of some columns, or the smallest grid that can express the questions."""
+    """The grid of some columns, or the smallest grid that can express the questions.
+
+    A count has no groups, so that the rows of a unit are capped, and not its cells. Whatever of the
+    questions the grid cannot express is refused.
+    """
     if columns is None:
         table, columns = columns_for(tables, questions)
     sql, edges = sql_of(tables, table, columns)
     terms = Terms(rows_per_unit=rows_per_unit)
-    grid = grid_of(read(sql, tables), sql, terms, accountant=accountant, edges=edges)
-    return CountingGrid(grid, tables)
+    question = read(sql, tables)
+    grid = grid_of(question, sql, terms, accountant=accountant, edges=edges, by_groups=False)
+    (domain,) = grid.query.tables
+    unlisted = [
+        axis.name
+        for axis, name in zip(grid.axes, columns, strict=True)
+        if _may_be_unlisted(domain.columns[name])
+    ]
+    if unlisted:
+        names = " or ".join(unlisted)
+        words = f"Rows whose {names} is none of the declared values are in no cell: not counted."
+        grid = replace(grid, caveats=(words, *grid.caveats))
+    found = CountingGrid(grid, tables, unlisted)
+    for each in questions:
+        found.mask(each)
+    return found
+
+
+def _may_be_unlisted(column: Column) -> bool:
+    """Whether rows may have another value than is declared; numbers and dates are clamped."""
+    return not column.nullable or (column.keys is not None and column.kind is not Kind.BOOLEAN)
 
 
 # which grid can express questions
@@ -388,11 +427,3 @@ def _alike(key: Any, value: Any) -> tuple[Any, Any]:  # noqa: ANN401 - a key and
             raise TypeError
         return key, value.date()
     return key, value
-
-
-def _after(key: Any, unit: str) -> Any:  # noqa: ANN401 - a date or a time
-    """When the stretch of time that begins with the key has ended."""
-    if unit in _STEPS:
-        return key + timedelta(**{_STEPS[unit]: 1})
-    months = key.month - 1 + _MONTHS[unit]
-    return key.replace(year=key.year + months // 12, month=months % 12 + 1)
