@@ -169,6 +169,70 @@ def test_a_table_of_a_database_has_one_budget_whatever_its_case(tmp_path, ledger
             spend(source, ledger, table)
 
 
+LISTED = """
+name = "{name}"
+ledger = "budget.db"
+
+[budget]
+epsilon = 1
+
+[tables.people]
+source = "{source}"
+unit = "id"
+"""
+
+
+def listed(folder, name, source):
+    file = folder / f"{name}.toml"
+    file.write_text(LISTED.format(name=name, source=source))
+    return noisegate.open(file)
+
+
+@pytest.mark.parametrize("way", ["decoy", "blob", "ending"])
+def test_a_database_has_one_budget_for_a_table_whatever_the_file_is_called(way, ledger, tmp_path):
+    """A file with the mark in its name; a link to a file without ending; another ending."""
+    where = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(where)) as made:
+        made.execute("CREATE TABLE people AS SELECT i AS id FROM range(9) t(i)")
+    first = "shop.duckdb#people"
+    if way == "blob":
+        where = where.rename(tmp_path / "blob")
+        (tmp_path / "shop.duckdb").symlink_to(where)
+    elif way == "ending":
+        where = where.rename(tmp_path / "shop.parquet")
+        first = "shop.parquet#people"
+    os.link(where, tmp_path / "hard.duckdb")
+    if way == "blob":
+        noisegate.open(tmp_path / "shop.duckdb", epsilon=1, ledger=ledger, table="people")
+    else:
+        listed(tmp_path, "people", first)
+    if way == "decoy":
+        (tmp_path / "hard.duckdb#people").write_text("nothing")
+    with pytest.raises(PolicyError, match="already have the budget 'people'"):
+        listed(tmp_path, "second", "hard.duckdb#people")
+
+
+@pytest.mark.parametrize("ending", [".db", ".duckdb"])
+def test_lines_have_one_budget_whatever_the_ending_of_the_file_that_a_link_leads_to(
+    tmp_path, ledger, ending
+):
+    """Else the name of the table would be part of where the rows are."""
+    file, link = tmp_path / f"people{ending}", tmp_path / "people.csv"
+    file.write_text(ROWS)
+    link.symlink_to(file)
+    spend(link, ledger)
+    with pytest.raises(PolicyError, match="already have the budget 'people'"):
+        spend(link, ledger, "p2")
+
+
+def test_a_folder_whose_name_ends_like_a_scheme_is_no_server(file, tmp_path, monkeypatch):
+    (tmp_path / "x:").symlink_to(tmp_path, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    listed(tmp_path, "first", "people.csv")
+    with pytest.raises(PolicyError, match="already have the budget 'first'"):
+        listed(tmp_path, "second", "x://people.csv")
+
+
 def policy(folder, name, table):
     file = folder / f"{name}.toml"
     file.write_text(POLICY.format(name=name, table=table))

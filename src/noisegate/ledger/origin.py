@@ -38,10 +38,10 @@ class Origin:
 
     def meets(self, place: str, mark: str) -> bool:
         """Whether a recorded place, with its mark of that time, holds the same rows."""
-        if place == self.place:
-            return True
-        (path, _, inside), (_, _, mine) = place.partition("#"), self.place.partition("#")
-        return bool(self.mark) and inside == mine and self.mark == (_mark(unquote(path)) or mark)
+        (path, _, inside), (own, _, mine) = place.partition("#"), self.place.partition("#")
+        if inside and mine and inside != mine:  # else one of them is the whole file
+            return False
+        return path == own or (bool(self.mark) and self.mark == (_mark(unquote(path)) or mark))
 
     def owners(self, owned: Owned) -> set[str]:
         """The accounts that own these rows, by this name or another."""
@@ -49,23 +49,27 @@ class Origin:
 
 
 def origins_of(where: str, table: str) -> Iterator[Origin]:
-    """The origins of a table that a policy, or an analyst, names; nothing for a frame.
+    """The origins of a table that a policy names; nothing for a frame.
 
     >>> [each.place for each in origins_of("postgres://ann:secret@DB/shop?x=1#people", "people")]
     ['postgresql://db:5432/shop#public.people']
     """
-    place, _, inside = (where, "", "") if Path(where).is_file() else where.partition("#")
-    if not place:
-        return
-    if "://" in place:
+    place, _, inside = where.partition("#")
+    whole, holds = Path(where).is_file(), Path(place).is_file()
+    if "://" in place and not whole and not holds:
         yield Origin(f"{_server(place)}#{_table(inside or table, place.partition(':')[0])}")
         return
-    path = os.path.realpath(place)
-    mark, plain = _mark(path), path.replace("%", "%25").replace("#", "%23")
-    if Path(path).suffix.lower() not in _DATABASES:
-        yield Origin(plain, mark)
-        return
-    yield Origin(f"{plain}#{_table(inside or table, 'file')}", mark)
+    if where and (whole or not inside):
+        yield origin_of(where, table if Path(where).suffix.lower() in _DATABASES else "")
+    if inside and (holds or not whole):  # a policy opens this one, also where both are there
+        yield origin_of(place, inside)
+
+
+def origin_of(file: str, table: str = "") -> Origin:
+    """The origin of a file, or of a table in it."""
+    path = os.path.realpath(file)
+    place, mark = path.replace("%", "%25").replace("#", "%23"), _mark(path)
+    return Origin(f"{place}#{_table(table, 'file')}" if table else place, mark)
 
 
 def _server(url: str) -> str:

@@ -1,6 +1,8 @@
 """A policy beside what is stored: the facts about each table that questions are read with."""
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -92,10 +94,10 @@ def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
     Why: were visits a patient's in one table and a doctor's in another, questions about the second
         would be private for the doctor alone, and the data set's budget says nothing of patients.
     """
-    seen: dict[str, str] = {}
+    seen: dict[tuple[str, str], str] = {}
     for name, origin in origins.items():
-        file, mark, inside = origin.partition("#")
-        other = seen.setdefault(f"{file}{mark}{inside.casefold()}", name)
+        file, _, inside = origin.partition("#")
+        other = seen.setdefault((_known(file), inside.casefold()), name)
         one, first = policy.tables[name], policy.tables[other]
         said = [
             (each.public, each.unit, each.path, policy.space(each.name)) for each in (one, first)
@@ -106,6 +108,14 @@ def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
                 "says that the same rows are somebody else's.",
                 fix="Declare rows once, or with the same unit. They have one owner.",
             )
+
+
+def _known(file: str) -> str:
+    """A file by its inode, since it may have several names; an address as it is."""
+    with suppress(OSError, ValueError):
+        status = os.stat(file)  # noqa: PTH116 - may be an address
+        return f"{status.st_dev}:{status.st_ino}"
+    return file
 
 
 def _require_stored(policy: Policy, stored: Stored) -> None:
