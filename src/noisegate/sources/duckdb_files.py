@@ -30,7 +30,7 @@ class Within:
 
 Data: TypeAlias = "str | Path | Within | Any"  # in a file, or a pandas, Polars or Arrow table
 
-_FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # how the engine compares names
+_FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _FILE_KINDS: Final = (".csv", ".tsv", ".parquet", ".duckdb")
 UNREACHABLE: Final = "The engine could not read the table."
 GIVE: Final = "Give a CSV, Parquet or DuckDB file, or a pandas, Polars or Arrow table."
@@ -44,6 +44,11 @@ KIND_OF: Final = {
     "BOOLEAN": Kind.BOOLEAN,
     "DATE": Kind.DATE,
 }
+
+
+def folded(name: str) -> str:
+    """A name as the engine compares it: ASCII letters without regard to case, and no others."""
+    return name.translate(_FOLD)
 
 
 def is_database(data: "Path | Within | pa.Table") -> bool:
@@ -95,7 +100,7 @@ def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
     if any(not name or "\x00" in name for name in columns):
         raise SourceError("A column has no name.", fix="Name it, in plain text.")
     names = getattr(frame, "column_names", frame.columns)
-    if len({name.translate(_FOLD) for name in columns}) < len(names):
+    if len({folded(name) for name in columns}) < len(names):
         raise _same_names()
     table = pa.table(columns) if columns else _blank(rows)
     with suppress(pa.ArrowException):
