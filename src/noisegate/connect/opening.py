@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.curator.curator import Curator
-from noisegate.errors import PolicyError, SpecError
+from noisegate.errors import PolicyError, SourceError, SpecError
 from noisegate.exact import Number, fraction
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
@@ -96,6 +96,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
     name = table or _name_of(source)
     if isinstance(source, str | Path):
+        if Path(source).is_dir():
+            raise SourceError(f"{str(source)!r} is a folder.", fix="Name a file, or a policy.")
         keep(source, TABLE)
     domain = TableDomain(
         dataset=name,

@@ -202,7 +202,7 @@ def _require_file(path: Path) -> None:
     if set("*?[") & set(str(path.resolve())):
         raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file or its folder.")
     if path.suffix.lower() not in _FILE_KINDS:
-        raise SourceError(f"{path.name!r} is none of {', '.join(_FILE_KINDS)}.", fix=GIVE)
+        raise SourceError(f"{path.name!r} does not end in {', '.join(_FILE_KINDS)}.", fix=GIVE)
 
 
 def _reader(path: Path) -> str:
