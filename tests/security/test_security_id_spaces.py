@@ -4,6 +4,7 @@ Every attack is a neighbouring pair: the same rows with and without all rows of 
 that matches owners of two id spaces, the exact numbers move by more than is claimed.
 """
 
+import os
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -416,6 +417,45 @@ def test_a_column_that_chance_generates_is_no_private_column(folder):
     columns = "columns = { twice = { between = [0, 9] }, ward = { in = ['north'] } }"
     text = (VIEWED % ("doubled", "")).partition("columns")[0]
     assert gate(folder, text + columns).plan("SELECT SUM(twice) FROM visits", epsilon=1)
+
+
+GENERATED = [
+    "BIGINT GENERATED ALWAYS AS (lucky + 1)",  # by way of another column
+    "BIGINT GENERATED ALWAYS AS (epoch_ms(current_localtimestamp()) % 9)",
+    "BIGINT GENERATED ALWAYS AS (datepart('day', age(day)))",
+]
+
+
+@pytest.mark.parametrize("how", GENERATED)
+def test_a_column_that_chance_or_the_clock_generates_in_the_end_is_no_private_one(folder, how):
+    with duckdb.connect(str(folder / "clinic.duckdb")) as made:
+        made.execute(
+            "CREATE TABLE odd (patient_id BIGINT, day TIMESTAMP, lucky BIGINT GENERATED ALWAYS AS "
+            f"(CAST(random() * 9 AS BIGINT)), cost {how}, ward VARCHAR)"
+        )
+        made.execute("INSERT INTO odd VALUES (1, TIMESTAMP '2020-01-01', 'north')")
+    text = (VIEWED % ("odd", "")).partition("columns")[0]
+    with pytest.raises(PolicyError, match=r"'cost'.*generated"):
+        gate(folder, text + "columns = { cost = { between = [0, 9] } }")
+
+
+def test_a_view_named_as_a_table_but_for_the_case_of_a_letter_beyond_ascii_is_a_view(folder):
+    """The engine folds ASCII letters alone in names, and all letters in lower()."""
+    with duckdb.connect(str(folder / "clinic.duckdb")) as made:
+        made.execute('CREATE TABLE "é" AS FROM visits')
+        made.execute('CREATE VIEW "É" AS FROM visits ORDER BY cost LIMIT 10')
+    with pytest.raises(PolicyError, match="is a view"):
+        gate(folder, VIEWED % ("É", ""))
+    assert gate(folder, VIEWED % ("é", ""))
+
+
+def test_rows_of_one_file_have_one_owner_whatever_it_is_called(folder):
+    (folder / "link.duckdb").symlink_to(folder / "clinic.duckdb")
+    os.link(folder / "clinic.duckdb", folder / "hard.duckdb")
+    again = '[tables.again]\nsource = "%s#visits"\nunit = "cost"\n'
+    for name in ("./clinic.duckdb", "link.duckdb", "hard.duckdb"):
+        with pytest.raises(PolicyError, match="somebody else's"):
+            gate(folder, PATIENTS + again % name)
 
 
 def test_a_public_table_may_be_a_view(folder):

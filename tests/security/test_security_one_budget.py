@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import noisegate
-from noisegate.errors import NoisegateError, OverBudget, PolicyError
+from noisegate.errors import NoisegateError, OverBudget, PolicyError, SourceError
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.origin import Origin, origins_of
 from noisegate.privacy.loss import ApproxDP
@@ -167,6 +167,80 @@ def test_a_table_of_a_database_has_one_budget_whatever_its_case(tmp_path, ledger
     for source, table in ((where, "PEOPLE"), (tmp_path / "link.duckdb", "Visits")):
         with pytest.raises(PolicyError):
             spend(source, ledger, table)
+
+
+LISTED = """
+name = "{name}"
+ledger = "budget.db"
+
+[budget]
+epsilon = 1
+
+[tables.people]
+source = '{source}'
+unit = "id"
+"""
+
+
+def listed(folder, name, source):
+    file = folder / f"{name}.toml"
+    file.write_text(LISTED.format(name=name, source=source))
+    return noisegate.open(file)
+
+
+def database(folder, name):
+    with duckdb.connect(str(folder / name)) as made:
+        made.execute("CREATE TABLE people AS SELECT i AS id FROM range(9) t(i)")
+    return folder / name
+
+
+def test_a_database_has_one_budget_for_a_table_whatever_link_leads_to_it(ledger, tmp_path):
+    where = database(tmp_path, "blob")
+    (tmp_path / "shop.duckdb").symlink_to(where)
+    os.link(where, tmp_path / "hard.duckdb")
+    noisegate.open(tmp_path / "shop.duckdb", epsilon=1, ledger=ledger, table="people")
+    with pytest.raises(PolicyError, match="already have the budget 'people'"):
+        listed(tmp_path, "second", "hard.duckdb#people")
+
+
+@pytest.mark.parametrize("source", ["shop.duckdb#people", "shop.parquet#people"])
+def test_what_is_opened_is_what_owns_the_budget(tmp_path, source):
+    """A file whose name holds the mark is that file; only databases have tables behind it."""
+    where = database(tmp_path, source.partition("#")[0])
+    if where.suffix == ".duckdb":
+        (tmp_path / source).write_text("nothing")
+    with pytest.raises(SourceError):
+        listed(tmp_path, "second", source)
+
+
+@pytest.mark.parametrize("second", ['"odd.name"', 'main."odd.name"', 'MAIN."ODD.NAME"'])
+def test_a_table_has_one_budget_however_its_name_is_quoted(tmp_path, second):
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as made:
+        made.execute('CREATE TABLE "odd.name" AS SELECT i AS id FROM range(9) t(i)')
+    listed(tmp_path, "first", 'shop.duckdb#"odd.name"')
+    with pytest.raises(PolicyError, match="already have the budget 'first'"):
+        listed(tmp_path, "second", f"shop.duckdb#{second}")
+
+
+@pytest.mark.parametrize("ending", [".db", ".duckdb"])
+def test_lines_have_one_budget_whatever_the_ending_of_the_file_that_a_link_leads_to(
+    tmp_path, ledger, ending
+):
+    """Else the name of the table would be part of where the rows are."""
+    file, link = tmp_path / f"people{ending}", tmp_path / "people.csv"
+    file.write_text(ROWS)
+    link.symlink_to(file)
+    spend(link, ledger)
+    with pytest.raises(PolicyError, match="already have the budget 'people'"):
+        spend(link, ledger, "p2")
+
+
+def test_a_folder_whose_name_ends_like_a_scheme_is_no_server(file, tmp_path, monkeypatch):
+    (tmp_path / "x:").symlink_to(tmp_path, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    listed(tmp_path, "first", "people.csv")
+    with pytest.raises(PolicyError, match="already have the budget 'first'"):
+        listed(tmp_path, "second", "x://people.csv")
 
 
 def policy(folder, name, table):

@@ -100,7 +100,7 @@ def test_errors_are_json_where_json_is_asked_for(folder):
             "rows do not leave",
         ),
         (("ask", "people.csv", TOTAL, "--epsilon", "nan", "--budget", "1"), 2, "epsilon"),
-        (("ask", "people.csv", TOTAL, "--budget", "1"), 2, "epsilon or within"),
+        (("ask", "people.csv", TOTAL, "--budget", "1"), 2, "The question has no price"),
         (("ask", "people.csv", TOTAL, "--epsilon", "1"), 4, "no budget"),
         (
             ("ask", "people.csv", TOTAL, "--epsilon", "1", "--budget", "1", "--keys", "ward"),

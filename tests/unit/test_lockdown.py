@@ -14,7 +14,10 @@ from noisegate.isolated.lockdown import (
     _ENDS_FIRST,
     _NUMBERS,
     _ONLY,
+    _REACHING,
     ANSWER,
+    CLONE,
+    _loading_program,
     _program,
     can_lock,
 )
@@ -28,6 +31,18 @@ mremap 25 216   madvise 28 233    getpid 39 172       exit 60 93         sigalts
 gettid 186 178  futex 202 98      sched_getaffinity 204 123   exit_group 231 94   getrandom 318 278
 """
 KERNEL = _TABLE.split()
+_REFUSED_TABLE = """
+socket 41 198   socketpair 53 199   io_uring_setup 425 425   clone3 435 435   execve 59 221
+execveat 322 281   kill 62 129   tkill 200 130   tgkill 234 131   rt_sigqueueinfo 129 138
+rt_tgsigqueueinfo 297 240   pidfd_send_signal 424 424   pidfd_getfd 438 438   ptrace 101 117
+process_vm_readv 310 270   process_vm_writev 311 271   shmget 29 194   semget 64 190
+msgget 68 186   mq_open 240 180   add_key 248 217   request_key 249 218   keyctl 250 219
+bpf 321 280   perf_event_open 298 241   userfaultfd 323 282
+"""
+REFUSED = _REFUSED_TABLE.split()
+OLDER = {"x86_64": {"fork": 57, "vfork": 58}, "aarch64": {}}  # calls that not all have
+X32 = 1 << 30
+NUMBERS = [number | bit for bit in (0, X32, 1 << 31) for number in range(1101)]
 HEADERS = {
     "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
     "aarch64": "/usr/include/asm-generic/unistd.h",
@@ -54,16 +69,41 @@ def verdict(program, number, arguments=(), architecture=None):
             at += if_true if held_true else if_false
 
 
+def numbers_in(table, machine):
+    place = 1 + ["x86_64", "aarch64"].index(machine)
+    return dict(zip(table[::3], map(int, table[place::3]), strict=True))
+
+
 @MACHINES
 def test_only_what_is_listed_is_allowed(machine):
-    program, calls = _program(machine), _CALLS[machine]
+    program, calls = _program(machine), numbers_in(KERNEL, machine)
     here = {"architecture": _ARCHITECTURES[machine]}
-    special = {calls[name] for name in ("write", *_ONLY)}
-    for number in (*range(1000), *(1 << 30 | n for n in range(600)), 0xFFFFFFFF):
+    special = {calls.pop(name) for name in ("write", *_ONLY)}
+    zero = {calls.pop("getpid"), calls.pop("gettid")}
+    for number in (*NUMBERS, 0xFFFFFFFF):
         if number not in special:
-            expected = ALLOW if number in calls.values() else REFUSE
-            expected = ZERO if number in _NUMBERS[machine].values() else expected
+            expected = ALLOW if number in calls.values() else ZERO if number in zero else REFUSE
             assert verdict(program, number, **here) == expected, number
+
+
+@MACHINES
+def test_modules_that_are_loaded_reach_nobody(machine):
+    """All numbers of both kinds: those above 511 are x32's, with its bit or without."""
+    program, refused = _loading_program(machine), numbers_in(REFUSED, machine) | OLDER[machine]
+    here = {"architecture": _ARCHITECTURES[machine]}
+    for number in (*NUMBERS, 0xFFFFFFFF):
+        if number != CLONE[machine]:
+            expected = REFUSE if number > 511 or number in refused.values() else ALLOW
+            assert verdict(program, number, **here) == expected, number
+    clone = {
+        "fork": 0x1200011,
+        "thread": 0x3D0F00,
+        "shared memory": 0x1111,
+        "namespace": 0x10001011,
+    }
+    for flags in (*clone.values(), 0x11, *range(64), *(0x1011 | 1 << bit for bit in range(32))):
+        expected = ALLOW if flags in (0x1011, 0x9011) else REFUSE
+        assert verdict(program, CLONE[machine], (flags,), **here) == expected, hex(flags)
 
 
 @MACHINES
@@ -81,7 +121,7 @@ def test_writing_goes_to_the_answer_and_to_nowhere(machine):
         ("madvise", 2, {4, 8}),  # to give memory back
         ("mmap", 3, {0x22, 0x32, 0x4022, 0x20022, 0x100022}),  # private memory of no file
         ("sched_getaffinity", 0, {0}),
-        ("futex", 1, {1, 129}),  # to wake, never to wait
+        ("futex", 1, {129}),  # to wake its own, never to wait
     ],
 )
 def test_one_argument_has_the_values_that_touch_nobody_else(machine, call, place, allowed):
@@ -98,17 +138,21 @@ def test_one_argument_has_the_values_that_touch_nobody_else(machine, call, place
 def test_calls_in_another_machine_s_numbers_end_the_process(machine):
     for other in (0x40000003, 0x40000028, *_ARCHITECTURES.values()):
         if other != _ARCHITECTURES[machine]:
-            assert verdict(_program(machine), 1, (), other) == KILL
+            for program in (_program(machine), _loading_program(machine)):
+                assert {verdict(program, n, (), other) for n in NUMBERS} == {KILL}
 
 
 @MACHINES
 def test_the_numbers_are_those_of_the_kernel(machine):
-    place = 1 + ["x86_64", "aarch64"].index(machine)
-    known = dict(zip(KERNEL[::3], map(int, KERNEL[place::3]), strict=True))
+    known = numbers_in(KERNEL, machine)
     assert _CALLS[machine] | _NUMBERS[machine] == known
+    refused = numbers_in(REFUSED, machine) | OLDER[machine]
+    assert _REACHING[machine] == refused
+    assert CLONE == {"x86_64": 56, "aarch64": 220}
     if Path(HEADERS[machine]).exists():
         text = Path(HEADERS[machine]).read_text()
         headers = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", text))
+        known |= refused | {"clone": CLONE[machine]}
         assert {name: int(headers[name]) for name in known} == known
 
 

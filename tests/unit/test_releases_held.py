@@ -14,7 +14,7 @@ from noisegate.errors import SpecError
 from noisegate.releases.boxplots import BoxplotRelease
 from noisegate.releases.cdf import CdfRelease
 from noisegate.releases.cube import CubeRelease
-from noisegate.releases.held import ENDINGS
+from noisegate.releases.held import _SEAL, ENDINGS, _sealed_facts
 from noisegate.releases.recipes.above import AboveRelease
 from noisegate.releases.running import SeriesRelease
 from noisegate.releases.sparse import SparseRelease
@@ -133,6 +133,57 @@ def test_a_file_with_fewer_rows_or_other_words_is_refused(tmp_path, name, terms,
     for file in ("fewer.parquet", "said.parquet"):
         with pytest.raises(SpecError, match=f"'{file}' was damaged or changed"):
             kind.load(tmp_path / file)
+
+
+def other_values(column):
+    """The column with its first value changed, of the same type."""
+    first, *rest = column.to_pylist()
+    if isinstance(first, bool):
+        first = not first
+    elif isinstance(first, str):
+        first += "x"
+    else:
+        first = first + 1 if isinstance(first, int | float) else first.replace(year=2025)
+    return pa.array([first, *rest], column.type)
+
+
+@pytest.mark.parametrize(("name", "terms", "kind"), [(k[0], k[1], k[3]) for k in KINDS])
+def test_a_file_with_another_number_is_refused(tmp_path, name, terms, kind):
+    """Written as whole as any, with all its facts, by whoever meant to tidy it up."""
+    made = gate_of().release(name, epsilon=8, **terms)
+    made.save(tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    pq.write_table(table, tmp_path / "same.parquet", row_group_size=1, compression="zstd")
+    assert kind.load(tmp_path / "same.parquet").to_arrow(0.9).equals(made.to_arrow(0.9))
+    for place, column in enumerate(table.columns):
+        if column.null_count < len(column):
+            edited = table.set_column(place, table.field(place), other_values(column))
+            pq.write_table(edited, tmp_path / "edited.parquet")
+            with pytest.raises(SpecError, match="was damaged or changed"):
+                kind.load(tmp_path / "edited.parquet")
+    gone = pa.nulls(len(table), table.column(0).type)
+    pq.write_table(table.set_column(0, table.field(0), gone), tmp_path / "gone.parquet")
+    with pytest.raises(SpecError, match="was damaged or changed"):
+        kind.load(tmp_path / "gone.parquet")
+
+
+def test_a_file_of_an_earlier_version_is_read_with_a_warning(tmp_path):
+    made = gate_of().release("histogram", columns={"ward": None}, epsilon=8)
+    made.save(tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    facts = {name.decode(): text for name, text in table.schema.metadata.items()}
+    unsealed = {name: text for name, text in facts.items() if name != _SEAL}
+    for older in (unsealed | {_SEAL: _sealed_facts(table, facts)}, unsealed):
+        pq.write_table(table.replace_schema_metadata(older), tmp_path / "older.parquet")
+        with pytest.warns(UserWarning, match="saved by an earlier version of noisegate") as told:
+            found = TableRelease.load(tmp_path / "older.parquet")
+        assert found.to_arrow().equals(made.to_arrow())
+        assert told[0].filename == __file__
+    for seal in ("0" * 64, "", "2 "):
+        wrong = facts | {_SEAL: seal}
+        pq.write_table(table.replace_schema_metadata(wrong), tmp_path / "wrong.parquet")
+        with pytest.raises(SpecError, match="damaged or changed"):
+            TableRelease.load(tmp_path / "wrong.parquet")
 
 
 def test_a_loaded_box_plot_and_distribution_function_say_what_they_said(tmp_path):

@@ -29,8 +29,7 @@ def explain_epsilon(
         "right guesses of a fair “in or out?”, at most": _percent(found.guess_accuracy),
         "conclusions with and without the person differ by": _percent(found.total_variation),
         **{
-            f"{g.size} persons together: belief at most": _percent(g.posterior)
-            for g in found.groups
+            f"{g.size} people together: belief at most": _percent(g.posterior) for g in found.groups
         },
     }
     if as_json:

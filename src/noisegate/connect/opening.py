@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.curator.curator import Curator
-from noisegate.errors import PolicyError, SpecError, UnitWarning
+from noisegate.errors import PolicyError, SourceError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.inert import line
 from noisegate.ledger.open import open_ledger
-from noisegate.ledger.origin import Origin, origins_of
+from noisegate.ledger.origin import Origin, origin_of, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.privacy.guarantee import doubt_of, units_of
@@ -30,15 +30,16 @@ from noisegate.sources.duckdb_facts import (
     require_rows,
     stored_kinds,
 )
-from noisegate.sources.duckdb_files import Data, Within, data_of, plain_frame
+from noisegate.sources.duckdb_files import Data, Within, data_of, plain, plain_frame
 from noisegate.sources.policy_names import person
 
 if TYPE_CHECKING:
     from noisegate.sources.policy import Policy
 
+Origins: TypeAlias = tuple[Sequence[Origin], Sequence[Origin]]  # of private and of public tables
 LEDGER_SUFFIX: Final = ".ledger"
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
-_NONE: Final[Mapping[str, TableDomain]] = MappingProxyType({})
+_NOWHERE: Final[Origins] = ((), ())
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
 
@@ -99,6 +100,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
     name = table or _name_of(source)
     if isinstance(source, str | Path):
+        if Path(source).is_dir():
+            raise SourceError(f"{str(source)!r} is a folder.", fix="Name a file, or a policy.")
         keep(source, TABLE)
     domain = TableDomain(
         dataset=name,
@@ -120,8 +123,10 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     if practice and epsilon is None:
         epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
-    mine = {} if practice else {name: domain}
-    open_root(book, name, str(domain.unit), budget=budget, accountant=accountant, tables=mine)
+    mine = [] if practice or not domain.origin else [_origin(source, name)]
+    open_root(
+        book, name, str(domain.unit), budget=budget, accountant=accountant, origins=(mine, ())
+    )
     account = _open_analyst(book, name, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
@@ -153,7 +158,7 @@ def open_policy(
         units,
         budget=policy.budget,
         accountant=policy.accountant,
-        tables={} if practice else tables,
+        origins=_NOWHERE if practice else _origins(tables),
     )
     share = None if analyst is None else policy.share_of(analyst)
     if analyst is None and policy.analysts and not practice:
@@ -259,7 +264,7 @@ def open_root(
     *,
     budget: ApproxDP | None,
     accountant: str | None,
-    tables: Mapping[str, TableDomain] = _NONE,
+    origins: Origins = _NOWHERE,
 ) -> None:
     """The data set's own account: what all analysts together may learn from these tables."""
     known = ledger.balance(dataset) if dataset in ledger.accounts() else None
@@ -277,18 +282,30 @@ def open_root(
         accountant=accountant or (known.accountant if known and budget is None else "pure"),
         budget=terms,
         unit=unit,
-        origins=_origins(tables, public=False),
-        public=_origins(tables, public=True),
+        origins=origins[0],
+        public=origins[1],
     )
 
 
-def _origins(tables: Mapping[str, TableDomain], *, public: bool) -> list[Origin]:
-    return [
-        origin
-        for table in tables.values()
-        if table.is_public == public
-        for origin in origins_of(table.origin, table.name)
-    ]
+def _origin(source: str | Path, table: str) -> Origin:
+    """Where the rows of a file are, as it is read: by the ending of the name that was given."""
+    inside = plain(source, table)
+    if isinstance(inside, Within):
+        return origin_of(str(source), inside.table, inside.schema)
+    return origin_of(str(source))
+
+
+def _origins(tables: Mapping[str, TableDomain]) -> Origins:
+    private, public = (
+        [
+            origin
+            for table in tables.values()
+            if table.is_public == is_public
+            for origin in origins_of(table.origin, table.name)
+        ]
+        for is_public in (False, True)
+    )
+    return private, public
 
 
 def _open_analyst(

@@ -263,7 +263,8 @@ class Cell:
         if missing:
             raise SpecError(
                 f"The module {missing[0]!r} cannot be loaded.",
-                fix="Import what is installed beside noisegate, and nothing that shares memory.",
+                fix="Import what is installed beside noisegate; nothing that shares memory, starts "
+                "threads or opens sockets when it is loaded.",
             )
 
     def _stop(self) -> None:

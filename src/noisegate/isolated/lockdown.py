@@ -18,11 +18,12 @@ import ctypes
 import mmap
 import os
 import platform
+import signal
 import struct
 import sys
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 ANSWER: Final = 3  # the descriptor of the pipe that answers go through
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _DIE_WITH_PARENT, _SET_COUNTER = 38, 22, 4, 1, 26
@@ -64,12 +65,39 @@ _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # longer mapped, and so count for no limit. Only itself; locks that are opened, never waited for, as
 # until when is a clock; advice that frees memory, as other advice could be seen by others.
 _ALL_BITS: Final = 0xFFFFFFFF
-_ONLY: Final = {
+_Bounds: TypeAlias = tuple[int, int, tuple[int, ...]]
+_ONLY: Final[dict[str, _Bounds]] = {
     "mmap": (3, _ALL_BITS & ~(0x10 | 0x4000 | 0x20000 | 0x100000), (0x02 | 0x20,)),
     "sched_getaffinity": (0, _ALL_BITS, (0,)),
-    "futex": (1, _ALL_BITS, (1, 1 | 128)),
+    "futex": (1, _ALL_BITS, (1 | 128,)),  # of its own: others may wait at the same page of a file
     "madvise": (2, _ALL_BITS, (4, 8)),
 }
+# What is refused while modules are loaded, and ever after: all that reaches another process or
+# machine, or stays behind. Only templates and children are made, by the flags that they are.
+CLONE: Final = {"x86_64": 56, "aarch64": 220}
+PIDFD, SAME_PARENT = 0x1000, 0x8000  # flags of clone
+_COPIES: Final[_Bounds] = (
+    0, _ALL_BITS, (signal.SIGCHLD | PIDFD, signal.SIGCHLD | PIDFD | SAME_PARENT),
+)  # fmt: skip
+_REACHING: Final = {
+    "x86_64": {
+        "socket": 41, "socketpair": 53, "io_uring_setup": 425, "fork": 57, "vfork": 58,
+        "clone3": 435, "execve": 59, "execveat": 322, "kill": 62, "tkill": 200, "tgkill": 234,
+        "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "pidfd_send_signal": 424,
+        "pidfd_getfd": 438, "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311,
+        "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240, "add_key": 248,
+        "request_key": 249, "keyctl": 250, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
+    },
+    "aarch64": {
+        "socket": 198, "socketpair": 199, "io_uring_setup": 425, "clone3": 435, "execve": 221,
+        "execveat": 281, "kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138,
+        "rt_tgsigqueueinfo": 240, "pidfd_send_signal": 424, "pidfd_getfd": 438, "ptrace": 117,
+        "process_vm_readv": 270, "process_vm_writev": 271, "shmget": 194, "semget": 190,
+        "msgget": 186, "mq_open": 180, "add_key": 217, "request_key": 218, "keyctl": 219,
+        "bpf": 280, "perf_event_open": 241, "userfaultfd": 282,
+    },
+}  # fmt: skip
+_OTHER_NUMBERS: Final = 512  # from here on x86_64 has those of another kind (x32), once more
 _ALLOW, _KILL_PROCESS, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # refused: EPERM
 _ZERO: Final = 0x00050000  # not done, and no error either: the call returns 0
 _LOAD, _AND, _EQUAL, _ABOVE, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
@@ -125,15 +153,17 @@ def use_small_pages() -> None:
 
 
 def only_read() -> None:
-    """Change no file, run no other program and reach no network from here on [Landlock].
+    """Change no file [Landlock], and reach no other process and no network [seccomp] from here on.
 
     For the loading of modules, whose code is trusted but chosen by name. Where the kernel has no
-    Landlock (before Linux 5.13) only the size of files is bounded: by 0.
+    Landlock (before Linux 5.13), of files only the size is bounded: by 0.
     """
     import resource  # noqa: PLC0415 - not in every child
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    lines, _held = _handed_over(_loading_program(platform.machine()))
     _control(_NO_NEW_PRIVILEGES, 1)
+    _control(_SET_SECCOMP, _FILTER_MODE, lines)
     call = ctypes.CDLL(None, use_errno=True).syscall
     version = call(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     words = [sum(bits for since, bits in word if version >= since) for word in _LANDLOCK_DENIES]
@@ -171,15 +201,19 @@ def lock() -> None:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    program = _program(platform.machine())
-    held = ctypes.create_string_buffer(program, len(program))
-    lines = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
+    lines, _held = _handed_over(_program(platform.machine()))
     _take_the_time_away()
     _control(_SET_COUNTER, _ENDS_READERS)
     end_with_parent()  # once more: a change of user undoes it
     _control(_SET_DUMPABLE, 0)
     _control(_NO_NEW_PRIVILEGES, 1)
     _control(_SET_SECCOMP, _FILTER_MODE, lines)
+
+
+def _handed_over(program: bytes) -> tuple[bytes, object]:
+    """What the kernel is told of a filter, and the memory that it then reads it from."""
+    held = ctypes.create_string_buffer(program, len(program))
+    return struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held)), held
 
 
 def _take_the_time_away() -> None:
@@ -207,12 +241,7 @@ def _program(machine: str) -> bytes:
     """The filter, as the kernel's small machine reads it: a list of jumps, refusing at the end."""
     calls = dict(_CALLS[machine])
     write, limited = calls.pop("write"), {name: calls.pop(name) for name in _ONLY}
-    lines = [
-        _line(_LOAD, _ARCHITECTURE),
-        _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
-        _line(_RETURN, _KILL_PROCESS),
-        _line(_LOAD, _NUMBER),
-    ]
+    lines = _number_on(machine)
     for number in sorted(calls.values()):
         lines += [_line(_EQUAL, number, 0, 1), _line(_RETURN, _ALLOW)]
     for number in _NUMBERS[machine].values():
@@ -227,12 +256,40 @@ def _program(machine: str) -> bytes:
         _line(_RETURN, _REFUSE),
     ]
     for name, number in limited.items():
-        place, bits, values = _ONLY[name]
-        lines += [_line(_EQUAL, number, 0, len(values) + 4), _line(_LOAD, _ARGUMENTS + 8 * place)]
-        lines += [_line(_AND, bits)]
-        lines += [_line(_EQUAL, value, len(values) - at) for at, value in enumerate(values)]
-        lines += [_line(_RETURN, _REFUSE), _line(_RETURN, _ALLOW)]
+        lines += _bounded(number, _ONLY[name])
     return b"".join([*lines, _line(_RETURN, _REFUSE)])
+
+
+def _loading_program(machine: str) -> bytes:
+    """The filter for the loading of modules: allowing at the end."""
+    lines = _number_on(machine)
+    lines += [_line(_ABOVE, _OTHER_NUMBERS - 1, 0, 1), _line(_RETURN, _REFUSE)]
+    for number in sorted(_REACHING[machine].values()):
+        lines += [_line(_EQUAL, number, 0, 1), _line(_RETURN, _REFUSE)]
+    return b"".join([*lines, *_bounded(CLONE[machine], _COPIES), _line(_RETURN, _ALLOW)])
+
+
+def _number_on(machine: str) -> list[bytes]:
+    """Load the number of the call, which must be one of this machine's own."""
+    return [
+        _line(_LOAD, _ARCHITECTURE),
+        _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _line(_RETURN, _KILL_PROCESS),
+        _line(_LOAD, _NUMBER),
+    ]
+
+
+def _bounded(number: int, bounds: _Bounds) -> list[bytes]:
+    """Allow a call with these values of one argument, and refuse it with all others."""
+    place, bits, values = bounds
+    return [
+        _line(_EQUAL, number, 0, len(values) + 4),
+        _line(_LOAD, _ARGUMENTS + 8 * place),
+        _line(_AND, bits),
+        *(_line(_EQUAL, value, len(values) - at) for at, value in enumerate(values)),
+        _line(_RETURN, _REFUSE),
+        _line(_RETURN, _ALLOW),
+    ]
 
 
 def _line(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -19,10 +19,13 @@ _OF_PYTHON: Final = frozenset(
     textwrap time timeit traceback types typing unicodedata uuid warnings weakref zlib
     """.split()  # noqa: SIM905 - a list of this length is easier to read as words
 )
+_NOT_TO_COMPUTE: Final = frozenset({"__main__", "conftest", "distutils", "f2py", "tests"})
 
 
 def require_allowed(imports: Iterable[str], packages: Collection[str]) -> None:
     """Refuse modules that are neither Python's own for computing nor in one of these packages.
+
+    What packages have for building and testing them runs programs and starts threads: refused, too.
 
     >>> require_allowed(["math", "sklearn.cluster"], PACKAGES)
     >>> require_allowed(["sklearn.__main__"], PACKAGES)
@@ -32,7 +35,8 @@ sklearn or a module of Python that computes; a policy allows more: [programs] mo
     """
     for name in imports:
         first, *others = name.split(".")
-        if (first not in _OF_PYTHON and first not in packages) or "__main__" in others:
+        known = first in _OF_PYTHON or first in packages
+        if not known or not _NOT_TO_COMPUTE.isdisjoint(others):
             raise Unsupported(
                 f"Programs may not import {name!r}.",
                 fix=f"Use {', '.join(sorted(packages))} or a module of Python that computes; "

@@ -39,6 +39,9 @@ import numpy as np
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
 from noisegate.isolated.lockdown import (
     ANSWER,
+    CLONE,
+    PIDFD,
+    SAME_PARENT,
     end_first,
     end_with_parent,
     limit,
@@ -49,8 +52,6 @@ from noisegate.isolated.lockdown import (
 from noisegate.isolated.rows import unpacked
 
 _HELD, _ORDERS, _LEASH = 4, 5, 6  # places of the lock and of the two connections
-_CLONE: Final = {"x86_64": 56, "aarch64": 220}
-_PIDFD, _SAME_PARENT = 0x1000, 0x8000  # flags of clone
 _FDS_MAX: Final = 253  # that one message carries
 _SKLEARN_LOOKS: Final = "_get_threadpool_controller"  # reads which libraries are mapped, once
 _NO_NUMBER: Final = "It gives NaN, as where values are missing: leave out NULL, or mind it."
@@ -73,7 +74,7 @@ def serve() -> Never:
     _settle()
     send(orders, [name for name, known in found if shared or not known])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    if _cloned(signal.SIGCHLD | _PIDFD) is None:
+    if _cloned(signal.SIGCHLD | PIDFD) is None:
         _be_a_template(orders)
     orders.close()
     os.read(_LEASH, 1)
@@ -100,7 +101,7 @@ def _be_a_template(orders: socket.socket) -> Never:
         order, given, _, _ = socket.recv_fds(orders, 1, _FDS_MAX)
         if not order:
             os._exit(0)
-        following = _cloned(signal.SIGCHLD | _PIDFD | _SAME_PARENT)
+        following = _cloned(signal.SIGCHLD | PIDFD | SAME_PARENT)
         if following is not None:
             break
         for descriptor in given:
@@ -108,7 +109,7 @@ def _be_a_template(orders: socket.socket) -> Never:
     os.close(following)
     children = []
     for task, answer in zip(given[::2], given[1::2], strict=True):
-        child = _cloned(signal.SIGCHLD | _PIDFD | _SAME_PARENT)
+        child = _cloned(signal.SIGCHLD | PIDFD | SAME_PARENT)
         if child is None:
             _be_a_child(task, answer)
         children.append(child)
@@ -127,7 +128,7 @@ def _cloned(flags: int) -> int | None:
     call, descriptor = ctypes.CDLL(None, use_errno=True).syscall, ctypes.c_int(-1)
     call.restype = None
     ctypes.set_errno(0)
-    call(_CLONE[platform.machine()], flags, None, ctypes.byref(descriptor), None, None)
+    call(CLONE[platform.machine()], flags, None, ctypes.byref(descriptor), None, None)
     if descriptor.value >= 0:
         return descriptor.value
     if ctypes.get_errno():

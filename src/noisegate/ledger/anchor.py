@@ -80,6 +80,8 @@ def anchors_in(text: str, *, key: str | None = None) -> list[Anchor]:
     """
     words = text.split()
     if len(words) == 1 and "{" not in text and key is None:
+        if not _is_hash(words[0]):
+            raise SpecError("This is not the head of a ledger.", fix=_GIVE)
         return [Anchor(hash=words[0])]
     found = [anchor for record in _records(text) for anchor in _stated(record, key)]
     if not found:

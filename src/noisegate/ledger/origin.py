@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from noisegate.files import place_of
+from noisegate.files import place_of, table_of
 
 Owned: TypeAlias = Mapping[str, tuple[str, str]]  # place -> account, mark
 _DATABASES: Final = (".duckdb", ".ddb", ".db")
 _SCHEMES: Final = {"postgres": "postgresql"}
 _PORTS: Final = {"postgresql": "5432"}
-_SCHEMAS: Final = {"postgresql": "public", "file": "main"}
+_SCHEMAS: Final = {"postgresql": "public"}
 
 
 @final
@@ -40,10 +40,10 @@ class Origin:
 
     def meets(self, place: str, mark: str) -> bool:
         """Whether a recorded place, with its mark of that time, holds the same rows."""
-        if place == self.place:
-            return True
-        (path, _, inside), (_, _, mine) = place.partition("#"), self.place.partition("#")
-        return bool(self.mark) and inside == mine and self.mark == (_mark(unquote(path)) or mark)
+        (path, _, inside), (own, _, mine) = place.partition("#"), self.place.partition("#")
+        if inside and mine and inside != mine:  # else one of them is the whole file
+            return False
+        return path == own or (bool(self.mark) and self.mark == (_mark(unquote(path)) or mark))
 
     def owners(self, owned: Owned) -> set[str]:
         """The accounts that own these rows, by this name or another."""
@@ -51,23 +51,26 @@ class Origin:
 
 
 def origins_of(where: str, table: str) -> Iterator[Origin]:
-    """The origins of a table that a policy, or an analyst, names; nothing for a frame.
+    """The origins of a table that a policy names; nothing for a frame.
 
     >>> [each.place for each in origins_of("postgres://ann:secret@DB/shop?x=1#people", "people")]
     ['postgresql://db:5432/shop#public.people']
     """
     place, inside = place_of(where)
-    if not place:
-        return
-    if "://" in place:
+    if "://" in place and not Path(place).is_file():
         yield Origin(f"{_server(place)}#{_table(inside or table, place.partition(':')[0])}")
-        return
-    path = os.path.realpath(place)
-    mark, plain = _mark(path), path.replace("%", "%25").replace("#", "%23")
-    if Path(path).suffix.lower() not in _DATABASES:
-        yield Origin(plain, mark)
-        return
-    yield Origin(f"{plain}#{_table(inside or table, 'file')}", mark)
+    elif inside is not None:
+        schema, name = table_of(inside)
+        yield origin_of(place, name, schema or "main")
+    elif place:
+        yield origin_of(place, table if Path(place).suffix.lower() in _DATABASES else "")
+
+
+def origin_of(file: str, table: str = "", schema: str = "main") -> Origin:
+    """The origin of a file, or of a table in it. Names are compared without regard to case."""
+    path = os.path.realpath(file)
+    place, mark = path.replace("%", "%25").replace("#", "%23"), _mark(path)
+    return Origin(f"{place}#{f'{schema}.{table}'.lower()}" if table else place, mark)
 
 
 def _server(url: str) -> str:

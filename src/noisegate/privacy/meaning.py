@@ -147,7 +147,7 @@ def _person_sentences(found: Meaning, before: str) -> tuple[str, ...]:
 def _group_sentence(group: GroupMeaning, before: str) -> str:
     factor, most = _decimal(group.odds_factor), _percent(group.posterior)
     return (
-        f"For {group.size} persons whose rows go together the odds rise at most {factor} times, "
+        f"For {group.size} people whose rows go together the odds rise at most {factor} times, "
         f"and {before} becomes at most {most}."
     )
 

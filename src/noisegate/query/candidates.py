@@ -33,7 +33,7 @@ from noisegate.transforms.stability import stability_of
 Candidate: TypeAlias = Key | tuple[Key, ...]
 
 _FORM: Final = (
-    "Ask such as SELECT ward, COUNT(*) FROM visits GROUP BY ward, or SELECT SUM(a) AS a, SUM(b) "
+    "For example: SELECT ward, COUNT(*) FROM visits GROUP BY ward, or SELECT SUM(a) AS a, SUM(b) "
     "AS b FROM visits."
 )
 _SCORES: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.SUM)

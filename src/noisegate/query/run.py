@@ -169,7 +169,10 @@ class Run:
             agreed, given = replace(agreed, epsilon=self._rules.epsilon), ["epsilon"]
         if len(given) != 1 and question.blocks:
             raise SpecError(
-                "Give epsilon or within.", fix="Use exactly one of epsilon, within and relative."
+                f"The question has several prices: {' and '.join(given)}."
+                if given
+                else "The question has no price.",
+                fix="Give exactly one of epsilon, within (an error) and relative (its share).",
             )
         for name in given:
             positive(getattr(agreed, name), name=name)

@@ -442,7 +442,7 @@ def _rows(question: Question) -> Relation:
     if block is None or block.by or question.picked is None or block.aggregates[0].where:
         raise Unsupported(
             "The SQL does not show rows of a private table.",
-            fix="Ask such as SELECT age, cost FROM visits WHERE ward = 'north'.",
+            fix="For example: SELECT age, cost FROM visits WHERE ward = 'north'.",
         )
     return block.relation
 

@@ -30,7 +30,7 @@ from noisegate.query.question import Block, Function, GroupKey, Question, Terms
 from noisegate.releases.axes import Axis
 from noisegate.transforms.query import CELLS_MAX, Query
 
-_FORM: Final = "Ask such as SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward."
+_FORM: Final = "For example: SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward."
 _FUNCTIONS: Final = (
     Function.COUNT,
     Function.COUNT_VALUES,

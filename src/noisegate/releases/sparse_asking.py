@@ -32,7 +32,7 @@ from noisegate.releases.sparse_axes import STEPS, SparseAxis, axes_of
 from noisegate.transforms.query import CAP_MAX, Query
 from noisegate.transforms.stability import stability_of
 
-_FORM: Final = "Ask such as SELECT COUNT(*) FROM trips GROUP BY start, stop."
+_FORM: Final = "For example: SELECT COUNT(*) FROM trips GROUP BY start, stop."
 _FALSE: Final = Fraction(1, 100)  # of the cells that are expected, so many without rows
 
 

@@ -32,12 +32,12 @@ class Within:
 
 Data: TypeAlias = "str | Path | Within | Any"  # in a file, or a pandas, Polars or Arrow table
 
-_NAMED: Final = (  # the engine compares names without regard to case
-    "SELECT 1 FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION ALL "
+_NAMED: Final = (
+    "SELECT s, t FROM (SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION "
     "SELECT database_name, schema_name, view_name FROM duckdb_views()) AS listed(d, s, t) "
-    "WHERE d = ? AND lower(s) = lower(?) AND lower(t) = lower(?)"
+    "WHERE d = ?"
 )
-_FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)  # how the engine compares names
+_FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _FILE_KINDS: Final = (".csv", ".tsv", ".parquet", ".duckdb")
 UNREACHABLE: Final = "The engine could not read the table."
 GIVE: Final = "Give a CSV, Parquet or DuckDB file, or a pandas, Polars or Arrow table."
@@ -51,6 +51,11 @@ KIND_OF: Final = {
     "BOOLEAN": Kind.BOOLEAN,
     "DATE": Kind.DATE,
 }
+
+
+def folded(name: str) -> str:
+    """A name as the engine compares it: ASCII letters without regard to case, and no others."""
+    return name.translate(_FOLD)
 
 
 def is_database(data: "Path | Within | pa.Table") -> bool:
@@ -80,7 +85,9 @@ def origin_of(
     _require_file(data.file)
     where = quoted(str(data.file.resolve()))
     connection.execute(f"ATTACH {where} AS file{place} (READ_ONLY, TYPE duckdb)")
-    if not connection.execute(_NAMED, [f"file{place}", data.schema, data.table]).fetchall():
+    listed = connection.execute(_NAMED, [f"file{place}"]).fetchall()
+    named = (folded(data.schema), folded(data.table))
+    if named not in ((folded(schema), folded(table)) for schema, table in listed):
         raise SourceError(
             f"The database {data.file.name!r} has no table {data.table!r} in its schema "
             f"{data.schema!r}.",
@@ -109,7 +116,7 @@ def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
     if any(not name or "\x00" in name for name in columns):
         raise SourceError("A column has no name.", fix="Name it, in plain text.")
     names = getattr(frame, "column_names", frame.columns)
-    if len({name.translate(_FOLD) for name in columns}) < len(names):
+    if len({folded(name) for name in columns}) < len(names):
         raise _same_names()
     table = pa.table(columns) if columns else _blank(rows)
     with suppress(pa.ArrowException):
@@ -220,7 +227,7 @@ def _require_file(path: Path) -> None:
     if set("*?[") & set(str(path.resolve())):
         raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file or its folder.")
     if path.suffix.lower() not in _FILE_KINDS:
-        raise SourceError(f"{path.name!r} is none of {', '.join(_FILE_KINDS)}.", fix=GIVE)
+        raise SourceError(f"{path.name!r} does not end in {', '.join(_FILE_KINDS)}.", fix=GIVE)
 
 
 def _reader(path: Path) -> str:

@@ -1,6 +1,8 @@
 """A policy beside what is stored: the facts about each table that questions are read with."""
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -97,7 +99,7 @@ def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
     for name, origin in origins.items():
         file, inside = place_of(origin)
         schema, table = (None, "") if inside is None else table_of(inside)
-        rows = (file, (schema or "main").casefold(), table.casefold())
+        rows = (_known(file), (schema or "main").casefold(), table.casefold())
         other = seen.setdefault(rows, name)
         one, first = policy.tables[name], policy.tables[other]
         said = [
@@ -109,6 +111,14 @@ def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
                 "says that the same rows are somebody else's.",
                 fix="Declare rows once, or with the same unit. They have one owner.",
             )
+
+
+def _known(file: str) -> str:
+    """A file by its inode, since it may have several names; an address as it is."""
+    with suppress(OSError, ValueError):
+        status = os.stat(file)  # noqa: PTH116 - may be an address
+        return f"{status.st_dev}:{status.st_ino}"
+    return file
 
 
 def _require_stored(policy: Policy, stored: Stored) -> None:

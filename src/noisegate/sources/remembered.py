@@ -4,7 +4,7 @@ What an engine says about rows that do not change is the same every time, so an 
 through the door thousands of times need not wait for it. Samples are drawn anew each time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -53,7 +53,8 @@ class Remembered(Source):
 
     def keys(self, tally: Keys) -> Held:
         """The keys that are present."""
-        return self._once(tally, lambda: self._source.keys(tally))
+        found = self._once(tally, lambda: self._source.keys(tally))
+        return Held(counts=found.counts.copy(), take=found.take)
 
     def distinct(self, tally: Distinct) -> Whole:
         """The numbers of distinct values, of shape (1, cells)."""
@@ -61,11 +62,12 @@ class Remembered(Source):
 
     def cells(self, tally: Cells) -> HeldCells:
         """The cells that hold rows."""
-        return self._once(tally, lambda: self._source.cells(tally))
+        found = self._once(tally, lambda: self._source.cells(tally))
+        return HeldCells(cells=found.cells.copy(), counts=found.counts.copy())
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows, which come in batches and in any order."""
-        return use(iter(self._once(tally, lambda: self._source.rows(tally, _copied))))
+        return use(iter(_copied(self._once(tally, lambda: self._source.rows(tally, _copied)))))
 
     def sample(self, probability: Fraction, key: str) -> AbstractContextManager[Source]:
         """The same tables with the rows of one sample of units; never remembered."""
@@ -80,7 +82,7 @@ class Remembered(Source):
         return self._source.public(table)
 
 
-def _copied(batches: Iterator[Batch]) -> list[Batch]:
+def _copied(batches: Iterable[Batch]) -> list[Batch]:
     """All batches, apart from the engine's memory."""
     return [
         Batch(

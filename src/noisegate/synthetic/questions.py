@@ -30,7 +30,9 @@ Truth: TypeAlias = NDArray[np.int8]
 Mask: TypeAlias = NDArray[np.bool_]
 
 ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
-_FORM: Final = "Ask such as SELECT COUNT(*) FROM people WHERE age BETWEEN 20 AND 39 AND ward = 'x'."
+_FORM: Final = (
+    "For example: SELECT COUNT(*) FROM people WHERE age BETWEEN 20 AND 39 AND ward = 'x'."
+)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
 }  # fmt: skip

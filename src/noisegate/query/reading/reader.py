@@ -21,7 +21,7 @@ from noisegate.query.reading.relations import Env, From, refuse_row_clauses, sel
 from noisegate.query.reading.sight import aggregates_in, item_of, plain_name
 from noisegate.query.reading.words import Node, fold, no_such, refusal, require_only
 
-_FORM: Final = "Ask such as SELECT region, COUNT(*) FROM visits GROUP BY region."
+_FORM: Final = "For example: SELECT region, COUNT(*) FROM visits GROUP BY region."
 _LENGTH_MAX: Final = 20_000
 _DEPTH_MAX: Final = 100
 _RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
@@ -96,7 +96,7 @@ def _statement(sql: str) -> Node:
     if len(found) != 1:
         raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
     if not isinstance(found[0], exp.Query):
-        raise Unsupported(f"{found[0].key.upper()} is no question.", fix=_FORM)
+        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=_FORM)
     if any(not select.expressions for select in found[0].find_all(exp.Select)):
         raise Unsupported("A SELECT names nothing.", fix=_FORM)
     level, depth = [found[0]], 0

@@ -150,7 +150,8 @@ def _plan(shape: tuple[int, ...], chain: tuple[Sides, ...], shares: list[float],
     exact = exact_shares(shares[: top + 1])
     weights = tuple(law.weight(float(share)) for share in exact)
     sides = ", ".join("×".join(map(str, s)) for s, p in zip(chain, exact, strict=False) if p > 0)
-    return Plan(Nest(shape, chain[: top + 1]), tuple(exact), weights, f"boxes of {sides} cells")
+    words = "single cells" if sides == "1" else f"boxes of {sides} cells"
+    return Plan(Nest(shape, chain[: top + 1]), tuple(exact), weights, words)
 
 
 def _near(chain: tuple[Sides, ...], shape: tuple[int, ...]) -> Iterator[tuple[Sides, ...]]:

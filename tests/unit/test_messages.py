@@ -1,0 +1,42 @@
+"""What a newcomer is told who makes a usual mistake: what is wrong, and what to write instead."""
+
+import pytest
+from test_cli import run
+
+TOLD = [
+    (("ask", ".", "SELECT 1"), 4, "source: '.' is a folder.\n  Name a file, or a policy."),
+    (("ask", "no.csv", "SELECT 1"), 4, "source: There is no file 'no.csv'.\n  Check the path."),
+    (("ask", "x.txt", "SELECT 1"), 4, "source: 'x.txt' does not end in .csv, .tsv, .parquet, "),
+    (("ask", "x.csv", "DROP TABLE x"), 2, "Only SELECT is answered, not DROP.\n  For example: SELECT "),
+    (("ask", "x.csv", "SELECT COUNT(*) FROM x"), 2, "The question has no price.\n  Give exactly one"),
+    (
+        ("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "1", "--within", "5"),
+        2,
+        "The question has several prices: epsilon and within.",
+    ),
+    (("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "0"), 2, "epsilon is 0.\n  Give epsilon a"),
+    (("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "-1"), 2, "epsilon is -1.\n"),
+    (("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "abc"), 2, "epsilon is 'abc'.\n"),
+    (("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "9"), 3, "has ε = 1 left of ε = 1.\n"),
+    (("ask", "x.csv", "SELECT COUNT(*) FROM y", "--epsilon", "1"), 2, "There is no table 'y'.\n"),
+    (("ask", "x.csv", "SELECT SUM(b) FROM x", "--epsilon", "1"), 2, "There is no column 'b'.\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "code", "told"), TOLD)
+def test_a_mistake_is_named_with_what_to_write_instead(tmp_path, words, code, told):
+    for name in ("x.csv", "x.txt"):
+        (tmp_path / name).write_text("a\n1\n")
+    done = run(*words, "--budget", "1", code=code, cwd=tmp_path)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_word_that_is_no_head_raises_no_alarm_of_a_rollback(tmp_path):
+    """Before, any typing mistake was taken for a ledger whose tail was cut off."""
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    run("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "1", "--budget", "1", cwd=tmp_path)
+    done = run("ledger", "verify", "x.csv", "--head", "foo", code=2, cwd=tmp_path)
+    assert "This is not the head of a ledger." in done.stderr
+    lost = run("ledger", "verify", "x.csv", "--head", "f" * 64, code=5, cwd=tmp_path)
+    assert "its tail was cut off, or it was rewritten" in lost.stdout + lost.stderr
