@@ -15,12 +15,14 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 import duckdb
 import numpy as np
 
 from clock import Timing, peak_gib, side_by_side
 from noisegate.connect import open as open_gate
+from noisegate.errors import UnitWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,9 +211,11 @@ def gate(data: Path, caps: str) -> "Gate":
     """A gate in front of the table, with a ledger in memory."""
     values = {"between": [0, HIGH]}
     columns = {"g": {"in": list(range(GROUPS))}, "x": values, "y": values}
-    return open_gate(
-        data, epsilon=EPSILON_MAX, columns=columns, table="ten", ledger=":memory:", **CAPS[caps]
-    )
+    with catch_warnings():
+        simplefilter("ignore", UnitWarning)  # "rows": every row is a unit, to compare with
+        return open_gate(
+            data, epsilon=EPSILON_MAX, columns=columns, table="ten", ledger=":memory:", **CAPS[caps]
+        )
 
 
 def table(rows: int, *, cache: Path = CACHE) -> Path:
