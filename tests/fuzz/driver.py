@@ -94,10 +94,10 @@ def tried(target, text):
         return None, error
 
 
-def fuzz(target, seconds, seed, keep=None):
-    """Try new cases for so long."""
+def fuzz(target, seed, *, seconds=inf, cases=inf, keep=None):
+    """Try new cases for so long, or so many of them: what they are depends on the seed alone."""
     random, tally, until = Random(seed), Tally(), time.monotonic() + seconds
-    while time.monotonic() < until:
+    while tally.cases < cases and time.monotonic() < until:
         text = target.make(random)
         verdict, error = tried(target, text)
         tally.cases += 1
@@ -198,7 +198,7 @@ def work(job):
     began = time.monotonic()
     if grow:
         keep = Keeping(set(replay(target, seconds / 5).marks))
-    return name, fuzz(target, seconds - (time.monotonic() - began), seed, keep)
+    return name, fuzz(target, seed, seconds=seconds - (time.monotonic() - began), keep=keep)
 
 
 def main():

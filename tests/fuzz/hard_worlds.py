@@ -6,7 +6,7 @@ caps bind, values leave their bounds, rows have no owner, and numbers are NaN or
 """
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -256,8 +256,9 @@ class World:
                 accountant=terms.accountant, budget=terms.budget, unit="one patient",
             )  # fmt: skip
         account = f"{curator.account.partition('/')[0]}/{analyst}"
+        tables = {name: replace(each, origin=name) for name, each in curator.tables.items()}
         return Gate(
-            Curator(source=curator._source, tables=curator.tables, ledger=book, account=account),
+            Curator(source=curator._source, tables=tables, ledger=book, account=account),
             first._rules,
         )
 
