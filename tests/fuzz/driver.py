@@ -26,7 +26,7 @@ from fuzz_target import Finding, name_of
 logging.disable(logging.WARNING)  # sqlglot says aloud what it cannot parse
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-TARGETS = ("sql", "meaning", "claims", "policies", "ledgers", "releases", "orders")
+TARGETS = ("sql", "meaning", "claims", "policies", "ledgers", "releases", "orders", "analysts")
 SLOW = 60  # seconds that one case may take
 
 
