@@ -21,6 +21,8 @@ from noisegate.query.run import Run
 
 CASES = {"sql": 20, "meaning": 300, "claims": 30, "policies": 25, "ledgers": 60, "releases": 300, "orders": 80, "analysts": 10}  # fmt: skip
 
+WRITTEN = "SELECT sex, AVG(age) FROM patients GROUP BY sex"  # documents and tests change
+
 
 def told(tally, name):
     found = {w: each for w, each in tally.findings.items() if f"{name}: {w}" not in known()}
@@ -36,7 +38,7 @@ def test_every_case_of_the_corpus_is_accepted_or_refused(name):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_other_cases_are_accepted_or_refused(name, monkeypatch):
-    monkeypatch.setattr(sql_grammar, "written", lambda: [COUNT.partition("\n")[2]])  # tests change
+    monkeypatch.setattr(sql_grammar, "written", lambda: [WRITTEN])
     tally = fuzz(target_of(name), name, cases=CASES[name])
     assert tally.cases == CASES[name]
     assert not told(tally, name), told(tally, name)
