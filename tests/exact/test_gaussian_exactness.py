@@ -12,7 +12,7 @@ from noisegate.noise import gaussian
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.gaussian import STEPS_MAX, Staircase, discrete_gaussian
 
-VARIANCES = [Fraction(4097), Fraction(10**6, 7), Fraction(2**40) + Fraction(1, 3), Fraction(2**78)]
+VARIANCES = [Fraction(4097), Fraction(10**6, 7), Fraction(2**40) + Fraction(1, 3), Fraction(2**92)]
 
 
 def law_of(variance, monkeypatch):

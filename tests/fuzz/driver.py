@@ -26,8 +26,12 @@ from fuzz_target import Finding, name_of
 logging.disable(logging.WARNING)  # sqlglot says aloud what it cannot parse
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-TARGETS = ("sql", "meaning", "claims", "policies", "ledgers", "releases", "orders")
-SLOW = 60  # seconds that one case may take
+TARGETS = ("sql", "meaning", "claims", "policies", "ledgers", "releases", "orders", "analysts")
+SLOW = 60  # seconds of the processor that one case may take
+TIMERS = {  # how many times that each may run: others may be busy
+    signal.SIGPROF: (signal.ITIMER_PROF, 1),
+    signal.SIGALRM: (signal.ITIMER_REAL, 20),
+}
 
 
 def known():
@@ -76,13 +80,16 @@ def time_limit(seconds=SLOW):
     def late(*_):
         raise Finding("slow", f"longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = {each: signal.signal(each, late) for each in TIMERS}
+    for timer, times in TIMERS.values():
+        signal.setitimer(timer, times * seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer, _ in TIMERS.values():
+            signal.setitimer(timer, 0)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def tried(target, text):
@@ -94,10 +101,10 @@ def tried(target, text):
         return None, error
 
 
-def fuzz(target, seconds, seed, keep=None):
-    """Try new cases for so long."""
+def fuzz(target, seed, *, seconds=inf, cases=inf, keep=None):
+    """Try new cases for so long, or so many of them: what they are depends on the seed alone."""
     random, tally, until = Random(seed), Tally(), time.monotonic() + seconds
-    while time.monotonic() < until:
+    while tally.cases < cases and time.monotonic() < until:
         text = target.make(random)
         verdict, error = tried(target, text)
         tally.cases += 1
@@ -198,7 +205,7 @@ def work(job):
     began = time.monotonic()
     if grow:
         keep = Keeping(set(replay(target, seconds / 5).marks))
-    return name, fuzz(target, seconds - (time.monotonic() - began), seed, keep)
+    return name, fuzz(target, seed, seconds=seconds - (time.monotonic() - began), keep=keep)
 
 
 def main():

@@ -13,9 +13,11 @@ class Claims(Sql):
     name, keeps_refusals = "claims", False  # those of "sql" are the same
 
     def make(self, random):
-        name = random.choice(["tight", "tight-zcdp", "tight-rows"])
+        name = random.choice(["tight", "tight-zcdp", "tight-rows", "tight-many"])
         tables = ("patients", "drugs", "codes") if name.endswith("rows") else tuple(FIELDS)
         terms = {"world": name, "seed": random.choice([0, 0, 0, 1]), "epsilon": 1}
+        if random.random() < 0.1:
+            terms["sample"] = random.choice(["1/2", "1/50", 0.9])
         terms |= random.choice(
             [
                 {},
@@ -31,7 +33,8 @@ class Claims(Sql):
         head, _, sql = text.partition("\n")
         terms = json.loads(head)
         asked = world(terms.pop("world"), terms.pop("seed"))
-        gate = opened(asked.folder)
+        gate, sampled = opened(asked.folder), terms.pop("sample", None)
+        gate = gate if sampled is None else gate.sample(sampled)
         try:
             plan = gate.plan(sql, **terms)
         except NoisegateError as refusal:

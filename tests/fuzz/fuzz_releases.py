@@ -5,9 +5,14 @@ import io
 import json
 import tempfile
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cache
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from unittest.mock import patch
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,12 +39,35 @@ VALUES = [None, 0, -1, 1, 1 << 63, 10**400, 1e308, 0.5, "", "x", "1/0", "nan", "
 
 @cache
 def gate():
-    return world("loose-rows").gate()
+    with always_the_same("gate"):
+        return world("loose-rows").gate()
+
+
+@contextmanager
+def always_the_same(seed):
+    """Noise, names and times by a seed: damage to a file is the same damage in each run."""
+    random = Random(seed)
+    chance = SimpleNamespace(urandom=random.randbytes, getpid=lambda: -1)  # -1: a key of its own
+    with (
+        patch("noisegate.noise.bits.os", chance),
+        patch("noisegate.ledger.store.uuid4", lambda: UUID(int=random.getrandbits(128))),
+        patch("noisegate.curator.curator.uuid4", lambda: UUID(int=random.getrandbits(128))),
+        patch(
+            "noisegate.ledger.rules.datetime",
+            SimpleNamespace(now=lambda zone: datetime(2026, 1, 1, tzinfo=zone)),
+        ),
+    ):
+        yield
 
 
 @cache
 def base(kind):
     """The bytes of a sound file, its class, and what it says."""
+    with always_the_same(kind):
+        return sound_file(kind)
+
+
+def sound_file(kind):
     if kind == "card":
         answer = gate().sql("SELECT sex, COUNT(*) AS n FROM patients GROUP BY sex", epsilon=1)
         return answer.card().to_json().encode(), Card, None

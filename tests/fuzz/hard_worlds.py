@@ -6,9 +6,10 @@ caps bind, values leave their bounds, rows have no owner, and numbers are NaN or
 """
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -175,15 +176,17 @@ def some_visit(random, number, person, *, tight):
     }  # fmt: skip
 
 
-def make_rows(seed, *, tight):
-    """Rows of twelve persons by tables; person HEAVY has a third of all."""
+def make_rows(seed, *, tight, times=1):
+    """Rows of twelve persons by tables; person HEAVY has a third of all visits."""
     random = Random(seed)
     patients = [some_patient(random, person, tight=tight) for person in range(PERSONS)]
     if tight:
-        patients += [some_patient(random, random.choice([HEAVY, 5]), tight=True) for _ in range(6)]
+        patients += [
+            some_patient(random, random.choice([HEAVY, 5]), tight=True) for _ in range(6 * times)
+        ]
     visits = [
         some_visit(random, number, HEAVY if number % 3 == 0 else random.randrange(PERSONS), tight=tight)
-        for number in range(40)
+        for number in range(40 * times)
     ]  # fmt: skip
     numbers = [visit["visit_id"] for visit in visits]
     prescriptions = [
@@ -191,7 +194,7 @@ def make_rows(seed, *, tight):
          "drug": random.choice([drug["drug"] for drug in DRUGS] + ["magic"] * tight),
          "days": random.choice([1, 5, 28, *([0, 99] if tight else [])]),
          "dose": random.choice([0.5, 1.0, 2.25, None, *(ODD if tight else [])])}
-        for _ in range(60)
+        for _ in range(60 * times)
     ]  # fmt: skip
     return {"patients": patients, "visits": visits, "prescriptions": prescriptions,
             "drugs": DRUGS, "codes": PUBLIC_CODES}  # fmt: skip
@@ -221,12 +224,14 @@ def frames_of(rows, columns):
     }  # fmt: skip
 
 
-KINDS = {  # world: accountant, tight, every row is one person
-    "loose": ("pure", False, False),
-    "loose-rows": ("pure", False, True),
-    "tight": ("pure", True, False),
-    "tight-zcdp": ("zcdp", True, False),
-    "tight-rows": ("zcdp", True, True),
+KINDS = {  # world: accountant, tight, every row is one person, how many times the rows
+    "loose": ("pure", False, False, 1),
+    "loose-rows": ("pure", False, True, 1),
+    "loose-zcdp": ("zcdp", False, False, 1),
+    "tight": ("pure", True, False, 1),
+    "tight-zcdp": ("zcdp", True, False, 1),
+    "tight-rows": ("zcdp", True, True, 1),
+    "tight-many": ("pure", True, False, 20),
 }
 BUDGET = {"pure": 1_000_000, "zcdp": 1000}
 
@@ -247,19 +252,26 @@ class World:
 
     def gate(self, analyst="ana"):
         """A gate with a ledger of its own; the engine is shared."""
+        return self.gates([analyst])[analyst]
+
+    def gates(self, analysts, budget=None):
+        """Gates of one new ledger; all have the budget of the data set, or this ε."""
         first = opened(self.folder)
         curator, book = first._curator, open_ledger(":memory:")
-        for name in ("", f"/{analyst}"):
-            terms = first.ledger.balance(curator.account)
-            book.open_account(
-                curator.account.partition("/")[0] + name, parent=None if not name else curator.account.partition("/")[0],
-                accountant=terms.accountant, budget=terms.budget, unit="one patient",
-            )  # fmt: skip
-        account = f"{curator.account.partition('/')[0]}/{analyst}"
-        return Gate(
-            Curator(source=curator._source, tables=curator.tables, ledger=book, account=account),
-            first._rules,
+        terms, root = first.ledger.balance(curator.account), curator.account.partition("/")[0]
+        allowed = (
+            terms.budget if budget is None else replace(terms.budget, epsilon=Fraction(budget))
         )
+        for name in ("", *(f"/{analyst}" for analyst in analysts)):
+            book.open_account(
+                root + name, parent=root if name else None, accountant=terms.accountant,
+                budget=allowed, unit="one patient",
+            )  # fmt: skip
+        tables = {name: replace(each, origin=name) for name, each in curator.tables.items()}
+        held = {"source": curator._source, "tables": tables, "ledger": book}
+        return {
+            each: Gate(Curator(**held, account=f"{root}/{each}"), first._rules) for each in analysts
+        }
 
     @property
     def neighbours(self):
@@ -283,8 +295,8 @@ def world(name, seed=0):
 
 @cache
 def made_world(name, seed):
-    accountant, tight, by_row = KINDS[name]
-    rows = make_rows(seed, tight=tight)
+    accountant, tight, by_row, times = KINDS[name]
+    rows = make_rows(seed, tight=tight, times=times)
     if by_row:
         worlds = [rows, without_row(rows, 0), without_row(rows, HEAVY)]
     else:
@@ -294,7 +306,7 @@ def made_world(name, seed):
     }
     text = (ROWS_POLICY if by_row else POLICY).format(
         budget=BUDGET[accountant], accountant=accountant,
-        rows=3 if tight else 2000, groups=2 if tight else 20,
+        rows=3 * times if tight else 2000, groups=2 if tight else 20,
     )  # fmt: skip
     folders = []
     for place, each in enumerate(worlds):

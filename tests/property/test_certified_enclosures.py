@@ -11,7 +11,7 @@ from noisegate.exact import enclose, lower, real, upper
 from noisegate.noise.bernoulli import Coin
 from noisegate.noise.binomial import Binomial
 from noisegate.noise.gaussian import Staircase
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, Digit, Ratio, Top
+from noisegate.noise.geometric import SCALE_MIN, WIDEST, Digit, Ratio, Top
 from noisegate.noise.law import Certified
 from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, Rounded, StudentT
 
@@ -21,8 +21,8 @@ EXAMPLES = settings(max_examples=120)
 widths = st.integers(8, 200)
 scales = st.one_of(
     st.fractions(SCALE_MIN, Fraction(10), max_denominator=1000),
-    st.sampled_from([SCALE_MIN, Fraction(1, 3), Fraction(4), Fraction(1000), SCALE_MAX]),
-    st.integers(1, int(SCALE_MAX)).map(Fraction),
+    st.sampled_from([SCALE_MIN, Fraction(1, 3), Fraction(4), Fraction(1000), WIDEST]),
+    st.integers(1, int(WIDEST)).map(Fraction),
 )
 coins = st.fractions(Fraction(1, 10**9), 1 - Fraction(1, 10**9), max_denominator=10**9)
 ratios = st.one_of(scales.map(lambda s: Ratio(scale=s)), coins.map(lambda p: Ratio(coin=p)))
@@ -152,7 +152,7 @@ def test_enclosures_of_rounded_shapes_hold_their_distribution_function(
         assert_encloses(Rounded(shape, scale), k, bits, true_cdf(shape, x))
 
 
-@pytest.mark.parametrize("scale", [SCALE_MIN, SCALE_MAX], ids=str)
+@pytest.mark.parametrize("scale", [SCALE_MIN, WIDEST], ids=str)
 @pytest.mark.parametrize("bits", [8, 64, 200])
 def test_the_extreme_scales_are_enclosed_too(scale, bits):
     ratio = Ratio(scale=scale)

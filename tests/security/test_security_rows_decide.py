@@ -22,7 +22,7 @@ ANSWERED = {
     "absolute value": (COUNT + "ABS(big) > 5", {"big": -(2**63)}),
     "date": (COUNT + "MAKE_DATE(big, 1, 1) > DATE '2000-01-01'", {"big": 10**7}),
     "months of a date": (
-        COUNT + "EXTRACT(year FROM MAKE_DATE(age, CAST(big AS INTEGER), 1)) = 5",
+        COUNT + "EXTRACT(year FROM MAKE_DATE(age + 1, CAST(big AS INTEGER), 1)) = 5",
         {"big": 13},
     ),
     "substring": (COUNT + "SUBSTRING(ward, big) = 'x'", {"big": -(2**63)}),

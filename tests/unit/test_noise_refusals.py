@@ -98,7 +98,7 @@ BAD_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("scale", [*BAD_NUMBERS, "1/1001", 2**40 + 1, "1e-10000"], ids=range(13))
+@pytest.mark.parametrize("scale", [*BAD_NUMBERS, "1/1001", 2**50 + 1, "1e-10000"], ids=range(13))
 @pytest.mark.parametrize(
     "sampler", [discrete_laplace, geometric, lambda s, n: geometric_tail(1, s, n)]
 )
@@ -109,7 +109,7 @@ def test_a_scale_out_of_range_is_refused_quickly(sampler, scale):
     assert time.process_time() - start < 1
 
 
-@pytest.mark.parametrize("sigma", [*BAD_NUMBERS, "1/1001", 2**39 + 1], ids=range(12))
+@pytest.mark.parametrize("sigma", [*BAD_NUMBERS, "1/1001", 2**46 + 1], ids=range(12))
 def test_a_sigma_out_of_range_is_refused_quickly(sigma):
     start = time.process_time()
     with pytest.raises(SpecError):
@@ -123,7 +123,7 @@ def test_sigma_and_variance_are_given_one_at_a_time():
     with pytest.raises(SpecError, match="exactly one"):
         discrete_gaussian(size=3)
     with pytest.raises(SpecError, match="range"):
-        discrete_gaussian(size=1, variance=2**79)
+        discrete_gaussian(size=1, variance=2**92 + 1)
 
 
 @pytest.mark.parametrize("scale", [*BAD_NUMBERS, 2**50 + 1], ids=range(11))

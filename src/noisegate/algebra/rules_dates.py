@@ -1,4 +1,8 @@
-"""Dates and times: what is known about results. All lie in the years 1 to 9999, without zones."""
+"""Dates and times: what is known about results. All lie in the years 1 to 9999, without zones.
+
+What leaves these years by the bounds of its arguments is refused; where these have no bounds, rows
+that leave them have no value.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -111,16 +115,16 @@ def date_diff(args: Sequence[Domain], literals: Literals) -> Domain:
 
 
 def date_add_days(args: Sequence[Domain], _literals: Literals) -> Domain:
-    """Some days later. No value outside the years 1 to 9999."""
+    """Some days later."""
     moment, days = args
     least, most = _limits(moment.kind)
     if not (moment.is_bounded and days.is_bounded):
         return Domain(kind=moment.kind)
     size = 1 if moment.kind is Kind.DATE else 24 * _HOUR
     low, high = plus(ends(moment), times(ends(days), (size, size)))
-    partial = not least <= low <= high <= most
-    low, high = (min(max(end, least), most) for end in (low, high))
-    return Domain(kind=moment.kind, low=low, high=high, nullable=any_nullable(args) or partial)
+    if not least <= low <= high <= most:
+        raise _beyond()
+    return Domain(kind=moment.kind, low=low, high=high, nullable=any_nullable(args))
 
 
 def make_date(args: Sequence[Domain], _literals: Literals) -> Domain:
@@ -128,11 +132,19 @@ def make_date(args: Sequence[Domain], _literals: Literals) -> Domain:
     years, months, days = args
     partial = not (_within(years, 1, 9999) and _within(months, 1, 12) and _within(days, 1, 28))
     nullable = any_nullable(args) or partial
-    if years.low is None or years.high is None or years.low > 9999 or years.high < 1:
+    if years.low is None or years.high is None:
         return Domain(kind=Kind.DATE, nullable=nullable)
-    first, last = max(int(years.low), 1), min(int(years.high), 9999)
-    low, high = ordinal(date(first, 1, 1)), ordinal(date(last, 12, 31))
+    if not _within(years, 1, 9999):
+        raise _beyond()
+    low, high = ordinal(date(int(years.low), 1, 1)), ordinal(date(int(years.high), 12, 31))
     return Domain(kind=Kind.DATE, low=low, high=high, nullable=nullable)
+
+
+def _beyond() -> Unsupported:
+    return Unsupported(
+        "A date could lie outside the years 1 to 9999.",
+        fix="Keep it inside, such as LEAST(GREATEST(x, DATE '1900-01-01'), DATE '2100-01-01').",
+    )
 
 
 def _within(arg: Domain, low: int, high: int) -> bool:

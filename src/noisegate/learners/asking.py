@@ -7,6 +7,10 @@ costs accuracy, never privacy.
 
 is one round of k-means: how many rows are nearest to each centre, and the sums of their
 coordinates. Coordinates are whole numbers in ±``reach``; 0 is the middle of the declared bounds.
+
+Noise that is wider than can be drawn hides everything, so its sums are not asked for: they are 0,
+with the variance of that noise. Whether it is depends on public numbers alone, so no round of a
+learner that was charged is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +33,11 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
 from noisegate.releases.asking import Price, require_shares, variance_of
-from noisegate.transforms.query import Query, shape_of
+from noisegate.transforms.query import MOVED_MAX, Query, shape_of
+from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Batch, Block, Statistic
+from noisegate.transforms.statistics.weighings import Plain
 from noisegate.transforms.whole_rows import WholeRows
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -55,7 +61,10 @@ class RowsAsk(Protocol):
     gaussian: bool
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
-        """The sums of each feature, in one pass over the rows, with the noise its share buys."""
+        """The sums of each feature, in one pass over the rows, with the noise its share buys.
+
+        What noise hides is 0.
+        """
 
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
         """The variances that `totals` would have: free."""
@@ -77,6 +86,28 @@ def noises(
     blocks: Sequence[Block], shares: Sequence[Fraction], price: Price, weight: int
 ) -> tuple[NoiseMechanism[Any], ...]:
     """The least noise that each share buys, where one unit weighs ``weight`` parts of a row."""
+    found = offered(blocks, shares, price, weight)
+    drawn = tuple(noise for noise in found if not isinstance(noise, Hidden))
+    if len(drawn) < len(found):
+        raise SpecError(
+            "The noise would be wider than can be drawn.",
+            fix="Use a larger epsilon, or a smaller rows_per_unit.",
+        )
+    return drawn
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Noise that is wider than can be drawn."""
+
+    variance: float
+
+
+def offered(
+    blocks: Sequence[Block], shares: Sequence[Fraction], price: Price, weight: int
+) -> tuple[NoiseMechanism[Any] | Hidden, ...]:
+    """The same, where noise may be too wide."""
     if len(blocks) != len(shares):
         raise SpecError("There is not one share for each feature.", fix="Give one for each.")
     return tuple(
@@ -85,18 +116,28 @@ def noises(
     )
 
 
-def _noise(block: Block, amount: Fraction, weight: int, *, gaussian: bool) -> NoiseMechanism[Any]:
+def _noise(
+    block: Block, amount: Fraction, weight: int, *, gaussian: bool
+) -> NoiseMechanism[Any] | Hidden:
+    far = weight * block.l1 > MOVED_MAX
     if gaussian:
-        return DiscreteGaussian(variance=weight**2 * block.l2_squared / (2 * amount))
+        variance = max(weight**2 * block.l2_squared / (2 * amount), DiscreteGaussian.LEAST)
+        if far or variance > DiscreteGaussian.MOST:
+            return Hidden(float(variance))
+        return DiscreteGaussian(variance=variance)
     each, whole = weight * block.l1 / amount, weight * block.largest / amount
     wide = block.width > 1 and BoxNoise.fits(whole, block.width)
-    if wide and box_variance(whole, block.width) < 2 * each**2:
+    if wide and not far and box_variance(whole, block.width) < 2 * each**2:
         return BoxNoise(scale=whole, width=block.width)
-    return Geometric(scale=each)
+    if far or each > Geometric.MOST:
+        return Hidden(2 * float(each) ** 2)
+    return Geometric(scale=max(each, Geometric.LEAST))
 
 
-def noise_variance(noise: NoiseMechanism[Any]) -> float:
+def noise_variance(noise: NoiseMechanism[Any] | Hidden) -> float:
     """The variance of the noise of one number."""
+    if isinstance(noise, Hidden):
+        return noise.variance
     if isinstance(noise, BoxNoise):
         return box_variance(noise.scale, noise.width)
     return variance_of(noise)
@@ -115,6 +156,7 @@ class DoorRows:
         progress: Callable[[float, str], None] | None = None,
     ) -> None:
         self._scope, self._tally, self._price, self._progress = scope, tally, price, progress
+        self._weight = Query(tally, Statistic(Plain(), (One(),))).weight
         shape = shape_of(tally)
         self.columns, self.reach, self.classes = shape.columns, shape.reach, shape.keys
         self.gaussian = price.gaussian
@@ -122,17 +164,30 @@ class DoorRows:
         self.kept: dict[str, NDArray[Any]] | None = None
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
-        query = Query(self._tally, statistic)
-        blocks = query.statistic_blocks
-        chosen = noises(blocks, shares, self._price, query.weight)
-        release = self._scope.measure(Measurement(query=query, mechanisms=chosen))
-        parts = np.split(release.values[0], np.cumsum([block.size for block in blocks])[:-1])
+        blocks, chosen = self._offered(statistic, shares)
+        seen = [place for place, noise in enumerate(chosen) if not isinstance(noise, Hidden)]
+        parts = [np.zeros(block.size, np.int64) for block in blocks]
+        if seen:
+            query = Query(
+                self._tally,
+                replace(statistic, features=tuple(statistic.features[place] for place in seen)),
+            )
+            drawn = tuple(noise for noise in chosen if not isinstance(noise, Hidden))
+            release = self._scope.measure(Measurement(query=query, mechanisms=drawn))
+            ends = np.cumsum([blocks[place].size for place in seen])[:-1]
+            for place, part in zip(seen, np.split(release.values[0], ends), strict=True):
+                parts[place] = part
         return _measured(parts, blocks, chosen, self._whole)
 
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
-        query = Query(self._tally, statistic)
-        chosen = noises(query.statistic_blocks, shares, self._price, query.weight)
+        _, chosen = self._offered(statistic, shares)
         return [noise_variance(noise) / self._whole**2 for noise in chosen]
+
+    def _offered(
+        self, statistic: Statistic, shares: Sequence[Fraction]
+    ) -> tuple[tuple[Block, ...], tuple[NoiseMechanism[Any] | Hidden, ...]]:
+        blocks = statistic.blocks(shape_of(self._tally))
+        return blocks, offered(blocks, shares, self._price, self._weight)
 
     def minimised(self, penalty: Fraction, share: Fraction) -> Measured:  # noqa: D102 - see RowsAsk
         query = Query(self._tally, WholeRows())
@@ -243,7 +298,7 @@ def _lines(noise: PerturbedLogistic, released: NDArray[np.int64]) -> Measured:
 def _measured(
     parts: Sequence[NDArray[np.int64]],
     blocks: Sequence[Block],
-    chosen: Sequence[NoiseMechanism[Any]],
+    chosen: Sequence[NoiseMechanism[Any] | Hidden],
     whole: float,
 ) -> list[Measured]:
     """Sums in rows instead of parts of rows."""

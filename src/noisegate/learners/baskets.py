@@ -22,6 +22,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.expectations import BOTH, SUMS, Noise, count_share, interval
+from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.noisy_max import NoisyMax
@@ -31,9 +32,10 @@ from noisegate.query.estimates.terms import count_term
 from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
+from noisegate.transforms.statistics.numbers import Shape
 
 Itemset: TypeAlias = tuple[int, ...]  # places of items, rising
-_AT_ONCE: Final = 2_000  # sets in one question
+AT_ONCE: Final = 2_000  # sets in one question
 
 
 @final
@@ -190,15 +192,24 @@ def choice_query(baskets: Baskets, sets: Sequence[Itemset]) -> Query:
     )  # fmt: skip
 
 
+def require_room(baskets: Baskets, price: Price, share: Fraction) -> None:
+    """Refuse a price at which the noise of some round would be too wide."""
+    weight = Query(_rows(baskets, [(0,)], 1), BOTH).weight
+    for width in (1, AT_ONCE):
+        shape = Shape(width, _reach(width, share * price.amount), 0)
+        part = count_share(width, gaussian=price.gaussian, weight=1)
+        noises(BOTH.blocks(shape), [share * part, share * (1 - part)], price, weight)
+
+
 def _reach(width: int, amount: Fraction) -> int:
     """Steps of 1: so many that noise for this many numbers at once is not too coarse."""
-    return 1 << max(0, ceil(width * amount / 4)).bit_length()
+    return min(REACH, 1 << max(0, ceil(width * amount / 4)).bit_length())
 
 
 def _rows(baskets: Baskets, sets: Sequence[Itemset], reach: int) -> Rows:
     """Each set as a coordinate: 1 where a basket holds it, else -1."""
-    if len(sets) > _AT_ONCE:
-        raise SpecError(f"There are {len(sets):,} sets.", fix=f"Ask for at most {_AT_ONCE:,}.")
+    if len(sets) > AT_ONCE:
+        raise SpecError(f"There are {len(sets):,} sets.", fix=f"Ask for at most {AT_ONCE:,}.")
     terms = []
     for each in sets:
         held = baskets.items[each[0]]

@@ -42,6 +42,7 @@ SUMS: Final = Statistic(Plain(), (Linear(),))
 COUNT: Final = Statistic(Plain(), (One(),))
 BOTH: Final = Statistic(Plain(), (One(), Linear()))
 _STEP: Final = 1 << 10  # of an ε that is sought
+_ROWS_MAX: Final = 1 << 40
 
 
 @lru_cache(maxsize=256)
@@ -294,6 +295,6 @@ def count_share(width: int, *, gaussian: bool, weight: float = 0.5) -> Fraction:
 
 
 def _known(rows: int) -> int:
-    if type(rows) is not int or rows < 1:
+    if type(rows) is not int or not 1 <= rows <= _ROWS_MAX:
         raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
     return rows

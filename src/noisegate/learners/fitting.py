@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final, TypeAlias, TypeVar, final
 from zipfile import BadZipFile
 
@@ -20,7 +21,7 @@ from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
 from noisegate.errors import LedgerError
 from noisegate.exact import Number
-from noisegate.learners.asking import DoorRows, RowsAsk
+from noisegate.learners.asking import DoorRows, RowsAsk, noises
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
@@ -28,7 +29,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.asking import Price
 from noisegate.releases.attempts import Attempts
 from noisegate.transforms.query import Query
-from noisegate.transforms.statistics.features import One
+from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
 
@@ -95,6 +96,8 @@ def learn(
     """
     price = price_of(matrix, epsilon)
     tally = matrix.rows(task.reach, codes=task.codes, number=task.number)
+    asked = Query(tally, Statistic(Plain(), (One(), Linear())))
+    noises(asked.statistic_blocks, [Fraction(1)] * 2, price, asked.weight)  # too wide: refused now
 
     def draw(allowed: Allowance) -> bytes:
         ask = DoorRows(allowed.whole, tally, price, progress=progress)

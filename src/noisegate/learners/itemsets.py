@@ -20,12 +20,14 @@ from noisegate.curator.allowance import Allowance
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.learners.baskets import (
+    AT_ONCE,
     BasketsAsk,
     DoorBaskets,
     Itemset,
     Supports,
     baskets_of,
     choice_query,
+    require_room,
 )
 from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import once, price_of
@@ -89,6 +91,7 @@ class FrequentItemsets:
         baskets = baskets_of(matrix, self.basket)
         plan = self._plan(len(baskets.names))
         price = price_of(matrix, self.epsilon)
+        require_room(baskets, price, min(_HALF, Fraction(1, plan.size)))
 
         def draw(allowed: Allowance) -> bytes:
             rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)
@@ -167,6 +170,13 @@ class FrequentItemsets:
                 fix='Give k, fewer items or a smaller size; or use method="apriori".',
             )
         k = None if self.k is None else require_whole(self.k, "k", 1, min(candidates, _LEVEL_MAX))
+        if method == "top-k" and self.subsets and k is not None:
+            parts = sum(comb(items, count) for count in range(1, size + 1))
+            if min(k * (2**size - 1), parts) > AT_ONCE:
+                raise SpecError(
+                    f"{k:,} sets could have more than {AT_ONCE:,} parts.",
+                    fix="Use a smaller k or size, or leave out subsets.",
+                )
         return Plan(
             method=method, k=k, support=support, size=size, least=least, subsets=bool(self.subsets)
         )

@@ -23,6 +23,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import noises
 from noisegate.learners.expectations import (
+    BOTH,
     COUNT,
     SUMS,
     USUAL,
@@ -160,13 +161,17 @@ class StatisticalQueries:
     def _begin(self, matrix: Matrix) -> None:
         """Charge for all of it, and count the rows."""
         price = price_of(matrix, self._epsilon)
+        share = session_share(self.queries, gaussian=price.gaussian)
+        asked = Query(matrix.rows(REACH), BOTH)
+        shares = [share, (1 - share) / self.queries]
+        noises(asked.statistic_blocks, shares, price, asked.weight)  # too wide: refused now
         curator, name = matrix.curator, matrix.curator.fresh_id()
         opened = curator.allowance(
             price.event(), question=f"statistical queries {name}", request_id=f"queries {name}"
         )
         self._matrix, self._price = matrix, price
         self._allowance = self._stack.enter_context(opened)
-        self._count_share = session_share(self.queries, gaussian=price.gaussian)
+        self._count_share = share
         counts, self._count_noise = self._measure(matrix, COUNT, self._count_share)
         self.rows = float(counts[0])
 

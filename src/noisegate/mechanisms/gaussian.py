@@ -39,10 +39,12 @@ class DiscreteGaussian(NoiseMechanism[L2]):
     """Adds independent noise with Pr[z] proportional to e^(-z² / 2 variance)."""
 
     name: ClassVar[str] = "discrete-gaussian/1"
+    LEAST: ClassVar[Fraction] = VARIANCE_MIN
+    MOST: ClassVar[Fraction] = VARIANCE_MAX
     variance: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "variance", least=VARIANCE_MIN, most=VARIANCE_MAX)
+        store_positive(self, "variance", least=self.LEAST, most=self.MOST)
 
     @classmethod
     def for_rho(cls, rho: Number, *, sensitivity: L2) -> "DiscreteGaussian":

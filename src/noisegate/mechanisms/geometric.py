@@ -15,7 +15,7 @@ from noisegate.exact import Number
 from noisegate.mechanisms.base import NoiseMechanism, clamped, noisy, store_positive
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
+from noisegate.noise.geometric import SCALE_MIN, WIDEST, discrete_laplace
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 
@@ -26,10 +26,12 @@ class Geometric(NoiseMechanism[L1]):
     """Adds independent noise with Pr[z] = (1 - α) / (1 + α) · α^|z|, α = e^(-1/scale)."""
 
     name: ClassVar[str] = "geometric/1"
+    LEAST: ClassVar[Fraction] = SCALE_MIN
+    MOST: ClassVar[Fraction] = WIDEST
     scale: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        store_positive(self, "scale", least=self.LEAST, most=self.MOST)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Geometric":

@@ -25,7 +25,7 @@ from noisegate.noise.table import table_for
 
 STEPS_MAX: Final = 64
 VARIANCE_MIN: Final = Fraction(1, 10**6)
-VARIANCE_MAX: Final = Fraction(1 << 78)
+VARIANCE_MAX: Final = Fraction(1 << 92)
 _EXPONENT_ERROR: Final = 2.0**-40
 
 
@@ -135,8 +135,8 @@ def _places(
 ) -> "tuple[Int64Array, Int64Array, np.ndarray]":
     """The start of each block, a uniform place r in it, and r (2 start + r) / 2σ² roughly.
 
-    The factors are whole numbers below 2**53, so four roundings leave the exponent within a
-    relative 2**-51: within 2**-41 wherever it is below 700.
+    The factors are whole numbers, exact in doubles below 2**53 and rounded once beyond: at most
+    five roundings leave the exponent within a relative 2**-50, hence within 2**-40 below 700.
     """
     flip = blocks >> 63  # -1 where negative
     start = ((blocks ^ flip) << law.block_bits) - flip
@@ -158,5 +158,5 @@ def _checked_variance(sigma: Number | None, variance: Number | None) -> Fraction
     else:
         exact = positive(sigma if sigma is not None else 0, name="sigma") ** 2
     if not VARIANCE_MIN <= exact <= VARIANCE_MAX:
-        raise SpecError("sigma is out of range.", fix="Use a sigma between 1/1000 and 2**39.")
+        raise SpecError("sigma is out of range.", fix="Use a sigma between 1/1000 and 2**46.")
     return exact

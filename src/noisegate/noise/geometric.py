@@ -1,4 +1,4 @@
-"""Geometric and discrete Laplace noise, for any scale from 1/1000 to 2**40.
+"""Geometric and discrete Laplace noise, for any scale from 1/1000 to 2**50.
 
 With α = e^(-1/scale) and B = 2**b, three facts about the two-sided geometric law make it cheap:
 
@@ -37,7 +37,8 @@ from noisegate.noise.law import (
 from noisegate.noise.table import table_for
 
 SCALE_MIN: Final = Fraction(1, 1000)
-SCALE_MAX: Final = Fraction(1 << 40)
+SCALE_MAX: Final = Fraction(1 << 40)  # of mechanisms that do more with noise than to add it
+WIDEST: Final = Fraction(1 << 50)
 _DIGIT_BITS: Final = 8
 _LOW_BITS_MAX: Final = 58
 
@@ -132,7 +133,7 @@ def discrete_laplace(scale: Number, size: Size, *, bits: Bits = SYSTEM) -> Int64
 
     Claim: every draw has exactly this law. Why: [GRS09] for the law; the decomposition is derived
         at the top of this file. Rounding: none. At the largest scale a draw reaches ±2**62 with
-        probability below e^(-2**21); there its leading digit stops growing.
+        probability below e^(-2**11); there its leading digit stops growing.
 
     >>> discrete_laplace(2, 3).dtype, discrete_laplace("1/2", (2, 5)).shape
     (dtype('int64'), (2, 5))
@@ -223,6 +224,6 @@ def _draw(ratio: Ratio, size: Size, bits: Bits, *, signed: bool) -> Int64Array:
 
 def _checked_scale(scale: Number) -> Fraction:
     exact = positive(scale, name="scale")
-    if not SCALE_MIN <= exact <= SCALE_MAX:
-        raise SpecError(f"scale is {shown(exact)}.", fix="Use a scale between 1/1000 and 2**40.")
+    if not SCALE_MIN <= exact <= WIDEST:
+        raise SpecError(f"scale is {shown(exact)}.", fix="Use a scale between 1/1000 and 2**50.")
     return exact

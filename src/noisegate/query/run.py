@@ -40,6 +40,7 @@ from noisegate.transforms.stability import stability_of
 
 NOTHING: Final = ApproxDP(0)
 EPSILON_MAX: Final = 10**6  # of an account
+_ROWS_MAX: Final = 1 << 40
 
 
 @final
@@ -460,7 +461,7 @@ def _checked(terms: Terms) -> Terms:
         failure_of(terms.confidence)
     if terms.delta is not None and not 0 <= terms.delta < 1:
         raise SpecError("delta is no probability.", fix="Use a small delta such as 1e-6.")
-    if terms.rows is not None and (type(terms.rows) is not int or terms.rows < 1):
+    if terms.rows is not None and (type(terms.rows) is not int or not 1 <= terms.rows <= _ROWS_MAX):
         raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
     for cap in (terms.rows_per_unit, terms.groups_per_unit):
         if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):

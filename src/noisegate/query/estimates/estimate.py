@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums, Term, Values
 from noisegate.exact import Number, fraction
-from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.base import INPUT_MAX, Mechanism
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import WHOLE_MAX, Key, Kind
@@ -388,7 +388,7 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
         half = max(mean.high - mean.middle, mean.middle - mean.low)
         wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)
     table = [
-        int(wanted.get(piece, Fraction(0)) / grain)
+        min(int(wanted.get(piece, Fraction(0)) / grain), INPUT_MAX)
         for piece, grain in zip(part.pieces, grains_of(part.query), strict=True)
     ]
     return np.repeat(np.array(table, np.int64)[:, None], cells, axis=1)
