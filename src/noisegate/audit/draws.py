@@ -6,7 +6,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from noisegate.audit.confidence import Floats
-from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.base import Mechanism, Repeatable
 
 _NOTHING: Final = -1.0  # where an output is shorter than the longest
 
@@ -44,6 +44,20 @@ class Blocks:
             drawn = self.mechanism.sample(np.tile(cells, parts)).astype(np.float64)
             found.append(drawn - np.arange(parts) * cells.size)
         return np.concatenate(found)[:count, None]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """A mechanism that looks at its integers once and draws all runs for them."""
+
+    mechanism: Repeatable[Any]
+    exact: tuple[int, ...]
+
+    def __call__(self, count: int) -> Floats:
+        """So many runs."""
+        cells = np.array(self.exact, np.int64)
+        return self.mechanism.repeated(cells, count).astype(np.float64)
 
 
 @final

@@ -44,6 +44,21 @@ class Mechanism(ABC, Generic[Sensitivity]):
         """One draw for the given exact integers."""
 
 
+class Repeatable(Mechanism[Sensitivity]):
+    """A mechanism that looks at its integers once, and draws for them as often as is asked."""
+
+    __slots__ = ()
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """One draw for the given exact integers."""
+        found: Int64Array = self.repeated(exact, 1, bits=bits)[0]
+        return found
+
+    @abstractmethod
+    def repeated(self, exact: Int64Array, times: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """So many independent draws, a draw a row; each is a use of its own."""
+
+
 class NoiseMechanism(Mechanism[Sensitivity]):
     """A mechanism that adds independent noise to every cell."""
 
