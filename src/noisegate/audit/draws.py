@@ -48,6 +48,20 @@ class Blocks:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Repeats:
+    """All runs of a mechanism that draws many uses together."""
+
+    mechanism: Repeatable[Any]
+    exact: tuple[int, ...]
+
+    def __call__(self, count: int) -> Floats:
+        """So many runs."""
+        cells = np.array(self.exact, np.int64)
+        return self.mechanism.uses(cells, count).astype(np.float64)
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Each:
     """One use of a mechanism for each run; outputs are cut or filled up to ``width`` numbers."""
 

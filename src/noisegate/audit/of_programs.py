@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+import noisegate
 from noisegate.accounting.pure import pure_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
@@ -50,13 +52,38 @@ def _questions(gate: Gate) -> object:
     return gate.release("questions", workload=asked, epsilon=_EPSILON, fresh=True)
 
 
+_MEDIAN: Final = "SELECT MEDIAN(value) FROM data"
+_BOUND: Final = 1 << 10
+
+
 def _smooth(gate: Gate) -> object:
-    return gate.smooth("SELECT MEDIAN(x) FROM data", epsilon=_EPSILON, fresh=True)
+    return gate.smooth(_MEDIAN, epsilon=2, fresh=True)
 
 
 def _ptr(gate: Gate) -> object:
-    sql = "SELECT MEDIAN(x) FROM data"
-    return gate.smooth(sql, method="ptr", bound=1, delta="1e-3", epsilon=_EPSILON, fresh=True)
+    terms: dict[str, Any] = {"method": "ptr", "bound": _BOUND, "delta": "1e-3"}
+    return gate.smooth(_MEDIAN, epsilon=_EPSILON, fresh=True, **terms)
+
+
+def values(*held: tuple[int, int]) -> pa.Table:
+    """A table of whole numbers, each so many times."""
+    listed = [value for value, times in held for _ in range(times)]
+    return pa.table({"value": pa.array(listed, pa.int64())})
+
+
+def _of_values() -> Gate:
+    facts = {"value": {"between": [0, 1 << 20]}}
+    return noisegate.open(values((1, 1)), columns=facts, practice=True, delta="1e-6")
+
+
+def _jump(near: int, far: int) -> dict[str, Any]:
+    """The median jumps over a gap, and a larger one comes a step nearer; see `_local_quantile`."""
+    base = (0, 40), (_BOUND, near), (far, 40 - near)
+    words = f"40 values of 0, {near} of {_BOUND}, {40 - near} of {far}, with and without one more"
+    return {
+        "opened": _of_values, "pair": (values(*base, (far, 1)), values(*base)), "tries": 1,
+        "trials": 400_000, "neighbours": words,
+    }  # fmt: skip
 
 
 def _distance(gate: Gate) -> object:
@@ -72,6 +99,11 @@ def _choose(method: str, gate: Gate) -> object:
 def _graph(number: str, gate: Gate) -> object:
     found = gate.graph(source="x", target="y", nodes=range(4))
     return getattr(found, number)(epsilon=_EPSILON, fresh=True)
+
+
+def _local_graph(number: str, gate: Gate) -> object:
+    found = gate.graph(source="x", target="y", nodes=range(10))
+    return getattr(found, number)(epsilon=2, beta="0.125", fresh=True)
 
 
 def _statistic(gate: Gate) -> object:
@@ -134,11 +166,6 @@ def _surprised(outputs: Floats) -> Floats:
     return np.asarray((outputs[:, 1] == -1) & (outputs[:, 2] <= 0), np.float64)
 
 
-_EVEN: Final = (*((16, 0, "a"),) * 20, *((17, 0, "a"),) * 20)
-_MEDIAN: Final[dict[str, Any]] = {
-    "pair": (rows(*_EVEN, (17, 0, "a")), rows(*_EVEN)), "tries": 1, "reachable": 0.5,
-    "neighbours": "20 rows at 16 and 20 at 17, without and with one more at 17",
-}  # fmt: skip
 _K4: Final = tuple((a, b, "a") for a, b in combinations(range(4), 2))
 _GRAPH: Final[dict[str, Any]] = {
     "pair": (rows(*_K4), rows(*_K4[1:])), "tries": 1,
@@ -166,8 +193,15 @@ _AT_BORDER: Final[dict[str, Any]] = {
     "neighbours": "8 and 9 people in one cell, where a crowd is 8", "reachable": 0.89,
     "why": "the δ is used up by cells of exactly a crowd, the ε by larger ones",
 }  # fmt: skip
-_STUDENT: Final = "the proof bounds a shift and a stretch apart, and no neighbours do both fully"
-_LOCAL: Final[dict[str, Any]] = {"reachable": 0.5, "why": _STUDENT, "trials": 12_000}
+_SHARED: Final = tuple((hub, other, "a") for hub in (0, 1) for other in range(2, 10))
+_POINT: Final = "the density of Student's t passes e^ε at one point, and no event is a point"
+_LOCAL: Final[dict[str, Any]] = {"why": _POINT}
+_JOINED: Final[dict[str, Any]] = _LOCAL | {
+    "pair": (rows(*_SHARED, (0, 1, "a")), rows(*_SHARED)),
+    "tries": 1,
+    "trials": 400_000,
+    "neighbours": "two vertices that share 8 others, joined and not joined",
+}
 _CROWD: Final[dict[str, Any]] = {"probability": "1/2", "epsilon": 1}
 
 _NAMED: Final[Mapping[str, tuple[Any, Mapping[str, Any]]]] = {
@@ -181,13 +215,12 @@ _NAMED: Final[Mapping[str, tuple[Any, Mapping[str, Any]]]] = {
         "columns": {"key": None}, "delta": "1e-2", **_CROWD}), _AT_BORDER),
     "crowd-points": (Asked("crowd-points", {
         "columns": {"x": 16}, "crowd": 8, **_CROWD}), _AT_BORDER),
-    "smooth: median": (_smooth, _MEDIAN | _LOCAL),
-    "smooth: propose-test-release": (_ptr, _MEDIAN | {
-        "why": "half of the price is for the test, which these neighbours hardly move"}),
+    "smooth: median": (_smooth, _jump(12, 124_400) | _LOCAL),
+    "smooth: propose-test-release": (_ptr, _jump(5, 1 << 19)),
     "distance": (_distance, {}),
     **{f"graph: {number}": (partial(_graph, number), _GRAPH)
        for number in ("edges", "degrees", "min_cut", "bipartite_distance")},
-    **{f"graph: {number}": (partial(_graph, number), _GRAPH | _LOCAL)
+    **{f"graph: {number}": (partial(_local_graph, number), _JOINED)
        for number in ("triangles", "two_stars")},
     "apply: mean": (_apply, {"pair": (rows((32, 32, "a")), rows()), "tries": 1}),
 }  # fmt: skip

@@ -3,17 +3,22 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import count, takewhile
-from math import cos, exp, floor, pi
+from math import cos, exp, floor, log, pi
 from typing import Any, Final
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
 
+from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import claims_of
+from noisegate.audit.claims import claims_of, zcdp_claims
 from noisegate.audit.confidence import Floats
-from noisegate.audit.distinguisher import Score
-from noisegate.audit.registry import at_least, each, weaker
+from noisegate.audit.draws import Repeats
+from noisegate.audit.events import best_region
+from noisegate.audit.registry import Pair, at_least, each, many, weaker
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.geometric import Geometric
@@ -29,8 +34,7 @@ _FOUR_FIFTHS: Final = Fraction(4, 5)
 _HALF: Final = Fraction(1, 2)
 _RANGE: Final = 1 << 30
 _STEP: Final = 1 << 12  # how far one step moves the number
-_THREE_FIFTHS: Final = Fraction(3, 5)
-_TWO_FIFTHS: Final = "two fifths too little noise"
+_RUNS: Final = 400_000
 _POINT: Final = "the density of Student's t passes e^ε at one point, and no event is a point"
 _WIDE: Final[dict[str, int]] = {"low": -_RANGE, "high": _RANGE}
 
@@ -63,25 +67,29 @@ def _dawa() -> Audit:
 
 def _fourier() -> Audit:
     """A series whose slow waves grow with the row and whose fast waves shrink."""
-    size, first, moved = 24, 7, L1(1)
+    size, first, moved = 31, 8, L1(1)  # octaves are full: 1, 2-3, 4-7 are slow, 8-15 fast
     slow, fast = (
         [sum(cos(2 * pi * wave * at / size) for wave in waves) for at in range(size)]
         for waves in (range(1, first), range(first, size // 2 + 1))
     )
-    base = [round(1000 * one - 20 * other) for one, other in zip(slow, fast, strict=True)]
+    base = [round(10_000 * one - 40 * other) for one, other in zip(slow, fast, strict=True)]
     terms: Any = {"cuts": (1, first), "weights": (1 << 20,) * 4, "grain": 1 << 10}
     plain = FourierCut.for_epsilon(2, noises=(0, 0), **terms)
-    tails, reach = plain.tails(np.array(base)), plain.reach(moved)
-    later = int(tails[0] - tails[1] + Fraction(9, 5) * reach)  # so that the second is rare
+    one, other = (int(tail) for tail in plain.tails(np.array(base)))
+    later = one - other + int(4 / plain.factor)  # the second has odds of e^-4 without the row
     cut = FourierCut.for_epsilon(2, noises=(0, later), **terms)
-    return each(
-        "fourier-cut", (cut, weaker(cut, factor=Fraction(3))),
+    return many(
+        "fourier-cut", (cut, weaker(cut, factor=Fraction(5, 4))),
         ((base[0] + 1, *base[1:]), tuple(base)),
-        "24 cells with slow and fast waves, and a row more in the first", moved=moved,
-        event=at_least(first), trials=12_000, reachable=0.6,
-        broken_words="two thirds too little noise",
-        why="a row makes one length longer and one shorter, each by 0.6 of the bound on both",
+        "31 cells with slow and fast waves, and a row more in the first", moved=moved,
+        kind=Repeats, event=at_least(first), reachable=_of_two(-4.0, 2.0),
+        why="the rarer of two cuts has odds of e^-4 to e^-2 and takes a share of them itself",
     )  # fmt: skip
+
+
+def _of_two(odds: float, ratio: float) -> float:
+    """The share of a log-ratio of odds that is left between probabilities of one of two."""
+    return 1 + log((1 + exp(odds)) / (1 + exp(odds + ratio))) / ratio
 
 
 def _reaches(beta: Fraction, *, ahead: int) -> tuple[int, ...]:
@@ -91,42 +99,45 @@ def _reaches(beta: Fraction, *, ahead: int) -> tuple[int, ...]:
 
 
 def _smooth(name: str, noise: Any, broken: Any, **terms: Any) -> Audit:  # noqa: ANN401 - of a kind
-    """A number that moves by all of its reach, while the bound on it grows by e^β."""
-    cells = (0, *_reaches(noise.beta, ahead=0)), (_STEP, *_reaches(noise.beta, ahead=1))
-    words = "a number and one that is a whole reach away, where reaches are e^β longer"
-    return each(name, (noise, broken), cells, words, **terms)
+    """A number that moves by all of its reach, while the bound on it grows by e^β.
+
+    The event is for the wider noise: it is likelier far out, on the side of its own number.
+    """
+    rows = (_STEP, *_reaches(noise.beta, ahead=1)), (0, *_reaches(noise.beta, ahead=0))
+    words = "a number whose reaches are e^β longer, and one that is a whole reach of its own away"
+    return _local(name, (noise, broken), rows, words, **terms)
 
 
-def _left(noise: SmoothStudent, reach: int) -> Score:
-    """From 0 to two widths below it: there Student's t tells most about a move by one reach."""
-    least = -2 * float(noise.scale) * reach
-    return lambda outputs: ((outputs[:, 0] >= least) & (outputs[:, 0] <= 0)).astype(np.float64)
+def _local(name: str, pair: Any, rows: Pair, words: str, **terms: Any) -> Audit:  # noqa: ANN401
+    """Smooth noise for two rows, and the event that tells most of them by its exact law."""
+    claims = terms.pop("claims", None) or claims_of(pair[0].event(1))
+    event, share = best_region(pair, rows, claims, trials=_RUNS)
+    return many(
+        name, pair, rows, words, kind=Repeats, claims=claims, event=event, trials=_RUNS,
+        reachable=share, **{"why": _POINT} | terms,
+    )  # fmt: skip
 
 
 def _student() -> Audit:
-    noise = SmoothStudent.for_epsilon(3, beta=Fraction(1, 20), **_WIDE)
-    return _smooth(
-        "smooth-student", noise, weaker(noise, scale=_THREE_FIFTHS), trials=12_000,
-        event=_left(noise, _STEP), reachable=0.91, why=_POINT, broken_words=_TWO_FIFTHS,
-    )  # fmt: skip
+    noise = SmoothStudent.for_epsilon(2, **_WIDE)
+    return _smooth("smooth-student", noise, weaker(noise, scale=_FOUR_FIFTHS))
 
 
 def _smooth_laplace() -> Audit:
     beta = Fraction(1, 20)
     noise = SmoothLaplace(scale=1 / (2 - beta), beta=beta, epsilon=Fraction(2), **_WIDE)
-    broken = replace(noise, scale=noise.scale * Fraction(7, 10), epsilon=Fraction(3))
-    words = "three tenths too little noise"
-    return _smooth("smooth-laplace", noise, broken, trials=16_000, broken_words=words)
+    broken = replace(noise, scale=noise.scale * _FOUR_FIFTHS, epsilon=Fraction(3))
+    words = "the tail beyond which the ratio passes e^ε is for the δ; the event is the middle"
+    return _smooth("smooth-laplace", noise, broken, why=words)
 
 
 def _lognormal() -> Audit:
-    noise = SmoothLognormal.for_rho("0.5", beta=Fraction(1, 20), **_WIDE)
+    """At a ρ where the move is nearly all of it, and where one order, near 1, is what matters."""
+    noise = SmoothLognormal.for_rho("0.08", beta=Fraction(1, 5000), **_WIDE)
     return _smooth(
-        "smooth-lognormal", noise, weaker(noise, scale=Fraction(1, 4)), trials=400,
-        claims=claims_of(noise.event(1), [Fraction(1, 10)]), reachable=0.45,
-        event=lambda outputs: _STEP / 2 - outputs[:, 0],
-        broken_words="a quarter of the noise",
-        why="ρ is a bound for all orders; at one δ the noise spends half of what follows from it",
+        "smooth-lognormal", noise, weaker(noise, scale=_FOUR_FIFTHS),
+        claims=zcdp_claims(zcdp_loss(noise.event(1)).rho, (0.05, 0.4)),
+        why="ρ bounds all orders at once, and an event spends it at one of them",
     )  # fmt: skip
 
 
@@ -136,7 +147,7 @@ def _propose() -> Audit:
     at, far = test.threshold, 2000
     cells = (8, *[8] * at, *[far] * 9), (0, *[8] * (at - 1), *[far] * 10)
     words = "a number of 8 as far from a larger reach as the threshold, and 0, one step nearer"
-    return each("propose-test-release", pair, cells, words, width=2, trials=24_000, event=_passed)
+    return many("propose-test-release", pair, cells, words, kind=Repeats, event=_passed)
 
 
 def _passed(outputs: Floats) -> Floats:
@@ -144,17 +155,27 @@ def _passed(outputs: Floats) -> Floats:
     return np.asarray((outputs[:, 0] == 1) & (outputs[:, 1] >= 8), np.float64)
 
 
+def _handed(name: str, pair: Any, cells: Pair, words: str) -> Audit:  # noqa: ANN401 - of a kind
+    """A statistic that hands its number and its reaches to smooth noise."""
+    rows = tuple(tuple(pair[0].handed(np.array(each)).tolist()) for each in cells)
+    return _local(name, (pair[0].noise, pair[1].noise), rows, words)  # type: ignore[arg-type]
+
+
 def _local_quantile() -> Audit:
-    noise = SmoothStudent.for_epsilon(3, beta=Fraction(1, 20), **_WIDE)
-    median, broken = (
-        LocalQuantile(tau=_HALF, noise=each) for each in (noise, weaker(noise, scale=_THREE_FIFTHS))
-    )
-    values = (0,) * 300 + (_STEP,) * 300
-    words = f"300 values of 0 and as many of {_STEP}, without and with one more: the median jumps"
-    return each(
-        "local-quantile", (median, broken), (values, (*values, _STEP)), words, trials=8_000,
-        event=_left(noise, _STEP), reachable=0.95, broken_words=_TWO_FIFTHS, why=_POINT,
-    )  # fmt: skip
+    """The median jumps over a gap S; and a larger one comes nearer, so that the bound grows by e^β.
+
+    With k values of S the larger gap W is k + 1 steps away from 0, and k from S. With
+    W = S (e^(βk) - 1) it does not count there, and here it makes the bound e^β (1 - e^(-βk)) S.
+    """
+    noise = SmoothStudent.for_epsilon(2, low=0, high=_RANGE)
+    near = 12
+    far = _STEP + floor(_STEP * (exp(float(noise.beta) * near) - 1))
+    values = (0,) * 60 + (_STEP,) * near + (far,) * (60 - near)
+    pair = [
+        LocalQuantile(tau=_HALF, noise=each) for each in (noise, weaker(noise, scale=_FOUR_FIFTHS))
+    ]
+    words = f"60 values of 0, {near} of {_STEP}, {60 - near} of {far}, with and without one more"
+    return _handed("local-quantile", pair, ((*values, far), values), words)
 
 
 def _graph_number() -> Audit:
@@ -165,31 +186,50 @@ def _graph_number() -> Audit:
 
 
 def _local_graph() -> Audit:
-    vertices, shared = 10, 8
-    noise = SmoothStudent.for_epsilon(3, beta=Fraction(1, 20), **_WIDE)
-    honest, broken = (
+    vertices = 10
+    noise = SmoothStudent.for_epsilon(2, beta=Fraction(1, 8), **_WIDE)
+    pair = [
         LocalGraph(statistic="triangles", vertices=vertices, noise=each)
-        for each in (noise, weaker(noise, scale=_THREE_FIFTHS))
-    )
+        for each in (noise, weaker(noise, scale=_FOUR_FIFTHS))
+    ]
     edges = tuple(side * vertices + other for side in (0, 1) for other in range(2, vertices))
-    words = "two vertices that share 8 others, not joined and joined: no triangle or 8"
-    return each(
-        "local-graph", (honest, broken), (edges, (1, *edges)), words, trials=5_000,
-        event=_left(noise, shared), reachable=0.95, broken_words=_TWO_FIFTHS, why=_POINT,
-    )  # fmt: skip
+    words = "two vertices that share 8 others, joined and not joined: 8 triangles or none"
+    return _handed("local-graph", pair, ((1, *edges), edges), words)
 
 
 def _logistic() -> Audit:
+    """A row of the second class among many of the first: it is misclassified whatever the slope."""
+    others = 160
     honest = PerturbedLogistic.for_epsilon(
-        4, columns=1, classes=2, reach=8, whole=1, rows=1, penalty=Fraction(1, 10)
+        3, columns=1, classes=2, reach=8, whole=1, rows=1, penalty=Fraction(5)
     )
-    pair = honest, weaker(honest, scale=Fraction(1, 10), blur=Fraction(1, 10))
+    pair = honest, weaker(honest, scale=Fraction(2, 3), blur=Fraction(2, 3))
+    base = (8, 0, 1) * others
+    at = brentq(lambda t: others * expit(2 * t) + float(honest.penalty) * t, -9, 0)
     return each(
-        "perturbed-logistic", pair, ((8, 1, 1), ()), "one row of the second class, and none",
-        width=2, moved=L1(1), trials=8_000, boosted=True, reachable=0.5,
-        broken_words="a tenth of the noise",
-        why="a row pulls with all its weight only where it is surely misclassified",
+        "perturbed-logistic", pair, ((*base, 8, 1, 1), base),
+        f"{others} rows of the first class, with and without one of the second at the same place",
+        width=2, moved=L1(1), trials=12_000, event=partial(_pulled, honest, others),
+        reachable=float((1 - expit(2 * at)) / honest.scale) / 3,
+        broken_words="a third too little noise",
+        why="curvature and grid have shares of ε, and the row pulls with 0.95 of its weight",
     )  # fmt: skip
+
+
+def _pulled(noise: PerturbedLogistic, others: int, outputs: Floats) -> Floats:
+    """The log-ratio of the densities of the minimiser, with the row and without, is at least 2.2.
+
+    Why: see `PerturbedLogistic.event`; each row is at (1, 1), so a slope and a curvature are one
+    number times (1, 1), and a determinant is λ (λ + 2 · curvature).
+    """
+    weights = outputs / 2.0**noise.digits
+    share, penalty = expit(weights.sum(axis=1)), float(noise.penalty)
+    without = -(others * share)[:, None] - penalty * weights
+    shorter = np.abs(without).max(axis=1) - np.abs(without + (1 - share)[:, None]).max(axis=1)
+    bent = 2 * share * (1 - share)
+    more = np.log1p(bent / (penalty + others * bent))
+    found: Floats = shorter / float(noise.scale) + more - 2.2
+    return found
 
 
 AUDITS: Final[dict[str, Callable[[], Audit]]] = {

@@ -29,6 +29,7 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.door import Open
+from noisegate.audit.events import best_region, best_threshold
 from noisegate.connect import Rehearsal
 from noisegate.errors import Bug
 from noisegate.gate import Gate
@@ -36,12 +37,15 @@ from noisegate.mechanisms.base import Mechanism, Repeatable
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.catalogue import MECHANISMS
 from noisegate.mechanisms.crowd_counts import CrowdCounts
+from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
+from noisegate.mechanisms.smooth import SmoothNoise
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
+from noisegate.mechanisms.unevenness import Unevenness
 from noisegate.privacy.event import Event
 
 Run: TypeAlias = Callable[[Gate], object]  # all of a release, a fit, a session
@@ -49,9 +53,10 @@ Exact: TypeAlias = tuple[Any, ...]  # what a mechanism was given
 Pair: TypeAlias = tuple[pa.Table, pa.Table]
 
 _FIFTH: Final = "a fifth too little noise in every draw"
-_ADDED: Final = (Geometric, DiscreteGaussian, BoxNoise)  # noise on every number by itself
+# Noise on every number by itself, and a choice by exact odds: what they say has a known likelihood.
+_KNOWN: Final = (Geometric, DiscreteGaussian, BoxNoise, FourierCut)
 # They work out a number, or its reaches, and hand it to a noise: which is what is heard.
-_HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum)
+_HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum, Unevenness)
 _WIDEST: Final = 8  # numbers of an output that are kept as they are; more become one pattern
 # A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
 _WEAKER: Final[Mapping[str, Fraction]] = {
@@ -77,12 +82,14 @@ class Use:
 
     @property
     def adds(self) -> bool:
-        """Whether it is noise on numbers, whose likelihoods are known."""
-        return isinstance(self.mechanism, _ADDED)
+        """Whether it is noise on numbers, or a choice, whose likelihoods are known."""
+        return isinstance(self.mechanism, _KNOWN)
 
     @property
     def loss(self) -> float:
         """Of added noise, the most that any answer tells: ε, or ρ where it is Gaussian."""
+        if isinstance(self.mechanism, FourierCut):
+            return float(_log_ratios(self).max())
         away = np.abs((self.one[0] - self.other[0]).astype(np.float64)).reshape(-1)
         if isinstance(self.mechanism, DiscreteGaussian):
             return float((away**2).sum() / (2 * self.mechanism.variance))
@@ -118,6 +125,9 @@ class PathRuns:
 
 def _ratios(use: Use, drawn: Mechanism[Any], exact: Any, count: int) -> Floats:  # noqa: ANN401 - an array
     """The log-likelihood ratio of each of so many draws of a mechanism with added noise."""
+    if isinstance(drawn, FourierCut):
+        places = np.searchsorted([int(cut) for cut in drawn.cuts], drawn.uses(exact, count))
+        return _log_ratios(use)[places[:, 0]]
     own, one, other = (
         np.asarray(each, np.int64).reshape(-1) for each in (exact, *use.one, *use.other)
     )
@@ -132,6 +142,16 @@ def _ratios(use: Use, drawn: Mechanism[Any], exact: Any, count: int) -> Floats: 
         return square / float(2 * noise.variance)
     assert isinstance(noise, Geometric | BoxNoise)  # noqa: S101 - of added noise
     return (_norm(noise, said - other) - _norm(noise, said - one)) / float(noise.scale)
+
+
+def _log_ratios(use: Use) -> Floats:
+    """Of each choice: of its probability on one neighbour, and on the other."""
+    cut, logs = use.mechanism, list[Floats]()
+    assert isinstance(cut, FourierCut)  # noqa: S101 - the one choice that is known
+    for exact in (use.one[0], use.other[0]):
+        cost = float(cut.factor) * (cut.tails(exact) + np.array([float(n) for n in cut.noises]))
+        logs.append(-cost - np.logaddexp.reduce(-cost))
+    return logs[0] - logs[1]
 
 
 def _norm(noise: Geometric | BoxNoise, away: Floats) -> Floats:
@@ -203,7 +223,6 @@ def path_audit(  # noqa: PLR0913 - each is a choice
     neighbours: str,
     table: str = "data",
     tries: int = 3,
-    most: int | None = None,
     **terms: Any,  # noqa: ANN401 - those of Audit
 ) -> Audit:
     """An audit of all that a release, a fit or a session draws behind the door.
@@ -216,26 +235,29 @@ def path_audit(  # noqa: PLR0913 - each is a choice
         neighbours: The same in words.
         table: Whose rows they are; other tables are public or empty.
         tries: Paths to choose from, before any run that counts: the one that tells most.
-        most: At most so many draws, those that tell most for their price; the claim is their price.
-            Answers to many questions are rarely all far out, and the bound would be low.
         terms: Those of `Audit`.
     """
     doors = [Rehearsal(opened(), {table: rows}) for rows in pair]
     path = max((_path(doors, ask) for _ in range(tries)), key=lambda each: each.told)
     telling = tuple(use for use in path.uses if use.tells)
     sums = tuple(use for use in telling if use.adds)
-    if most is not None and len(sums) > most:
-        path = path.dearest(most)
-        sums = path.uses
     honest, broken = (
         tuple(PathRuns(uses=sums or telling, first=first, broken=weak) for first in (True, False))
         for weak in (False, True)
     )
     claims = path.claims(without_choices=bool(sums))
     reach = min(1.0, path.told / float(path.charged - path.choices)) if sums else 1.0
-    said = {
+    said: dict[str, Any] = {
         "trials": 200_000 if sums else 12_000, "why": path.words if sums else "", "reachable": reach
     } | terms  # fmt: skip
+    if sums and len(claims) == 1:
+        said["event"] = best_threshold((broken[0], broken[1]), claims, trials=said["trials"])
+    elif len(telling) == 1 and isinstance(noise := telling[0].mechanism, SmoothNoise):
+        own = tuple(tuple(each[0].tolist()) for each in (telling[0].one, telling[0].other))
+        region, said["reachable"] = best_region(
+            (noise, weaker(noise)), (own[0], own[1]), claims, trials=said["trials"]
+        )
+        said["event"] = replace(region, column=1)  # the first is for sums
     return Audit(
         name=name, claims=claims, draws=(honest[0], honest[1]), broken=(broken[0], broken[1]),
         neighbours=neighbours, broken_words=_FIFTH, **said,
@@ -248,28 +270,15 @@ class _Path:
     """Draws of one run, what was charged for it (ε, or ρ) and for its choices."""
 
     uses: tuple[Use, ...]
-    prices: tuple[Fraction, ...]  # of each draw, by its own event
     charged: Fraction
     delta: Fraction
     choices: Fraction
     gaussian: bool
-    left_out: float = 0.0  # a share of the price
 
     @property
     def told(self) -> float:
         """What the added noise tells at most."""
         return sum(use.loss for use in self.uses if use.adds)
-
-    def dearest(self, most: int) -> "_Path":
-        """A few of the draws, at their own price."""
-        pairs = [each for each in zip(self.uses, self.prices, strict=True) if each[0].adds]
-        kept = sorted(pairs, key=lambda each: (-round(each[0].loss / float(each[1]), 2), -each[1]))
-        uses, prices = zip(*kept[:most], strict=True)
-        price = sum(prices, start=Fraction(0))
-        return replace(
-            self, uses=uses, prices=prices, charged=price, choices=Fraction(0),
-            left_out=float(1 - price / self.charged),
-        )  # fmt: skip
 
     def claims(self, *, without_choices: bool) -> dict[float, float]:
         """The claim for all that was drawn; where there are sums, the price without choices."""
@@ -281,11 +290,6 @@ class _Path:
     @property
     def words(self) -> str:
         """Where the claim is not all that was charged."""
-        if self.left_out:
-            return (
-                f"the claim is for the {len(self.uses)} dearest draws; the others, "
-                f"{self.left_out:.0%} of the price, are of the same kind"
-            )
         if not self.choices:
             return ""
         share = float(self.choices / self.charged)
@@ -322,7 +326,7 @@ def _path(doors: list[Rehearsal], ask: Run) -> _Path:
     prices = tuple(_price(event, gaussian=gaussian) for event in heard.events)
     choices = [price for use, price in zip(uses, prices, strict=True) if not use.adds]
     return _Path(
-        uses=uses, prices=prices, charged=Fraction(balance.charge.amount, GRAINS_PER_ONE),
+        uses=uses, charged=Fraction(balance.charge.amount, GRAINS_PER_ONE),
         delta=Fraction(balance.charge.delta, GRAINS_PER_ONE),
         choices=sum(choices, start=Fraction(0)), gaussian=gaussian,
     )  # fmt: skip

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction
-from noisegate.mechanisms.base import INPUT_MAX, Mechanism, clamped, store, store_positive
-from noisegate.mechanisms.scores import FACTOR_MAX, factor_for, price_of
+from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.base import INPUT_MAX, Repeatable, clamped, store, store_positive
+from noisegate.mechanisms.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest, choose
+from noisegate.noise.choice import Contest
 from noisegate.noise.chunks import Int64Array
+from noisegate.noise.races import choose_each
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
 
@@ -42,10 +43,10 @@ CUTS_MAX: Final = 128  # cuts: the running sum over these is rounded once for ea
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FourierCut(Mechanism[L1]):
+class FourierCut(Repeatable[L1]):
     """Chooses cut o with odds e^(-factor · cost(o)) and releases it."""
 
-    name: ClassVar[str] = "fourier-cut/2"
+    name: ClassVar[str] = "fourier-cut/3"
     factor: Fraction
     cuts: tuple[Fraction, ...]
     noises: tuple[Fraction, ...]
@@ -84,44 +85,53 @@ class FourierCut(Mechanism[L1]):
         exact = [tuple(map(Fraction, each)) for each in (cuts, noises, weights)]
         one = cls(factor=Fraction(1), cuts=exact[0], noises=exact[1], weights=exact[2],
                   grain=fraction(grain, name="grain"))  # fmt: skip
-        factor = factor_for(epsilon, score_sensitivity=one.reach(moved), monotone=False)
-        return replace(one, factor=factor)
+        return replace(one, factor=positive(epsilon, name="epsilon") / one.apart(moved))
 
     def event(self, sensitivity: L1, /) -> ExponentialEvent:
         """What one choice is.
 
-        Claim: the log-ratios of neighbours lie in an interval of length ε = 2 · factor · R for
-            R = `reach`; hence ε-differentially private.
+        Claim: the log-ratios of neighbours lie in an interval of length ε = factor · D for
+            D = `apart`; hence ε-differentially private.
         Adjacency: that of ``sensitivity``.
         Why: [MT07, Thm 6], with the score of [ACC12]. What a cut drops has the length
             f(x) = √(Σ m_j w_j² |X_j|²) over its frequencies j, with m_j ≤ 2. That is a seminorm, so
             it moves by at most Σ|v_i| f(e_i) if the cells move by v. A cell e_i has |X_j| = 1
             everywhere, and octave o has at most 2^(o-1) frequencies: f(e_i)² ≤ Σ 2^o w_o². Clamping
-            moves no two cells further apart.
+            moves no two cells further apart. Two log-ratios differ by factor times the move of the
+            difference of two lengths, which is √2 and not 2 times that of one: of two cuts one
+            drops all that the other does, so the slopes of their lengths, as vectors of weighted
+            frequencies, are two directions at an angle of at most 90°, and apart by at most √2.
         Rounding: the Fourier transform is computed in floats, see `_lost` for how far it is off.
             A square has 4 roundings, a sum of up to 2^21 of them by pairs 33, the running sum one
             for each of at most 128 cuts; the root halves that, and it, the cells, the grain and the
             division have 4: below 87 of the 128 that are allowed for. Cells are clamped first, so
             that all of it is below ½ grain [each way], and the length is rounded down to whole
-            grains: 2 grains more, which R has in it, once for all cells.
+            grains: 2 grains more for each of two lengths, which D has in it, once for all cells.
         """
-        far = self.reach(sensitivity)
-        return ExponentialEvent(epsilon=price_of(self.factor, far, monotone=False))
+        return ExponentialEvent(epsilon=self.factor * self.apart(sensitivity))
 
     def reach(self, moved: L1) -> Fraction:
-        """How far cells that move so far move the length of what is dropped, in whole grains: R.
+        """How far cells that move so far move the length of what is dropped, in whole grains.
 
         For each step it is the root, rounded up, and 2^-19 of the largest weight, for `_lost`.
         """
-        squared = sum(int(w) ** 2 << octave for octave, w in enumerate(self.weights, start=1))
-        one = isqrt(squared) + 2 + (int(max(self.weights)) >> 19)
-        return one * moved.value / self.grain + 2
+        return self._steps(1) * moved.value / self.grain + 2
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The chosen cut."""
+    def apart(self, moved: L1) -> Fraction:
+        """How far such cells move the difference of two such lengths, in whole grains: D."""
+        return self._steps(2) * moved.value / self.grain + 4
+
+    def _steps(self, times: int) -> int:
+        squared = sum(int(w) ** 2 << octave for octave, w in enumerate(self.weights, start=1))
+        return isqrt(times * squared) + times * (2 + (int(max(self.weights)) >> 19))
+
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """Chosen cuts."""
         scores = -(self.tails(exact) + np.array([int(n) for n in self.noises], np.int64))
-        (winner,) = choose(Contest(scores, self.factor), bits=bits)
-        return np.array([int(self.cuts[winner])], np.int64)
+        starts = np.arange(count) * scores.size
+        contest = Contest(np.tile(scores, count), self.factor)
+        winners = choose_each(contest, starts, bits=bits) - starts
+        return np.array([int(cut) for cut in self.cuts], np.int64)[winners, None]
 
     def tails(self, exact: Int64Array) -> Int64Array:
         """The weighted length of what each cut drops, in grains, rounded down."""

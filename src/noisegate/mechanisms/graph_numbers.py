@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -65,15 +65,19 @@ class OfGraph(Mechanism[int]):
     __slots__ = ()
     statistic: str
     vertices: int
+    noise: Mechanism[Any]
     levels: int = 1
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for the numbers of all cells that hold rows."""
-        cells = clamped(exact).ravel()
-        return self.draw(edges_of(cells, self.vertices, self.levels), bits=bits)
+        return self.noise.sample(self.handed(exact), bits=bits)
+
+    def handed(self, exact: Int64Array) -> Int64Array:
+        """What the noise is given. Exact: never leaves the door."""
+        return self.of(edges_of(clamped(exact).ravel(), self.vertices, self.levels))
 
     @abstractmethod
-    def draw(self, edges: Edges, *, bits: Bits = SYSTEM) -> Int64Array:
+    def of(self, edges: Edges) -> Int64Array:
         """The same for edges."""
 
     @property
@@ -121,9 +125,9 @@ class GraphNumber(OfGraph):
         l1, l2 = moved(self.statistic, rows_per_unit, cap=self.cap)
         return self.noise.event(l1) if isinstance(self.noise, Geometric) else self.noise.event(l2)
 
-    def draw(self, edges: Edges, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The numbers with noise."""
-        return self.noise.sample(_NUMBERS[self.statistic](edges, self), bits=bits)
+    def of(self, edges: Edges) -> Int64Array:
+        """The numbers."""
+        return _NUMBERS[self.statistic](edges, self)
 
 
 def moved(statistic: str, rows_per_unit: int, *, cap: int = 0) -> tuple[L1, L2]:
@@ -174,10 +178,10 @@ class LocalGraph(OfGraph):
         """
         return self.noise.event(rows_per_unit)
 
-    def draw(self, edges: Edges, *, bits: Bits = SYSTEM) -> Int64Array:
-        """The number with noise, as the noise releases it."""
+    def of(self, edges: Edges) -> Int64Array:
+        """The number, then its reaches."""
         value, reaches = _LOCAL[self.statistic](edges, self)
-        return self.noise.sample(np.array([value, *reaches]), bits=bits)
+        return np.array([value, *reaches])
 
 
 def largest(statistic: str, vertices: int, *, levels: int = 1, cap: int = 0) -> int:

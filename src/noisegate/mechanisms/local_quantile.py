@@ -48,8 +48,12 @@ class LocalQuantile(Mechanism[int]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for all the values, in any order."""
+        return self.noise.sample(self.handed(exact), bits=bits)
+
+    def handed(self, exact: Int64Array) -> Int64Array:
+        """What the noise is given: the quantile, then its reaches. Exact: never leaves the door."""
         value, reaches = quantile_reaches(clamped(exact).ravel(), self.tau, self.noise)
-        return self.noise.sample(np.array([value, *reaches]), bits=bits)
+        return np.array([value, *reaches])
 
 
 def quantile_reaches(values: Int64Array, tau: Fraction, noise: LocalNoise) -> tuple[int, list[int]]:

@@ -87,16 +87,16 @@ class ProposeTestRelease(LocalNoise):
         alpha = (-real(1 / self.test_scale)).exp()
         return alpha**self.threshold / (1 + alpha)
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """Draws for one row: the number, then its reaches A_0, A_1 and so on."""
         row = clamped(exact, REACH_MAX).ravel()
-        distance = np.array([self.distance(row[1:])])
-        tested = Geometric(scale=self.test_scale).sample(distance, bits=bits)
-        if tested[0] < self.threshold:
-            return np.array([0, self.low])
-        held = np.clip(row[:1], self.low, self.high)
+        distances = np.full(count, self.distance(row[1:]))
+        passed = Geometric(scale=self.test_scale).sample(distances, bits=bits) >= self.threshold
+        numbers = np.full(count, self.low, np.int64)
+        held = np.full(int(passed.sum()), np.clip(row[0], self.low, self.high))
         released = Geometric(scale=self.scale).sample(held, bits=bits)
-        return np.array([1, int(np.clip(released[0], self.low, self.high))])
+        numbers[passed] = np.clip(released, self.low, self.high)
+        return np.stack([passed.astype(np.int64), numbers], axis=1)
 
     def distance(self, reaches: Int64Array) -> int:
         """The least k with A_k above the bound, at most ``depth``; a list that ends has the range.

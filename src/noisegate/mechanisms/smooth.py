@@ -30,7 +30,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, exp_up, fraction, positive, shown, sqrt_down
 from noisegate.mechanisms.base import (
     INPUT_MAX,
-    Mechanism,
+    Repeatable,
     clamped,
     require_whole,
     store_positive,
@@ -56,7 +56,7 @@ REACH_MAX: Final = 2 * INPUT_MAX  # the widest range: a shorter reach would hide
 SIGMAS: Final = tuple(Fraction(hundredths, 100) for hundredths in range(1, 201))
 
 
-class LocalNoise(Mechanism[int]):
+class LocalNoise(Repeatable[int]):
     """Noise for one whole number by what one step can do to it, here and near here.
 
     A row is the number, then its reaches A_0, A_1, …: A_k bounds how far one step moves it from
@@ -161,17 +161,17 @@ class SmoothNoise(LocalNoise):
         Rounding: none; the draw is the exactly rounded real.
         """
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """One draw for one row: the number, then its reaches A_0, A_1 and so on."""
-        row = clamped(exact, REACH_MAX).ravel().tolist()
-        return np.array([self.draw(row[0], row[1:], bits=bits)])
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """Draws for one row: the number, then its reaches A_0, A_1 and so on."""
+        row = clamped(exact, REACH_MAX).ravel()
+        held, width = np.clip(row[0], self.low, self.high), self.width(row[1:].tolist())
+        noise = rounded(self.shape, width, (count, 1), bits=bits)
+        found: Int64Array = np.clip(held + noise, self.low, self.high)
+        return found
 
-    def draw(self, value: int, reaches: Sequence[int], *, bits: Bits = SYSTEM) -> int:
-        """The same for plain whole numbers."""
-        width = self.scale * Fraction(self.bound(reaches), UNIT)
-        noise = int(rounded(self.shape, width, 1, bits=bits)[0])
-        held = max(self.low, min(value, self.high))
-        return max(self.low, min(held + noise, self.high))
+    def width(self, reaches: Sequence[int]) -> Fraction:
+        """How wide the noise is at these reaches. Exact: never leaves the door."""
+        return self.scale * Fraction(self.bound(reaches), UNIT)
 
 
 @final

@@ -19,13 +19,13 @@ from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
     clamped,
-    noisy,
     require_whole,
     store_positive,
 )
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
+from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 
@@ -64,7 +64,7 @@ class Unevenness(Mechanism[L1]):
         """The excess plus noise: one number."""
         self.require_cells(exact.shape)
         value = np.array([excess(clamped(exact, INPUT_MAX // exact.size), self.parts)], np.int64)
-        return noisy(value, discrete_laplace(self.scale, value.shape, bits=bits))
+        return Geometric(scale=self.scale).sample(value, bits=bits)
 
     def require_cells(self, shape: tuple[int, ...]) -> None:
         """Refuse what is no row, or has not enough cells for the parts."""

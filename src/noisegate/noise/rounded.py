@@ -12,6 +12,7 @@ boundaries are enclosed in ball arithmetic and, if need be, more bits of U are r
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
@@ -26,6 +27,8 @@ from noisegate.noise.law import Law, draw_by_inversion, enclose_probability
 
 Floats: TypeAlias = NDArray[np.float64]
 _RARE: Final = np.uint64(1 << 42)  # below this, 64 bits of U are too coarse for the float test
+_NEWTON: Final = 3  # steps towards a quantile, from its place in a table
+_AT_ONCE: Final = 1 << 12  # numbers whose means are taken together
 
 
 class Shape(ABC):
@@ -197,11 +200,19 @@ class Quartic(_Symmetric):
 class LaplaceLognormal(_Symmetric):
     """X e^(σY), X Laplace and Y standard normal: Pr[Z ≤ -x] = ½ E[exp(-x e^(-σY))] [BS19].
 
-    The mean is a certified integral; floats only propose, so a draw takes some milliseconds.
+    In ball arithmetic the mean is a certified integral, in floats a sum at equal steps h. Within
+    |Im y| ≤ a ≤ π/2σ the integrand has at most e^(a²/2) times the size of the normal density, so
+    the sum is off by less than 2 e^(a²/2) / (e^(2πa/h) - 1) [TW14, Thm 5.1]: below 2**-52 for a ≤ 3
+    and 2πa = 42 h. What lies beyond 9 is below 2**-54.
     """
 
     sigma: Fraction
     relative_error: ClassVar[float] = 0.0
+    absolute_error: ClassVar[float] = 2.0**-44  # a sum of up to 160 numbers, 20 operations each
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sigma <= 2:
+            raise SpecError("sigma is out of range.", fix="Use a sigma above 0, up to 2.")
 
     def cdf(self, x: Fraction) -> Real:  # noqa: D102
         size, sigma = acb(abs(real(x))), acb(real(self.sigma))
@@ -217,10 +228,40 @@ class LaplaceLognormal(_Symmetric):
         return half if x < 0 else 1 - half
 
     def lower_tail(self, x: Floats) -> Floats:  # noqa: D102
-        return np.full_like(x, np.nan)  # decides nothing
+        return _means(self.sigma, np.minimum(x, 0.0))[0] / 2
 
     def lower_quantile(self, v: Floats) -> Floats:  # noqa: D102
-        return np.log(2 * v)
+        x = np.interp(np.log(v), *_tails(self.sigma))
+        for _ in range(_NEWTON):  # on the logarithm of the tail, which bends upwards
+            mean, slope = _means(self.sigma, x)
+            x = np.minimum(x - np.log(mean / (2 * v)) * mean / slope, 0.0)
+        return x
+
+
+@lru_cache(maxsize=16)
+def _steps(sigma: Fraction) -> tuple[Floats, Floats]:
+    """Rates r = e^(-σy) at equal steps of y, and the weights of 1 and of r at each."""
+    step = 2 * np.pi * min(np.pi / (2 * float(sigma)), 3.0) / 42
+    y = step * np.arange(-np.ceil(9 / step), np.ceil(9 / step) + 1)
+    weights, rates = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi), np.exp(-float(sigma) * y)
+    return rates, np.stack([weights, weights * rates], axis=1)
+
+
+def _means(sigma: Fraction, x: Floats) -> tuple[Floats, Floats]:
+    """E[exp(x r)] and E[r exp(x r)] for r = e^(-σY) and x ≤ 0."""
+    rates, weights = _steps(sigma)
+    parts = np.array_split(x, -(-x.size // _AT_ONCE) or 1)
+    found = np.concatenate([np.exp(np.multiply.outer(part, rates)) @ weights for part in parts])
+    return found[:, 0], found[:, 1]
+
+
+@lru_cache(maxsize=16)
+def _tails(sigma: Fraction) -> tuple[Floats, Floats]:
+    """Logarithms of tails of X e^(σY), rising, and where they are."""
+    x = -np.geomspace(1e7, 1e-6, 600)
+    with np.errstate(divide="ignore"):
+        tails = np.log(_means(sigma, x)[0] / 2)
+    return np.maximum(tails, -1e3), x
 
 
 @final
