@@ -201,7 +201,8 @@ def _with_total(values: Floats, total: Total, density: Floats) -> Floats:
     missing = total.value - float(values.sum())
     if missing <= _DIFFERS * sqrt(total.variance):
         return values
-    return values + missing / density.sum() * density
+    found: Floats = values + missing / density.sum() * density
+    return found
 
 
 def _rounded(values: Floats) -> Ints:
