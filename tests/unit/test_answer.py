@@ -71,6 +71,7 @@ def test_json_has_the_promised_keys_and_plain_values(tmp_path):
     assert set(found) == {
         "columns", "rows", "margins", "confidence", "price", "price_delta", "remaining",
         "remaining_delta", "free", "guarantee", "caveats", "reused", "practice", "head",
+        "within_noise",
     }  # fmt: skip
     assert found["rows"][0] == ["north", 1234, 41.23456, "2024-01-02"]
     assert found["margins"] == [
@@ -103,13 +104,13 @@ def test_parquet_carries_the_guarantee(tmp_path):
 def test_cells_show_the_places_that_the_margin_leaves():
     assert answer().cells()[0] == ["north", "1,234 ± 6", "41.23 ± 0.52", "2024-01-02"]
     assert answer().cells()[1][2] == "52 ± ?"
-    assert answer().cells()[2] == ["–", "-2 ± 6", "0 ± 12", "2024-01-02"]
+    assert answer().cells()[2] == ["–", "-2 ± 6 ≈ 0", "0 ± 12 ≈ 0", "2024-01-02"]
 
 
 def test_the_footer_says_price_balance_and_caveats():
     lines = answer().footer("0.999").split("\n")
     assert lines == [
-        "price ε = 0.1 · left ε = 0.9 · ± at 99.9% confidence",
+        "price ε = 0.1 · left ε = 0.9 · ± at 99.9% confidence; ≈ 0: may be noise alone",
         "At most 8 rows of one person count.",
     ]
     free = answer(cost=ApproxDP(0), widths=[None] * 4, caveats=())
@@ -209,7 +210,7 @@ def test_error_bars_end_at_zero_where_no_exact_number_is_below():
         points = next(iter(found.plot().to_dict()["datasets"].values()))
         assert [(each["low"], each["high"]) for each in points] == expected
         assert found.margins()["n"] == (6, 6, 6)
-        assert found.cells()[0] == ["a", "4 ± 6"]
+        assert found.cells()[0] == ["a", "4 ± 6 ≈ 0"]
         least = min(low for low, _ in expected)
         assert f"M{1 + 96 * (34 - least) / (46 - least):.1f} 6H97.0" in found._repr_html_()
 

@@ -10,6 +10,10 @@ from noisegate.cli.printing import say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write
 
+_PRIVATE = (
+    "PRIVATE: counts of rows below are exact. They are for the steward; show them to no analyst."
+)
+
 
 @app.command()
 def init(
@@ -31,19 +35,28 @@ def init(
 
 
 @app.command()
-def check(file: PolicyFile, as_json: Json = False) -> None:
+def check(
+    file: PolicyFile,
+    rows: Annotated[
+        bool,
+        typer.Option("--rows", help="Read the rows too: exact counts, for the steward alone."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Look over a policy: what is wrong, and what each choice costs in noise."""
-    from noisegate.connect import check_policy  # noqa: PLC0415
+    from noisegate.connect import check_policy, check_rows  # noqa: PLC0415
 
-    found = check_policy(file)
+    found = [*check_policy(file), *(check_rows(file) if rows else [])]
     if as_json:
         records = [
             {"severity": each.severity.value, "place": each.place, "problem": each.problem,
              "fix": each.fix}
             for each in found
         ]  # fmt: skip
-        say_json({"findings": records})
+        say_json({"private": _PRIVATE, "findings": records} if rows else {"findings": records})
     else:
+        if rows:
+            say(_PRIVATE)
         for each in found:
             say(str(each))
         say(f"{len(found)} finding{'' if len(found) == 1 else 's'}.")

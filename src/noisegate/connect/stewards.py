@@ -36,6 +36,18 @@ def check_policy(file: str | Path) -> "list[Finding]":
     return check(policy, tables, stored=stored_kinds(data), error=error)
 
 
+def check_rows(file: str | Path) -> "list[Finding]":
+    """What the rows do not say as the policy has it, with exact counts: private, for the steward.
+
+    Values that cannot be read and so count as NULL, lie outside of bounds, or are no declared key;
+    and rows without an owner.
+    """
+    from noisegate.sources.duckdb_unread import unread  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy import read_policy  # noqa: PLC0415
+
+    return unread(*tables_of(read_policy(file)))
+
+
 def policy_page(file: str | Path) -> str:
     """A policy as a page for people, in Markdown."""
     from noisegate.sources.policy import read_policy  # noqa: PLC0415 - stewards only

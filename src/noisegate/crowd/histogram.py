@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from noisegate.crowd.blending import Blending, Sampled, solved
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, shown
 from noisegate.inert import lines
@@ -30,17 +30,21 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.plot import drawn, framed
-from noisegate.query.question import Terms
+from noisegate.query.question import Block, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
 from noisegate.releases.held import Charged, loading, read_held, standing
+from noisegate.transforms.stability import stability_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT: Final = "noisegate-crowd/1"
+_ONE_EACH: Final = (
+    "Ask about one row of each unit, such as SELECT BIN(age, 10), COUNT(*) FROM (SELECT"
+)
 
 
 @final
@@ -404,4 +408,25 @@ def _grid(curator: Curator, order: CrowdOrder) -> Grid:
     elif order.table is not None or order.where is not None:
         raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
     accountant = curator.ledger.balance(curator.account).accountant
-    return grid_of(read(sql, curator.tables), sql, Terms(), accountant=accountant, edges=edges)
+    question = read(sql, curator.tables)
+    for block in question.blocks:
+        _require_one_row(block)
+    return grid_of(question, sql, Terms(), accountant=accountant, edges=edges)
+
+
+def _require_one_row(block: Block) -> None:
+    """Refuse rows of which a unit may have several.
+
+    Why: the guarantee is about counts that one coin moves by 1. A unit with rows in several cells
+        is in or out of all of them at once, and one with several rows of a cell fills its crowd by
+        itself, so that neither the coins nor the crowd would hide it.
+    """
+    facts = stability_of(block.relation)
+    if facts.rows == 1 or not facts.is_private:
+        return
+    unit = next((table.unit.column for table in facts.tables if table.unit is not None), None)
+    raise Unsupported(
+        "One unit may have several rows here: it would be in several cells at once, or fill a "
+        "crowd alone, and a coin of its own would not hide it.",
+        fix=f"{_ONE_EACH} {unit}, MAX(age) AS age FROM visits GROUP BY {unit}) AS u GROUP BY 1.",
+    )

@@ -49,11 +49,13 @@ _ENTRY_MAX: Final = 1 << 20
 
 
 class PCA(PrivateTransformer):
-    """The directions in which rows differ most, in the scale where all bounds are -1 and 1.
+    """The directions in which rows differ most, in the units of the columns.
 
-    After `fit`: ``components_``, ``explained_variance_``, ``explained_variance_ratio_``, ``mean_``
-    (in the units of the columns), and ``error_["variance"]``, the standard deviation of the noise
-    of a variance. Where noise would hide everything, a random few columns are asked about: all
+    After `fit`: ``components_``, ``explained_variance_``, ``explained_variance_ratio_``, ``mean_``,
+    all as scikit-learn has them, and ``error_["variance"]``, the standard deviation of the noise of
+    each variance. A column with far wider bounds than others has most of the noise and, if it
+    varies as much, the first component: scale columns first, as with any PCA. Where noise would
+    hide everything, a random few columns are asked about: all
     others are 0 in the components, and in the middle of their bounds in the mean.
 
     Args:
@@ -93,30 +95,34 @@ class PCA(PrivateTransformer):
         count = require_whole(self.n_components, "n_components", 1, 1 << 12)
         seed = require_seed(self.random_state)
         method = require_one_of(self.method, "method", ("auto", "sulq"))
-        if count > len(matrix.coordinates()):
+        coordinates = matrix.coordinates()
+        if count > len(coordinates):
             raise SpecError("There are fewer columns.", fix="Ask for fewer components.")
-        options = {"components": count, "method": method}
+        options = {"components": count, "method": method, "units": "columns"}
+        halves = np.array([float(each.half) for each in coordinates])
         if method == "sulq":
-            return partial(fit_sulq, components=count), options
-        return partial(fit_pca, components=count, seed=seed), options | {"seed": seed}
+            return partial(fit_sulq, components=count, units=halves), options
+        fit = partial(fit_pca, components=count, seed=seed, units=halves)
+        return fit, options | {"seed": seed}
 
     def _take(self, fitted: Fitted) -> None:
-        self.components_, self._mean = fitted["components"], fitted["mean"]
-        self.mean_ = self._unscaled(self._mean)
+        self.components_ = fitted["components"]
+        self.mean_ = self._unscaled(fitted["mean"])
         self.explained_variance_ = fitted["variances"]
         total = max(float(fitted["total"]), float(self.explained_variance_.sum()), 1e-12)
         self.explained_variance_ratio_ = self.explained_variance_ / total
-        self.error_ = {"variance": float(fitted["noise"])}
+        self.error_ = {"variance": fitted["noise"]}
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """The places of points along the components."""
-        found: Floats = (self._points(X) - self._mean) @ self.components_.T
+        """The places of points along the components; what is beyond the bounds is clamped."""
+        found: Floats = (self._unscaled(self._points(X)) - self.mean_) @ self.components_.T
         return found
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points at these places, in the units of the columns."""
         self._require_fitted()
-        return self._unscaled(self._mean + np.asarray(X) @ self.components_)
+        found: Floats = self.mean_ + np.asarray(X) @ self.components_
+        return found
 
     def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
         """What each column adds to each component."""
@@ -160,8 +166,11 @@ class EmpiricalCovariance(PrivateEstimator):
         self.error_ = {"covariance": float(fitted["noise"]) * scale}
 
 
-def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0) -> Fitted:
-    """Directions as rows, from -1 to 1, how far rows lie along them, and the mean."""
+def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0, units: Floats | None = None) -> Fitted:
+    """Directions as rows, how far rows lie along them, and the mean, which is from -1 to 1.
+
+    Directions and variances are in ``units``: what 1 of each column is, 1 if not said.
+    """
     ask.done(0.0, "counting rows")
     rows, lengths, told = _look(ask)
     total = max(square_in(lengths) * ask.columns, 1e-9)
@@ -169,17 +178,17 @@ def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0) -> Fitted:
     norm, noise = _norm(ask, lengths, products)
     if np.sqrt(ask.columns) * noise / (rows * _FIRST * total) < _CLEAR:
         ask.done(0.2, "measuring products")
-        return _eigen(_moments(ask, rows, norm, [sums, products]), components)
+        return _eigen(_moments(ask, rows, norm, [sums, products]), components, units)
     coins = public_coins(f"{seed} and {told} rows")  # no columns are unlucky in every fit
-    return _directions(ask, components, rows, total, coins)
+    return _directions(ask, components, rows, total, coins, units)
 
 
-def fit_sulq(ask: RowsAsk, components: int) -> Fitted:
+def fit_sulq(ask: RowsAsk, components: int, *, units: Floats | None = None) -> Fitted:
     """Noise on the sums of all products, as they are [DTTZ14]."""
     count, sums, products = divided(Fraction(1), 1, 3, 16)
     (counted,) = ask.totals(Statistic(Plain(), (One(),)), [count])
     rows = max(1.0, float(counted.values[0, 0]))
-    return _eigen(_moments(ask, rows, None, [sums, products]), components)
+    return _eigen(_moments(ask, rows, None, [sums, products]), components, units)
 
 
 def fit_covariance(ask: RowsAsk) -> Fitted:
@@ -257,20 +266,32 @@ def _moments(ask: RowsAsk, rows: float, norm: int | None, shares: list[Fraction]
     return _Moments(mean, matrix, noise)
 
 
-def _eigen(found: _Moments, components: int) -> Fitted:
-    values, vectors = np.linalg.eigh(found.matrix)
+def _eigen(found: _Moments, components: int, units: Floats | None) -> Fitted:
+    one = np.ones(len(found.mean)) if units is None else units
+    matrix = found.matrix * np.outer(one, one)
+    values, vectors = np.linalg.eigh(matrix)
     order = np.argsort(-values, kind="stable")[:components]
+    ways = _signed(vectors[:, order].T)
     return {
-        "components": _signed(vectors[:, order].T),
+        "components": ways,
         "variances": np.maximum(values[order], 0.0),
         "mean": found.mean,
-        "total": np.array(max(0.0, float(np.trace(found.matrix)))),
-        "noise": np.array(found.noise),
+        "total": np.array(max(0.0, float(np.trace(matrix)))),
+        "noise": found.noise * np.sum((ways * one) ** 2, axis=1),
     }
 
 
-def _directions(ask: RowsAsk, components: int, rows: float, total: float, rng: Coins) -> Fitted:
-    """Steps of the power iteration, by sums of rows on either side of directions."""
+def _directions(
+    ask: RowsAsk, components: int, rows: float, total: float, rng: Coins, units: Floats | None
+) -> Fitted:
+    """Steps of the power iteration, by sums of rows on either side of directions.
+
+    Directions are in ``units``, as parts of the widest: for the door, which sees columns from -1 to
+    1, each is stretched by them. How far rows lie along all columns is only known for columns from
+    -1 to 1: the total takes it to be spread over them evenly.
+    """
+    widest = 1.0 if units is None else float(units.max())
+    parts = np.ones(ask.columns) if units is None else units / widest
     first, last, left = divided(_LEFT, _MEAN, _SPREADS, 1 - _MEAN - _SPREADS)
     wide = min(ask.columns, max(2 * components, 4))
     blur = _blur(ask, rows, total, left, wide)
@@ -288,22 +309,23 @@ def _directions(ask: RowsAsk, components: int, rows: float, total: float, rng: C
     found = _spread_out(found, places, ask.columns)
     for place in range(rounds):
         ask.done((place + 1) / (rounds + 2), f"round {place + 1} of {rounds}")
-        cells = _sides(found, mean, ask.reach)
+        cells = _sides(found * parts, mean, ask.reach)
         question = Statistic(cells, (One(), coordinates))
         counts, held = ask.totals(question, divided(left / rounds, 1, 9))
-        away = held.values / ask.reach - counts.values * seen
+        away = (held.values / ask.reach - counts.values * seen) * parts[places]
         turned = np.linalg.svd(away[: len(found)] - away[len(found) :], full_matrices=False)[2]
         found = _spread_out(turned[:components], places, ask.columns)
         if len(found) < components:
             break
-    spreads, noise_of = _spreads(ask, found, mean, rows, last)
-    order = np.argsort(-spreads, kind="stable")
+    spreads, noise_of = _spreads(ask, found * parts, mean, rows, last)
+    order, around = np.argsort(-spreads, kind="stable"), total - float(mean @ mean)
+    whole = max(around * float(np.mean(parts**2)), float(spreads.sum()))
     return {
         "components": _signed(found[order]),
-        "variances": spreads[order],
+        "variances": spreads[order] * widest**2,
         "mean": mean,
-        "total": np.array(max(total - float(mean @ mean), float(spreads.sum()))),
-        "noise": np.array(noise_of),
+        "total": np.array(whole * widest**2),
+        "noise": np.full(len(spreads), noise_of * widest**2),
     }
 
 

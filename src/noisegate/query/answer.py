@@ -13,7 +13,7 @@ from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import bare, percent, with_margin
+from noisegate.query.display import ZERO, bare, is_noise, marked, percent
 from noisegate.sheets import csv_text
 
 if TYPE_CHECKING:
@@ -89,6 +89,17 @@ class Answer:
         """
         return dict(zip(self.columns, self.half_widths(confidence), strict=True))
 
+    def within_noise(self, confidence: Number = 0.95) -> list[list[bool]]:
+        """Row by row, which numbers are no further from 0 than their ±: nothing may be there."""
+        widths = self.half_widths(confidence)
+        columns = [
+            [is_noise(value, width) for value, width in zip(column.to_pylist(), each, strict=True)]
+            if each is not None
+            else [False] * len(column)
+            for column, each in zip(self.table.columns, widths, strict=True)
+        ]
+        return [list(row) for row in zip(*columns, strict=True)]
+
     # other forms
 
     def to_arrow(self, confidence: Number | None = None) -> "pa.Table":
@@ -131,6 +142,7 @@ class Answer:
                 for row in self.rows
             ],
             "margins": [list(row) for row in zip(*widths, strict=True)],
+            "within_noise": self.within_noise(confidence),
             "confidence": float(fraction(confidence)),
             "price": float(self.cost.epsilon),
             "price_delta": float(self.cost.delta),
@@ -183,12 +195,12 @@ class Answer:
     # on a screen
 
     def cells(self, confidence: Number = 0.95) -> list[list[str]]:
-        """The rows as text, with ± behind every noisy number."""
+        """The rows as text, with ± behind every noisy number; ≈ 0 where that reaches 0."""
         widths = self.half_widths(confidence)
         columns = [
             list(map(bare, column.to_pylist()))
             if each is None
-            else list(map(with_margin, column.to_pylist(), each))
+            else list(map(marked, column.to_pylist(), each))
             for column, each in zip(self.table.columns, widths, strict=True)
         ]
         return [list(row) for row in zip(*columns, strict=True)]
@@ -205,6 +217,8 @@ class Answer:
         line = paid if self.remaining is None else f"{paid} · left {self.remaining:left}"
         if any(each is not None for each in self.half_widths(confidence)):
             line += f" · ± at {percent(confidence)} confidence"
+        if any(ZERO in cell for row in self.cells(confidence) for cell in row):
+            line += f"; {ZERO.strip()}: may be noise alone"
         return "\n".join([line, *self._caveats()])
 
     def _caveats(self) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _ROWS_MAX: Final = 200  # of a table in a notebook
 _BAR: Final = 96  # pixels
+ZERO: Final = " ≈ 0"  # behind a number that may be noise alone
 
 
 def bare(value: Any) -> str:  # noqa: ANN401 - a cell
@@ -42,6 +43,20 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
     places = max(0, min(12, 1 - floor(log10(margin))))
     up = ceil(margin * 10**places * (1 - 1e-9)) / 10**places  # never shown smaller than it is
     return f"{value:,.{places}f} ± {up:,.{places}f}"
+
+
+def is_noise(value: Any, margin: float | None) -> bool:  # noqa: ANN401 - a cell
+    """Whether a number is no further from 0 than its ±."""
+    return value is not None and margin is not None and bool(abs(value) <= margin)
+
+
+def marked(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a cell
+    """A noisy number with its ±, and a mark where it looks like something but may be nothing.
+
+    >>> marked(106, 106), marked(0, 106), marked(300, 106)
+    ('106 ± 106 ≈ 0', '0 ± 106', '300 ± 106')
+    """
+    return with_margin(value, margin) + (ZERO if value and is_noise(value, margin) else "")
 
 
 def ends(value: float, width: float, *, from_zero: bool) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.display import bare
+from noisegate.query.estimates import selected
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.plot import drawn, framed
 from noisegate.releases.estimate import Floats
@@ -140,16 +141,43 @@ class SparseRelease(Charged):
         """
         return ceil(geometric_error(self.noise.scale, confidence=confidence) * self._scale)
 
-    def _widths(self, confidence: Numeric) -> Floats:
-        """The ± of each shown cell, none (NaN) where it was sampled."""
+    def _widths(self, confidence: Numeric, among: Fraction = Fraction(1)) -> Floats:
+        """The ± of each shown cell, none (NaN) where it was sampled.
+
+        Claim: it fails for at most 1 - confidence of all shown cells, on average; for the largest
+            of them, if these are the share ``among`` of all.
+        Why: each ± holds given that its cell is shown, see `selected`; a sampled cell is plain
+            exactly if its noisy count passes a bar that follows from the other cells alone. Those
+            of some that are picked by their numbers need the failure times their share [BY05].
+        """
+        failure, signed = failure_of(confidence) * among, getattr(self.noise, "signed", False)
         shown = self.values.astype(np.float64) * float(self.grain)
+        more: dict[str, Any] = {"at_least": self._cut, "scale": self.noise.scale}
+        counts = self._plain_counts
+        low: NDArray[Any]
+        high: NDArray[Any]
         if self.sampling is None:
-            width = np.full(shown.size, float(self.margin(confidence)))
+            low, high = selected.between(counts, failure=float(failure), signed=signed, **more)
         else:
-            failure = failure_of(confidence) / 2
-            noise = np.full(shown.size, float(self.margin(1 - failure)))
-            width = np.ceil(self.sampling.widened(shown, noise, float(failure)))
+            low, high = selected.between_all(
+                counts, failure=failure, sampling=self.sampling, **more
+            )
+        width = np.ceil(np.maximum(high - shown, shown - low))
         return np.where(self._plain, width, np.nan)
+
+    @property
+    def _cut(self) -> int:
+        """A cell is plain if its noisy count, of rows that took part, is at least this."""
+        noise = self.noise
+        if isinstance(noise, SparseGeometric):
+            return noise.tau + (noise.tau > noise.threshold)
+        return max(noise.threshold, self.bar)
+
+    @property
+    def _plain_counts(self) -> NDArray[np.int64]:
+        """Numbers of plain cells as noisy counts, others at the cut."""
+        grains = GRAINS if isinstance(self.noise, SparsePriority) else 1
+        return np.where(self._plain, self.values // grains, self._cut)
 
     # asking
 
@@ -193,7 +221,8 @@ class SparseRelease(Charged):
         """Which numbers are noisy counts as they are, and not raised because they were sampled."""
         sizes = np.abs(self.values)
         if isinstance(self.noise, SparsePriority):
-            raised: NDArray[np.bool_] = sizes > sizes.min(initial=1 << 62)
+            full = self.values.size >= self.noise.size
+            raised: NDArray[np.bool_] = sizes > (sizes.min(initial=1 << 62) if full else 0)
             return raised
         plain: NDArray[np.bool_] = (sizes > self.noise.tau) | (
             self.noise.tau == self.noise.threshold
@@ -369,8 +398,10 @@ class SparseRelease(Charged):
         table = replace(self, cells=self.cells[order], values=self.values[order]).to_arrow()
         plain = self._plain[order].tolist()
 
+        among = Fraction(max(order.size, 1), max(self.values.size, 1))
+
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
-            widths = self._widths(confidence)[order].tolist()
+            widths = self._widths(confidence, among)[order].tolist()
             known = zip(widths, plain, strict=True)
             return (*[None] * len(self.axes), tuple(int(w) if each else None for w, each in known))
 

@@ -20,6 +20,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import percent
 from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
+from noisegate.query.estimates.selected import clear_from
 from noisegate.query.looks import declared_rows
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
@@ -88,17 +89,24 @@ class SparsePlan(Facts):
         return _sure(self.noise, self.sampling, confidence)
 
     def margin(self, confidence: Number = 0.95) -> int:
-        """The ± of a count by its noise."""
+        """The ± of a count by its noise; that of a cell near the threshold is larger."""
         off = geometric_error(self.noise.scale, confidence=confidence)
         return off if self.sampling is None else ceil(off / self.sampling.probability)
+
+    def clear(self, confidence: Number = 0.95) -> int:
+        """A shown number below this may be that of a cell without rows: its ± reaches 0."""
+        failure, scale = failure_of(confidence), self.noise.scale
+        found = clear_from(_bar(self.noise), scale=scale, failure=failure)
+        return found if self.sampling is None else ceil(found / self.sampling.probability)
 
     def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
         """The plan in words, one fact a line."""
         cells = f"{self.noise.domain:,}, of which those that hold many rows are shown"
-        sure = f"at {percent(confidence)} confidence for each cell that is shown"
+        sure = f"at {percent(confidence)} confidence for a large cell"
+        empty = f"one shown with less than {self.clear(confidence):,} may hold no row"
         return [
             ("cells", cells),
-            ("error", f"± {self.margin(confidence):,} {sure}"),
+            ("error", f"± {self.margin(confidence):,} {sure}; {empty}"),
             *(("mind", words) for words in self.words),
             ("price", price_words(self.price, fits=self.fits)),
         ]
@@ -112,6 +120,7 @@ class SparsePlan(Facts):
             "false_cells": self.false_cells,
             "sure": self.sure(confidence),
             "margin": self.margin(confidence),
+            "clear": self.clear(confidence),
             "confidence": float(confidence),
             "epsilon": float(self.epsilon),
             "price": float(self.price.epsilon),
@@ -284,8 +293,11 @@ def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometr
 def _sure(
     noise: SparseGeometric | SparsePriority, sampling: Sampling | None, confidence: Number
 ) -> int:
-    bar = noise.tau if isinstance(noise, SparseGeometric) else noise.threshold
-    return missing_rows(bar, noise.scale, sampling, failure_of(confidence))
+    return missing_rows(_bar(noise), noise.scale, sampling, failure_of(confidence))
+
+
+def _bar(noise: SparseGeometric | SparsePriority) -> int:
+    return noise.tau if isinstance(noise, SparseGeometric) else noise.threshold
 
 
 def _words(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -> tuple[str, ...]:
@@ -300,7 +312,7 @@ def _words(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -
         return (sampled,)
     surely = (
         f"A cell of {sure} rows or more is shown with 95 %; of all cells without rows, about "
-        f"{false} are shown."
+        f"{false} are shown: a number whose ± reaches 0 may be one of them."
     )
     if tau == noise.threshold:
         held = f"Cells of a noisy count of {theta} or more{among} are shown, all others missing."

@@ -97,7 +97,7 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
     else:
         guard = is_not_null(value.copy())
     if column.between is not None:
-        low, high = (_bound(bound, column.kind) for bound in column.between)
+        low, high = (bound_value(bound, column.kind) for bound in column.between)
         inside = exp.Between(this=value.copy(), low=low, high=high)  # quicker, and mostly true
         value = case((inside, value), otherwise=clamp(value.copy(), low.copy(), high.copy()))
     elif column.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
@@ -148,7 +148,8 @@ def number(value: Fraction) -> exp.Expr:
     return cast(exp.Literal.string(repr(float(value))), "DOUBLE")
 
 
-def _bound(bound: Fraction, kind: Kind) -> exp.Expr:
+def bound_value(bound: Fraction, kind: Kind) -> exp.Expr:
+    """A declared bound as the engine reads it."""
     if kind is Kind.NUMBER:
         return number(bound)
     if kind is Kind.INTEGER:

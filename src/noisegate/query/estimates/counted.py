@@ -29,15 +29,15 @@ def between(sampled: Whole, p: Fraction, failure: float) -> tuple[Whole, Whole]:
 def least(sampled: Whole, p: Fraction, failure: float) -> Whole:
     """The smallest N with Pr[y or more] above the failure."""
     low = np.maximum(sampled - 1, -1)  # where y is 0, N = 0 is not left out
-    return _first(low, lambda people: _at_least(sampled, people, float(p)) > failure)
+    return first_above(low, lambda people: _at_least(sampled, people, float(p)) > failure)
 
 
 def most(sampled: Whole, p: Fraction, failure: float) -> Whole:
     """The largest N with Pr[y or less] above the failure."""
-    return _first(sampled, lambda people: _at_most(sampled, people, float(p)) <= failure) - 1
+    return first_above(sampled, lambda people: _at_most(sampled, people, float(p)) <= failure) - 1
 
 
-def _first(low: Whole, holds: Callable[[Whole], NDArray[np.bool_]]) -> Whole:
+def first_above(low: Whole, holds: Callable[[Whole], NDArray[np.bool_]]) -> Whole:
     """The first number above ``low`` at which something holds that goes on holding."""
     step = np.ones_like(low)
     high = low + step

@@ -43,6 +43,7 @@ OFF_CENTRE: Final = 1 / sqrt(12)  # of the half-width: how far off its middle an
 COUNTED: Final = 1 / 8  # of the weight of a sum of a sample: that of its count, at least
 ROWS: Final = Field("noisegate_rows")  # of one unit in one group, where rows are folded
 ONE: Final = Literal(1)
+_FEW: Final = 16  # whole numbers: of more, the nearest whole middle is about as good
 COUNTS: Final = (Function.COUNT, Function.COUNT_VALUES)
 VARIANCES: Final = (
     Function.VAR_SAMP,
@@ -158,11 +159,14 @@ class Book:
     ) -> tuple[Mean, Expression, Domain]:
         """An average, and the centred expression with its bounds."""
         low, high = require_bounds(domain, "An average")
-        centre = middle(low, high, domain.kind)
+        kind = domain.kind
+        if kind is Kind.INTEGER and (low + high) % 2 and high - low < _FEW:
+            kind = Kind.NUMBER  # from a whole middle, 0 and 1 would reach twice as far
+        centre = middle(low, high, kind)
         around = value
         if centre:
-            around = Call("subtract", (value, literal(centre, domain.kind)))
-        inner = replace(domain, low=low - centre, high=high - centre, keys=None)
+            around = Call("subtract", (value, literal(centre, kind)))
+        inner = replace(domain, kind=kind, low=low - centre, high=high - centre, keys=None)
         piece = self.added(masked(around, conditions), inner)
         return Mean(piece=piece, middle=centre, low=low, high=high), around, inner
 

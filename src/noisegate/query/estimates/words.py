@@ -6,11 +6,12 @@ from fractions import Fraction
 from noisegate.algebra.expression import Expression, Field
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import Distinct, Sums, Values
-from noisegate.privacy.domain import Kind
+from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
 from noisegate.query.estimates.sampling import sample_words
 from noisegate.query.question import Block, Function
 from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
 
 _COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
 _UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
@@ -31,9 +32,7 @@ def caveats(
     found = [words for query, function in drawn if (words := _capped(query, function, folded))]
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
-        found.append(
-            "Values are read within their declared bounds; the error bars are about those."
-        )
+        found.append("Values are read within their bounds; the error bars are about those.")
     sampled = sample_of(block.relation)
     if sampled is not None:
         held = [each in (*ADDITIVE, Function.COUNT_UNITS) for each in functions]
@@ -49,6 +48,9 @@ def caveats(
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
     if Kind.TIMESTAMP in kinds:
         found.append("Quantiles of times are to the hour.")
+    found += [
+        words for table in stability_of(block.relation).tables if (words := _ownerless(table))
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -116,6 +118,18 @@ def _capped(query: Query, function: Function | None, folded: tuple[int, int] | N
         else isinstance(tally, Sums | Values) and tally.rows_per_unit is not None
     )
     return f"Capped: {what}; {more} (not in the ±)." if is_capped else None
+
+
+def _ownerless(table: TableDomain) -> str | None:
+    """That rows without an owner are left out, where there may be any: a fact of the policy."""
+    if table.unit is None or table.unit.column is None:
+        return None
+    first = table.path[0].column if table.path else table.unit.column
+    held = table.columns.get(first)
+    if held is not None and not held.nullable and not table.path:
+        return None
+    leads = f" or leads to no {table.unit.noun}" if table.path else ""
+    return f"Rows of {table.name} whose {first} is NULL{leads} belong to nobody and are left out."
 
 
 def _inside(expression: Expression | None) -> str:

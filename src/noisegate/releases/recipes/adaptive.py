@@ -17,7 +17,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.releases.asking import Ask
 from noisegate.releases.dyadic import Dyadic, Ints, dyadic, length, widened
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.estimate import Estimate, Floats, Predicted, whole
 from noisegate.releases.levels import noise_only
 from noisegate.releases.posterior import posterior
 from noisegate.releases.recipes.tree import require_same
@@ -28,6 +28,7 @@ from noisegate.transforms.strategy import Groups
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 _EVEN: Final = 0.02  # of the mass is thought to lie evenly, whatever the margins say
+_DIFFERS: Final = 2  # deviations of the total below which a sum of cells may lie
 _UNITS: Final = 8  # noise units that a value of a margin should hold
 
 
@@ -83,9 +84,10 @@ class Adaptive:
         tree = refine(ask, ground, plan, quanta=left, total=total)
         ask.done(0.8, f"{tree.size} boxes")
         _, counts = posterior(tree, shrink=single, gaussian=ask.gaussian)
-        noise = sqrt(2) / float(signal(Law.of(ask), np.array([left]))[0])
         between = np.sqrt(density)  # margins and evenness, half and half
         spread = np.maximum(_smoothed(tree, counts, between, order, ask.shape), 0)
+        if single:  # nearest cell by cell, and so too low where most cells are below the noise
+            spread = _with_total(spread, total, between)
         boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
         words = [f"{boxes} boxes, smaller where more lies."]
         if boxes < spread.size:
@@ -93,7 +95,7 @@ class Adaptive:
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain
-            found = _nearest(values, noise * grain) if single else _rounded(values)
+            found = whole(values) if single else _rounded(values)
             return found[order.places].reshape(ask.shape)
 
         return Estimate(spread[order.places].reshape(ask.shape), words=tuple(words), mend=mend)
@@ -190,16 +192,17 @@ def _leaves(tree: Tree) -> tuple[Ints, Ints, Ints]:
     return leaves, tree.lows[leaves], tree.highs[leaves] - tree.lows[leaves]
 
 
-def _nearest(values: Floats, noise: float) -> Ints:
-    """Whole numbers: the nearest ones; below the noise up from 2/3 on only, as most hold nothing.
+def _with_total(values: Floats, total: Total, density: Floats) -> Floats:
+    """With the measured total, where more is missing than its noise explains.
 
-    >>> _nearest(np.array([0.6, 0.7, 1.6, 9.4, 9.6]), 0.1).tolist()
-    [0, 1, 2, 9, 10]
-    >>> _nearest(np.array([0.6, 0.7, 1.6, 9.4, 9.6]), 3.0).tolist()
-    [0, 1, 1, 9, 10]
+    What is missing lies by density: nothing of it stood out of the noise anywhere. Nothing is taken
+    off: cells are never too high in sum, and large ones would lose most.
     """
-    low = values < max(1.0, noise)
-    return np.where(low, np.floor(values + 1 / 3), np.rint(values)).astype(np.int64)
+    missing = total.value - float(values.sum())
+    if missing <= _DIFFERS * sqrt(total.variance):
+        return values
+    found: Floats = values + missing / density.sum() * density
+    return found
 
 
 def _rounded(values: Floats) -> Ints:
