@@ -403,5 +403,4 @@ def _grid(curator: Curator, order: CrowdOrder) -> Grid:
         sql, edges = sql_of(curator.tables, order.table, order.columns, order.where)
     elif order.table is not None or order.where is not None:
         raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
-    accountant = curator.ledger.balance(curator.account).accountant
-    return grid_of(read(sql, curator.tables), sql, Terms(), accountant=accountant, edges=edges)
+    return grid_of(read(sql, curator.tables), sql, Terms(), edges=edges)

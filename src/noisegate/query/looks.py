@@ -7,11 +7,11 @@ made of it is public, so the question itself is then asked with found bounds as 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod, sqrt
+from math import sqrt
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Join, Relation, Sampled, Table, Union
+from noisegate.algebra.relation import Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -19,12 +19,12 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps
 from noisegate.query.estimates.purchase import inner_price
+from noisegate.query.limits import declared_rows
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
-from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 SHARE: Final = Fraction(1, 5)  # of the price of a question, for all its looks together
@@ -260,31 +260,3 @@ def clipping(
         f"a cap of {cap} rows loses about {found.lost(cap):.0%} of the rows of {domain.name}; "
         f"about {found.best(epsilon, cells=cells)} would err least here"
     )
-
-
-def caps_of(block: Block, terms: Terms) -> Caps:
-    """The caps of the question, else those that follow from the policy's."""
-    tables = stability_of(block.relation).tables
-    groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
-    rows = declared_rows(block.relation)
-    return Caps(
-        rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
-        groups_per_unit=terms.groups_per_unit or max(groups, default=None),
-    )
-
-
-def declared_rows(relation: Relation) -> int | None:
-    """How many rows of one unit the policy's caps allow in a relation; None if it has none.
-
-    A choice, not a claim: whatever the cap is, the engine keeps it.
-    """
-    if isinstance(relation, Table):
-        return relation.domain.rows_per_unit_max
-    if isinstance(relation, Join):
-        sides = [declared_rows(relation.left), declared_rows(relation.right)]
-        known = [side for side in sides if side is not None]
-        return prod(known) if known else None
-    if isinstance(relation, Union):
-        parts = [declared_rows(part) for part in relation.parts]
-        return None if None in parts else sum(part for part in parts if part is not None)
-    return declared_rows(relation.of)

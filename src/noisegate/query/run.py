@@ -26,7 +26,8 @@ from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.estimates.terms import count_term
-from noisegate.query.looks import Look, caps_of, clipping, looks_of, seen
+from noisegate.query.limits import caps_of
+from noisegate.query.looks import Look, clipping, looks_of, seen
 from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer, shown_table
 from noisegate.query.plan import Plan
@@ -34,7 +35,8 @@ from noisegate.query.question import USUAL, Block, Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
-from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.checks import CAP_MAX
+from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 NOTHING: Final = ApproxDP(0)
@@ -269,8 +271,10 @@ class Run:
         tally = orders[0].bought.draft.parts[0].query.tally
         if not isinstance(tally, Sums):
             return None
-        cap = tally.rows_per_unit
-        counted = Sums(relation=tally.relation, terms=(count_term((), cap=cap),), rows_per_unit=cap)
+        query = orders[0].bought.draft.parts[0].query
+        count = count_term((), cap=query.per_unit if tally.is_weighed else None)
+        sized = (count,) if tally.is_weighed else ()
+        counted = replace(tally, by=(), terms=(count,), sized=sized)
         offers = self._shelf.offers(Query(counted), 0)
         if not offers:
             return None

@@ -251,7 +251,6 @@ def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
 def counting_grid(
     tables: Mapping[str, TableDomain],
     *,
-    accountant: str,
     table: str | None = None,
     columns: Mapping[str, Any] | None = None,
     questions: Sequence[str] = (),
@@ -262,7 +261,7 @@ def counting_grid(
         table, columns = columns_for(tables, questions)
     sql, edges = sql_of(tables, table, columns)
     terms = Terms(rows_per_unit=rows_per_unit)
-    grid = grid_of(read(sql, tables), sql, terms, accountant=accountant, edges=edges)
+    grid = grid_of(read(sql, tables), sql, terms, edges=edges)
     return CountingGrid(grid, tables)
 
 

@@ -20,15 +20,13 @@ def caveats(
     block: Block,
     drawn: Iterable[tuple[Query, Function | None]],
     *,
-    folded: tuple[int, int] | None,
     kinds: Collection[Kind] = (),
 ) -> tuple[str, ...]:
     """Sentences for a plan and an answer; they depend on the question and the policy only.
 
-    ``drawn`` are the queries, each with its function where it is drawn for itself. ``folded`` are
-    the groups of one unit and the rows in each, where sums are folded per group.
+    ``drawn`` are the queries, each with its function where it is drawn for itself.
     """
-    found = [words for query, function in drawn if (words := _capped(query, function, folded))]
+    found = [words for query, function in drawn if (words := _capped(query, function))]
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
         found.append(
@@ -94,17 +92,15 @@ def extreme(function: Function, expression: Expression | None, level: Fraction, 
     )
 
 
-def _capped(query: Query, function: Function | None, folded: tuple[int, int] | None) -> str | None:
+def _capped(query: Query, function: Function | None) -> str | None:
     """How much of one unit counts, and what becomes of more."""
     tally, cap, noun = query.tally, query.per_unit, _noun(query)
     what = f"{_of(cap, 'row')} per {noun}"
     more = "where there are more, each weighs less"
     if isinstance(tally, Sums) and function is Function.COUNT_UNITS:
-        if folded is not None:
-            return None  # said with the sums
+        if cap >= tally.cells:
+            return None  # nobody is in more groups than there are
         what = f"{_of(cap, 'group')} per {noun}"
-    elif isinstance(tally, Sums) and folded is not None and folded != (1, 1):
-        what = f"{_of(folded[0], 'group')} per {noun} and {_of(folded[1], 'row')} in each"
     elif isinstance(tally, Values):
         more = "of more, some are left out evenly"
     elif isinstance(tally, Distinct):
@@ -113,7 +109,7 @@ def _capped(query: Query, function: Function | None, folded: tuple[int, int] | N
     is_capped = (
         query.stability.rows is None
         if isinstance(tally, Distinct)
-        else isinstance(tally, Sums | Values) and tally.rows_per_unit is not None
+        else (tally.is_weighed if isinstance(tally, Sums) else tally.rows_per_unit is not None)  # type: ignore[union-attr]
     )
     return f"Capped: {what}; {more} (not in the ±)." if is_capped else None
 
