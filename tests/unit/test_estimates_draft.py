@@ -150,7 +150,8 @@ def test_rows_of_people_need_a_cap_and_are_counted_finely_enough_for_weights():
     assert tally.rows_per_unit == 5
     assert all(term.reach >= 1 << 16 for term in tally.terms)
     assert found.caveats[0] == (
-        "Capped: 5 rows per person; where there are more, each weighs less (not in the ±)."
+        "Capped: 5 rows per person; of one with more, all is scaled down (not in the ±): counts, "
+        "and sums of values from 0 on, are lower bounds."
     )
 
 

@@ -248,7 +248,12 @@ class Run:
         price, fits = self._curator.price(_all(events))
         reused = (needed.words for order in orders for needed in order.needed)
         blind = any(look.expression is None for look in asked.missing)
-        clipped = (w for order in orders if not blind and (w := self._clipping(order)))
+        clipped = (
+            words
+            for order in orders
+            if not blind
+            and (words := clipping(self._shelf, order.bought, order.caps.rows_per_unit))
+        )
         looks = sum((look.epsilon for look in asked.looks), Fraction(0))
         return Plan(
             sql=asked.sql,
@@ -280,14 +285,6 @@ class Run:
             return None
         best = min(offers, key=lambda offer: offer.law.variance)
         return max(1, int(best.values[0] * grains_of(Query(counted))[0]))
-
-    def _clipping(self, order: _Order) -> str | None:
-        draft = order.bought.draft
-        cells = max(1, *(draft.cells(columns) for columns in draft.block.sets))  # none may be found
-        return clipping(
-            self._shelf, draft.block, order.caps.rows_per_unit,
-            epsilon=float(order.epsilon), cells=cells,
-        )  # fmt: skip
 
     def _rehearse(self, question: Question, orders: Sequence[_Order]) -> None:
         """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
@@ -375,7 +372,7 @@ class Run:
         margins = Margins(question.outer, released, public, shown)
         releases = [*looked, *(release for parcel in parcels for release in parcel.releases)]
         paid = [release.event for release in releases if not release.free]
-        caveats = [*plan.caveats, *([CHOSEN] if margins.chosen else [])]
+        caveats = [*plan.caveats, *plan.clipping, *([CHOSEN] if margins.chosen else [])]
         return Answer(
             sql=plan.sql,
             table=shown,
