@@ -48,7 +48,12 @@ KEYED = {
     "k": ("k = 1", "1 = k", "k IN (1, 2)", "k IN (0, 1, 2)"),
     "flag": ("flag = TRUE", "flag IS NULL", "flag = FALSE"),
 }
-EPSILONS = {None: (150, 300, 400), "pid": (3000, 6000, 8000)}
+EPSILONS = {None: (150, 300, 400), "pid": (6000, 12_000, 16_000)}
+
+
+# Of at most 12 rows of a unit 8 count: weights are 8/9, 4/5, 8/11 or 2/3, whose sums never lie
+# half-way between whole numbers, where noise would decide how they are rounded.
+CAP = 8
 
 
 def _table(unit):
@@ -57,7 +62,7 @@ def _table(unit):
         name="t",
         unit=PrivacyUnit(column=unit),
         columns=MappingProxyType(COLUMNS),
-        rows_per_unit_max=None if unit is None else 4,
+        rows_per_unit_max=None if unit is None else CAP,
     )
 
 

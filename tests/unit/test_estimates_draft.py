@@ -150,42 +150,44 @@ def test_rows_of_people_need_a_cap_and_are_counted_finely_enough_for_weights():
     assert tally.rows_per_unit == 5
     assert all(term.reach >= 1 << 16 for term in tally.terms)
     assert found.caveats[0] == (
-        "Capped: 5 rows per person; where there are more, each weighs less (not in the ±)."
+        "Capped: 5 rows per person; of one with more, all is scaled down (not in the ±): counts, "
+        "and sums of values from 0 on, are lower bounds."
     )
 
 
-def test_groups_per_unit_folds_first_and_saves_a_root_in_euclidean_sensitivity():
-    caps = Caps(rows_per_unit=10, groups_per_unit=4)
-    found = draft(block(ask(Function.SUM, "age"), by=("ward",), unit="id"), caps)
+def test_a_cap_on_groups_changes_no_sum_and_needs_a_cap_on_rows():
+    wanted = block(ask(Function.SUM, "age"), by=("ward",), unit="id")
+    one, other = (
+        draft(wanted, Caps(rows_per_unit=10, groups_per_unit=groups)) for groups in (None, 4)
+    )
+    assert one == other
+    assert one.parts[0].query.l1s[0].value == 10 * one.parts[0].query.tally.terms[0].reach
+    with pytest.raises(Unsupported, match="rows_per_unit"):
+        draft(wanted, Caps(groups_per_unit=4))
+
+
+def test_gaussian_noise_hides_a_euclidean_norm():
+    wanted = block(ask(Function.SUM, "age"), by=("ward",), unit="id")
+    found = draft(wanted, Caps(rows_per_unit=10), accountant="zcdp")
     (tally,) = sums_of(found)
     query = found.parts[0].query
-    assert isinstance(tally.relation, PerUnit)
-    assert tally.rows_per_unit == 4
-    assert tally.terms[0].high * tally.terms[0].grain == 3 * 90  # ⌈10 / 4⌉ rows' worth
-    assert query.l1s[0].value ** 2 == 4 * query.l2s[0].squared
-    with pytest.raises(Unsupported, match="rows_per_unit"):
-        draft(block(ask(Function.SUM, "age"), by=("ward",), unit="id"), Caps(groups_per_unit=4))
+    assert (tally.rows_per_unit, tally.squares_per_unit, query.per_unit) == (None, 100, 10)
+    assert query.l2s[0].squared == 100 * tally.terms[0].reach ** 2
+    assert query.l1s[0].value ** 2 >= tally.cells * query.l2s[0].squared
 
 
-def test_folded_rows_are_weighed_alike_in_every_term():
-    caps = Caps(rows_per_unit=10, groups_per_unit=4)
-    wanted = block(
-        ask(Function.COUNT), ask(Function.COUNT_VALUES, "income"), ask(Function.SUM, "income"),
-        by=("ward",), unit="id",
-    )  # fmt: skip
-    found = draft(wanted, caps)
-    (tally,) = sums_of(found)
-    kept = Call("least", (Field("noisegate_rows"), Literal(3)))
-    rows = Call("greatest", (Field("noisegate_rows"), Literal(1)))
-    assert tally.terms[0].expression == kept
-    for term in tally.terms[1:]:
-        weighed, size = term.expression.args
-        assert (weighed.args[1], size) == (kept, rows)
-    assert not any(grouping.rest for grouping in tally.by)
-    assert found.caveats[0] == (
-        "Capped: 4 groups per person and 3 rows in each; where there are more, each weighs less "
-        "(not in the ±)."
-    )
+def test_what_sizes_a_unit_up_is_said_by_the_question():
+    def sized(*asked, **more):
+        found = draft(block(*asked, by=("ward",), unit="id"), Caps(rows_per_unit=10), **more)
+        return sums_of(found)[0].sized
+
+    rows = sized(ask(Function.COUNT))
+    assert [term.expression for term in rows] == [Literal(1)]
+    assert sized(ask(Function.COUNT), ask(Function.SUM, "income")) == rows
+    (income,) = sized(ask(Function.SUM, "income"), derive=False)
+    assert income.expression == Field("income")
+    (held,) = sized(ask(Function.AVG, "income"))
+    assert held.high * held.grain == 1  # the count of its values
 
 
 def test_the_shares_of_a_mean_do_not_depend_on_where_zero_is():
@@ -198,21 +200,28 @@ def test_the_shares_of_a_mean_do_not_depend_on_where_zero_is():
 
 
 def test_units_are_counted_once_per_group_and_once_in_all():
-    grouped = draft(
-        block(ask(Function.COUNT_UNITS), by=("ward",), unit="id"), Caps(groups_per_unit=3)
-    )
+    wanted = block(ask(Function.COUNT_UNITS), by=("ward",), unit="id")
+    grouped = draft(wanted, Caps(groups_per_unit=2))
     (tally,) = sums_of(grouped)
     assert isinstance(tally.relation, PerUnit)
-    assert (tally.rows_per_unit, grouped.parts[0].query.per_unit) == (3, 3)
-    assert grouped.caveats[0].startswith("Capped: 3 groups per person;")
+    assert (tally.rows_per_unit, grouped.parts[0].query.per_unit) == (2, 2)
+    assert grouped.caveats[0].startswith("Capped: 2 groups per person;")
     both = block(ask(Function.COUNT_UNITS), ask(Function.COUNT), by=("ward",), unit="id")
-    capped = draft(both, Caps(groups_per_unit=3, rows_per_unit=3)).caveats
-    (words,) = (words for words in capped if "Capped" in words)
-    assert words.startswith("Capped: 3 groups per person and 1 row in each;")
-    single = draft(both, Caps(groups_per_unit=1, rows_per_unit=1)).caveats[0]
-    assert single.startswith("Capped: 1 row per person;")
+    capped = draft(both, Caps(groups_per_unit=2, rows_per_unit=5)).caveats
+    assert [words.split(";")[0] for words in capped] == [
+        "Capped: 5 rows per person", "Capped: 2 groups per person",
+    ]  # fmt: skip
     total = draft(block(ask(Function.COUNT_UNITS), unit="id"), Caps())
     assert total.parts[0].query.l1s[0].value == 1
+
+
+def test_a_unit_is_in_no_more_groups_than_there_are():
+    wanted = block(ask(Function.COUNT_UNITS), by=("ward",), unit="id")
+    (tally,) = sums_of(draft(wanted, Caps(groups_per_unit=20)))
+    assert tally.rows_per_unit == tally.cells == 3
+    assert draft(wanted, Caps(groups_per_unit=20)).caveats == ()
+    (tally,) = sums_of(draft(wanted, Caps(groups_per_unit=20), accountant="zcdp"))
+    assert tally.squares_per_unit == 3
 
 
 def test_levels_of_one_column_go_together_and_extremes_apart():

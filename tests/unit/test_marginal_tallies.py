@@ -1,8 +1,10 @@
-"""Many tables in one pass: each is exactly the sum over its own groupings."""
+"""Many tables in one pass: each is exactly the sum over its own groupings, of weighed rows."""
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from math import isfinite
 from random import Random
 
 import numpy as np
@@ -18,8 +20,9 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.sources.adding import SUM_MAX, add_up
 from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.checks import CELLS_MAX
 from noisegate.transforms.distances import Distances
-from noisegate.transforms.query import CELLS_MAX, Query
+from noisegate.transforms.query import Query
 
 COLUMNS = ("a", Kind.TEXT), ("b", Kind.INTEGER), ("c", Kind.BOOLEAN), ("x", Kind.NUMBER)
 ROWS, OWNED = table("t", None, *COLUMNS), table("t", "id", *COLUMNS)
@@ -80,21 +83,49 @@ def test_every_table_is_the_sum_over_its_own_groupings(term):
     assert_same(source(ROWS), marginals(ROWS, term=term))
 
 
+def weighed_by_hand(given, tally):
+    """Each row by itself: of n rows of an owner each weighs min(1, cap / n), towards zero."""
+    held = [row for row in given.to_pylist() if row["id"] is not None]
+    sizes, found = Counter(row["id"] for row in held), []
+    for each in tally.sets:
+        groupings = [tally.by[place] for place in each]
+        cells = np.zeros([grouping.size for grouping in groupings], np.int64)
+        for row in held:
+            number = tally.term.constant
+            if number is None and row["x"] is not None and isfinite(row["x"]):
+                steps = round(Fraction(row["x"]) / tally.term.grain)
+                number = max(tally.term.low, min(tally.term.high, steps))
+            at = [place_of(grouping, row[grouping.name]) for grouping in groupings]
+            if number is not None and None not in at:
+                weight = min(Fraction(1), Fraction(tally.rows_per_unit, sizes[row["id"]]))
+                cells[tuple(at)] += int(number * weight)
+        found.append(cells.ravel().tolist())
+    return found
+
+
+def place_of(grouping, key):
+    if key in grouping.keys:
+        return grouping.keys.index(key)
+    return len(grouping.keys) if grouping.rest else None
+
+
 @pytest.mark.parametrize(("term", "cap"), [(ONE, 1000), (ONE, 1), (FINE, 3), (MEAN, 2)])
-def test_owners_weigh_what_they_weigh_in_a_sum(term, cap):
-    assert_same(source(OWNED), marginals(OWNED, term=term, cap=cap))
+def test_of_many_rows_each_weighs_less(term, cap):
+    given, tally = rows(), marginals(OWNED, term=term, cap=cap)
+    found = source(OWNED, given).marginals(Query(tally).tally)
+    assert [each.tolist() for each in found] == weighed_by_hand(given, tally)
 
 
 def test_relations_are_those_of_a_sum():
     few = Filter(Table(OWNED), Call("lt", (Field("b"), Literal(3))))
-    assert_same(source(OWNED), marginals(OWNED, relation=few, cap=2, term=FINE))
+    assert_same(source(OWNED), marginals(OWNED, relation=few, cap=1000, term=FINE))
     each = PerUnit(
         Table(OWNED),
         keys=(("a", Field("a")),),
         folded=(Folded(name="n", fold=Fold.COUNT, expression=Literal(1)),),
     )
     tally = marginals(
-        OWNED, relation=each, cap=2, term=field("n", 1, 0, 9),
+        OWNED, relation=each, cap=1000, term=field("n", 1, 0, 9),
         groupings=(BY[0], BY[3]), sets=((0,), (1,), (0, 1), ()),
     )  # fmt: skip
     assert_same(source(OWNED), tally)

@@ -91,3 +91,27 @@ def test_what_has_no_profile_is_refused():
         gate().bounds("t", "word", epsilon=1)
     with pytest.raises(SpecError, match="no private table"):
         gate().caps("nope", epsilon=1)
+
+
+def test_an_answer_under_a_cap_says_that_it_is_a_lower_bound_and_how_to_find_out():
+    door = gate()
+    answer = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
+    assert "are lower bounds" in answer.caveats[0]
+    assert "is not known: gate.caps('t', epsilon=...) finds out" in answer.caveats[1]
+    door.caps("t", epsilon=SURE)
+    answer = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=2)
+    assert "a cap of 10 rows loses about 8" in answer.caveats[1]
+    people = door.sql("SELECT COUNT(DISTINCT who) AS n FROM t", epsilon=1)
+    assert people.caveats == ()
+
+
+def test_what_is_lost_is_that_of_the_rows_of_the_question():
+    """Of rows with x below 0 nobody has more than one, whoever has a thousand of the others."""
+    rows = pa.table({"who": [0] * 1000 + list(range(300)), "x": [1] * 1000 + [-1] * 300})
+    door = noisegate.open(rows, epsilon=10 * SURE, table="t", unit="who", rows_per_unit=10)
+    door.caps("t", epsilon=SURE)
+    few = "SELECT COUNT(*) AS n FROM t WHERE x < 0"
+    assert 'choose="caps" in place of the cap' in door.plan(few, epsilon=1).clipping[0]
+    answer = door.sql(few, epsilon=SURE, choose="caps")
+    assert answer.rows == ((300,),)
+    assert "a cap of 1 rows loses about 0%" in answer.caveats[-1]

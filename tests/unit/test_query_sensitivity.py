@@ -23,7 +23,8 @@ from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
-from noisegate.transforms.query import CAP_MAX, MOVED_MAX, REACH_MAX, Query
+from noisegate.transforms.checks import CAP_MAX, MOVED_MAX, REACH_MAX
+from noisegate.transforms.query import Query
 
 VISITS = table(
     "visits", "who", ("who", Kind.INTEGER), ("code", Kind.TEXT), ("cost", Kind.NUMBER),

@@ -73,7 +73,7 @@ def plain(condition):
 
 
 def test_conditions_count_what_sql_counts(gate):
-    grid = counting_grid(gate.tables, accountant="pure", columns=COLUMNS)
+    grid = counting_grid(gate.tables, columns=COLUMNS)
     cells = cells_of(gate, grid)
     for condition in [*ATOMS, *(random_condition(DICE.randrange(1, 4)) for _ in range(80))]:
         sql = f"SELECT COUNT(*) FROM people WHERE {condition}"
@@ -92,7 +92,7 @@ def test_conditions_count_what_sql_counts(gate):
     ],
 )
 def test_what_would_cut_a_bin_is_refused_with_the_fix(gate, condition, words):
-    grid = counting_grid(gate.tables, accountant="pure", columns=COLUMNS)
+    grid = counting_grid(gate.tables, columns=COLUMNS)
     with pytest.raises(SpecError, match=words) as refused:
         grid.mask(f"SELECT COUNT(*) FROM people WHERE {condition}")
     assert "finer" in refused.value.fix
@@ -111,7 +111,7 @@ def test_what_would_cut_a_bin_is_refused_with_the_fix(gate, condition, words):
     ],
 )
 def test_what_is_no_counting_question_is_refused(gate, sql):
-    grid = counting_grid(gate.tables, accountant="pure", columns={"age": 1, "sex": None})
+    grid = counting_grid(gate.tables, columns={"age": 1, "sex": None})
     with pytest.raises(Unsupported):
         grid.mask(sql)
 
@@ -127,7 +127,7 @@ def test_questions_choose_their_own_grid(gate):
     name, columns = columns_for(gate.tables, asked)
     assert (name, columns["day"], columns["sex"]) == ("people", "month", None)
     assert columns["age"] == [0, 13, 18, 30, 31, 65, 66, 100]
-    grid = counting_grid(gate.tables, accountant="pure", questions=asked)
+    grid = counting_grid(gate.tables, questions=asked)
     block = grid.block(asked)
     assert block.apply(cells_of(gate, grid)).tolist() == [exact(sql) for sql in asked]
     assert block.shape == (6, grid.cells)

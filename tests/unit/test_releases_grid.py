@@ -38,7 +38,7 @@ def gate():
 @pytest.fixture
 def grid(gate):
     def made(sql, **more):
-        return grid_of(read(sql, gate.tables), sql, Terms(), accountant="pure", **more)
+        return grid_of(read(sql, gate.tables), sql, Terms(), **more)
 
     return made
 
@@ -155,13 +155,13 @@ def test_a_persons_rows_are_capped_as_in_questions():
     gate = noisegate.open(rows, epsilon=1, unit="pid", rows_per_unit=3, columns=facts)
     sql = "SELECT COUNT(*) FROM data GROUP BY ward"
     question = read(sql, gate.tables)
-    found = grid_of(question, sql, Terms(), accountant="pure")
+    found = grid_of(question, sql, Terms())
     assert found.moved * found.grain == 3
     assert "Capped: 3 rows per person" in found.caveats[0]
-    fewer = grid_of(question, sql, Terms(groups_per_unit=1), accountant="pure")
+    fewer = grid_of(question, sql, Terms(groups_per_unit=1))
     assert fewer.moved * fewer.grain == 3
     units = "SELECT COUNT(DISTINCT pid) FROM data GROUP BY ward"
-    once = grid_of(read(units, gate.tables), units, Terms(groups_per_unit=2), accountant="pure")
+    once = grid_of(read(units, gate.tables), units, Terms(groups_per_unit=2))
     assert once.moved * once.grain == 2
 
 

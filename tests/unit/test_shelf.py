@@ -252,8 +252,12 @@ def test_keys_of_another_type_are_other_keys():
 def test_another_cap_is_another_question():
     gate = gate_of(people(unit="pid"))
     gate.sql(BY_K, epsilon=1, rows_per_unit=3)
-    for caps in ({"rows_per_unit": 2}, {"rows_per_unit": 3, "groups_per_unit": 2}):
-        assert charged(gate, BY_K, epsilon=1, **caps)[1] == 1, caps
+    assert charged(gate, BY_K, epsilon=1, rows_per_unit=2)[1] == 1
+    assert charged(gate, BY_K, epsilon=1, rows_per_unit=3, groups_per_unit=2)[1] == 0  # of people
+    people_by_k = "SELECT k, COUNT(DISTINCT pid) FROM people GROUP BY k"
+    for groups in (1, 2):
+        caps = {"rows_per_unit": 3, "groups_per_unit": groups}
+        assert charged(gate, people_by_k, epsilon=1, **caps)[1] == 1
 
 
 def test_under_a_cap_a_filter_is_another_question_because_rows_weigh_otherwise():

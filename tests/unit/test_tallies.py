@@ -176,23 +176,29 @@ def test_whole_numbers_with_bounds_that_are_not_whole_stay_within_their_term():
 
 def test_a_units_rows_weigh_at_most_the_cap_together():
     source, rows = rows_of({"a": 1, "b": 2, "c": 3, "d": 1000})
-    assert sums(source, rows, terms=(FINE,), cap=2) == [
-        [1024 + 2 * 1024 + 3 * (2 * 1024 // 3) + 1000 * (2 * 1024 // 1000)]
-    ]
-    assert sums(source, rows, cap=2) == [[1 + 2 + 0 + 0]]  # parts of 1 are rounded to nothing
+    assert sums(source, rows, terms=(FINE,), cap=2) == [[1024 + 3 * 2 * 1024]]
+    assert sums(source, rows, cap=2) == [[1 + 2 + 2 + 2]]
 
 
 @pytest.mark.parametrize("value", [7, -7, 1, -1, 0])
 def test_weighted_values_are_rounded_towards_zero(value):
     source, rows = rows_of({"a": 3}, value=float(value))
-    moved = int(Fraction(2 * value, 3))  # int() cuts towards zero
-    assert sums(source, rows, terms=(field("x", low=-9, high=9),), cap=2) == [[3 * moved]]
+    moved = int(Fraction(2 * 3 * value, 3))  # int() cuts towards zero
+    assert sums(source, rows, terms=(field("x", low=-9, high=9), ONE), cap=2) == [[moved], [2]]
+    halves = int(Fraction(8 * 3 * value, max(8, 3 * abs(value))))
+    assert sums(source, rows, terms=(field("x", low=-8, high=8),), cap=1) == [[halves]]
 
 
-def test_rows_outside_all_cells_and_rows_without_a_value_take_their_share_of_the_weight(source):
+def test_rows_outside_all_cells_have_no_share_of_the_weight_and_those_without_a_value_in_counts(
+    source,
+):
     costs = field("cost", Fraction(1, 100), low=-(10**6), high=10**6)
-    assert sums(source, V, by("code", "b"), terms=(costs,), cap=1) == [[int(Fraction(-250, 3))]]
-    assert sums(source, V, by("code", "a"), terms=(costs,), cap=1) == [[150 // 3 + 10_000 // 2]]
+    assert sums(source, V, by("code", "b"), terms=(costs,), cap=1) == [[-250]]
+    assert sums(source, V, by("code", "a"), terms=(costs,), cap=1) == [[150 + 10_000]]
+    fine = Term(expression=Literal(1), grain=Fraction(1, 8), low=0, high=8)
+    # of unit 1 there are 1.5 and a missing value in a; of unit 2 there is 100
+    both = sums(source, V, by("code", "a"), terms=(costs, fine), cap=1)
+    assert both == [[75 + 10_000], [8 + 8]]
 
 
 def test_random_weights_are_those_of_a_slow_twin():
@@ -205,13 +211,15 @@ def test_random_weights_are_those_of_a_slow_twin():
     columns = dict(zip(("u", "k", "x"), map(list, zip(*rows, strict=True)), strict=True))
     source = DuckDBSource({"t": pa.table(columns)}, {"t": here})
     for cap in (1, 3, 20, 100):
-        sizes, expected = defaultdict(int), {"k": 0, "l": 0}
-        for unit, _, _ in rows:
-            sizes[unit] += 1
+        added, expected = defaultdict(lambda: {"k": 0, "l": 0}), {"k": 0, "l": 0}
         for unit, key, x in rows:
             if unit is not None:
-                clamped, weight = max(-20, min(30, x)), min(Fraction(1), Fraction(cap, sizes[unit]))
-                expected[key] += int(clamped * weight)
+                added[unit][key] += max(-20, min(30, x))
+        for vector in added.values():
+            norm = sum(map(abs, vector.values()))
+            weight = min(Fraction(1), Fraction(cap * 30, max(1, norm)))
+            for key, number in vector.items():
+                expected[key] += int(number * weight)
         found = sums(
             source, Table(here), by("k", "k", "l"), terms=(field("x", low=-20, high=30),), cap=cap
         )

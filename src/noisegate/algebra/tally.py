@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
+from math import isqrt, prod
 from typing import ClassVar, TypeAlias, final
 
 from noisegate.algebra.blocks import Blocks
-from noisegate.algebra.expression import Expression, Field, fields_of
+from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Relation, expressions_of
 from noisegate.privacy.domain import Key
 
@@ -51,6 +51,16 @@ class Term:
         """The furthest that one row can move the sum."""
         return max(abs(self.low), abs(self.high))
 
+    @property
+    def constant(self) -> int | None:
+        """The number of every row, where all have the same; NULL adds nothing."""
+        if type(self.expression) is not Literal:
+            return None
+        value = self.expression.value
+        if not isinstance(value, int | Fraction):
+            return 0
+        return max(self.low, min(self.high, round(Fraction(value) / self.grain)))
+
 
 class _OverCells:
     """A tally of cells: all combinations of the places along ``by``."""
@@ -67,17 +77,37 @@ class _OverCells:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums(_OverCells):
-    """Sums of terms per cell, where one owner's rows weigh at most ``rows_per_unit`` rows.
+    """Sums of terms per cell, where what one owner adds is scaled down to a bound.
 
-    An owner of n rows in the relation gives each the weight min(1, rows_per_unit / n); weighted
-    values are rounded towards zero. Cells are all combinations of the groupings' keys, the last
-    varying fastest. ``rows_per_unit`` is None where the relation bounds an owner's rows itself.
+    Let v be what an owner adds to the cells of one term, and N its norm: the sum of absolute values
+    (L1) where ``rows_per_unit`` is given, the Euclidean norm rounded up (L2) where
+    ``squares_per_unit`` is. The bound of a term is what so many rows at its reach have at most, see
+    `bound`. An owner has one weight, the least of 1 and bound / N over ``terms`` and ``sized``; all
+    it adds is multiplied by that, and rounded towards zero. So no cell is dropped, and ratios of
+    sums are those of weighted rows. ``sized`` are terms that count for the weight without being
+    asked for; a constant there makes it the weight of the owner's rows. Without any bound the
+    relation must limit an owner's rows itself.
+
+    Cells are all combinations of the groupings' keys, the last varying fastest.
     """
 
     relation: Relation
     by: tuple[Grouping, ...] = ()
     terms: tuple[Term, ...]
     rows_per_unit: int | None = None
+    squares_per_unit: int | None = None
+    sized: tuple[Term, ...] = ()
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether owners have weights."""
+        return self.rows_per_unit is not None or self.squares_per_unit is not None
+
+    def bound(self, term: Term) -> int:
+        """The largest norm, in grains, that an owner of weight 1 has in a term. Rounding: down."""
+        if self.squares_per_unit is not None:
+            return isqrt(self.squares_per_unit * term.reach**2)
+        return (self.rows_per_unit or 0) * term.reach
 
 
 @final
@@ -85,7 +115,8 @@ class Sums(_OverCells):
 class Marginals:
     """Sums of one term over several sets of groupings, in one pass over the rows.
 
-    For each set, places in ``by``, the numbers are those of `Sums` over these groupings alone.
+    For each set, places in ``by``, there is a number for each combination of its keys. An owner of
+    n rows gives each the weight min(1, rows_per_unit / n); what a row adds is rounded towards zero.
     """
 
     relation: Relation
@@ -213,6 +244,8 @@ def _asked(tally: Tally | Blocks) -> Iterator[Expression]:
     yield from (grouping.expression for grouping in tally.by)
     if isinstance(tally, Cells):
         return
+    if isinstance(tally, Sums):
+        yield from (term.expression for term in tally.sized)
     if isinstance(tally, Sums | Rows):
         yield from (term.expression for term in tally.terms)
     else:

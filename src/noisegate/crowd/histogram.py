@@ -407,11 +407,10 @@ def _grid(curator: Curator, order: CrowdOrder) -> Grid:
         sql, edges = sql_of(curator.tables, order.table, order.columns, order.where)
     elif order.table is not None or order.where is not None:
         raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
-    accountant = curator.ledger.balance(curator.account).accountant
     question = read(sql, curator.tables)
     for block in question.blocks:
         _require_one_row(block)
-    return grid_of(question, sql, Terms(), accountant=accountant, edges=edges)
+    return grid_of(question, sql, Terms(), edges=edges)
 
 
 def _require_one_row(block: Block) -> None:

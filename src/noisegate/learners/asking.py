@@ -33,7 +33,8 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
 from noisegate.releases.asking import Price, require_shares, variance_of
-from noisegate.transforms.query import MOVED_MAX, Query, shape_of
+from noisegate.transforms.checks import MOVED_MAX
+from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Batch, Block, Statistic

@@ -20,7 +20,7 @@ from noisegate.algebra.tally import Grouping, Rows, Term
 from noisegate.curator.curator import Curator
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
-from noisegate.query.looks import caps_of
+from noisegate.query.limits import caps_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules

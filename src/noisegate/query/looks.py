@@ -11,20 +11,22 @@ from math import prod, sqrt
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Join, Relation, Sampled, Table, Union
+from noisegate.algebra.relation import Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps
-from noisegate.query.estimates.purchase import inner_price
+from noisegate.query.estimates.draft import Part
+from noisegate.query.estimates.purchase import Purchase, inner_price
+from noisegate.query.limits import declared_rows
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
-from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 SHARE: Final = Fraction(1, 5)  # of the price of a question, for all its looks together
@@ -76,7 +78,7 @@ def looks_of(question: Question, terms: Terms) -> tuple[Look, ...]:
 
 def _look(block: Block, expression: Expression | None, terms: Terms, epsilon: Fraction) -> Look:
     if expression is None:
-        query = rows_per_unit_query(Table(_owner_table(block)))
+        query = rows_per_unit_query(_own_rows(block))
     else:
         rows = None
         if stability_of(block.relation).rows is None:
@@ -103,7 +105,8 @@ def seen(
         if look.expression is None:
             cap = terms.rows_per_unit or declared_rows(look.block.relation) or 1
             if release is not None:
-                cap = _profile(look, release).best(float(terms.epsilon or 1))
+                cells = _cells(look.block)
+                cap = _profile(look, release).best(float(terms.epsilon or 1), cells=cells)
             terms = replace(terms, rows_per_unit=cap)
             words.append(f"{paid}; until then {cap}" if release is None else f"{look.words}: {cap}")
             continue
@@ -157,6 +160,12 @@ def _capped(question: Question, terms: Terms) -> list[Block]:
     if len({_owner_table(block).name for block in blocks}) > 1:
         raise SpecError("Caps are chosen for one table.", fix="Ask about one table at a time.")
     return blocks[:1]
+
+
+def _cells(block: Block) -> int:
+    """How many groups are declared, in the largest grouping set."""
+    sizes = [len(key.domain.keys or ()) or 1 for key in block.by]
+    return max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
 
 
 def _owner_table(block: Block) -> TableDomain:
@@ -242,49 +251,44 @@ def _private(curator: Curator, table: str) -> TableDomain:
     return found[table.lower()]
 
 
-def clipping(
-    shelf: Shelf, block: Block, cap: int | None, *, epsilon: float, cells: int
-) -> str | None:
-    """What a cap on rows loses, if that was looked at; else how to look."""
-    domain = _owner_table(block)
-    if cap is None or domain.is_row_level:
+def clipping(shelf: Shelf, bought: Purchase, cap: int | None) -> str | None:
+    """What a cap on rows loses of the question's own rows, if that was looked at; else how to look.
+
+    None where no number is about capped rows. Numbers that are scaled by their norm may lose less
+    than rows are lost.
+    """
+    tallies = [part.query.tally for part in bought.draft.parts if not _is_people(part)]
+    weighed = [each for each in tallies if isinstance(each, Sums) and each.is_weighed]
+    values = any(isinstance(each, Values) and each.rows_per_unit is not None for each in tallies)
+    if cap is None or not (weighed or values):
         return None
-    offers = shelf.offers(rows_per_unit_query(Table(domain)), 0)
+    block = bought.draft.block
+    table = _owner_table(block)
+    offers = shelf.offers(rows_per_unit_query(_own_rows(block)), 0)
     if not offers:
-        look = f"gate.caps({domain.name!r}, epsilon=...) finds out, for a price"
-        return f"how much a cap of {cap} rows loses is not known: {look}"
+        look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
+        if isinstance(_own_rows(block), Table):
+            look = f"gate.caps({table.name!r}, epsilon=...) finds out, for a price"
+        return f"How much a cap of {cap} rows loses is not known: {look}."
     best_offer = min(offers, key=lambda offer: offer.law.variance)
     spread = sqrt(best_offer.law.variance / 2)
-    found = Profile(table=domain.name, units=tuple(best_offer.values.tolist()), scale=spread)
+    found = Profile(table=table.name, units=tuple(best_offer.values.tolist()), scale=spread)
+    by_rows = all(
+        each.squares_per_unit is None and any(term.constant is not None for term in each.sized)
+        for each in weighed
+    )
+    most = "about" if by_rows else "at most about"
+    best = found.best(float(bought.epsilon), cells=_cells(block))
     return (
-        f"a cap of {cap} rows loses about {found.lost(cap):.0%} of the rows of {domain.name}; "
-        f"about {found.best(epsilon, cells=cells)} would err least here"
+        f"From a look at these rows, a cap of {cap} rows loses {most} {found.lost(cap):.0%} of "
+        f"them; {best} would err least here."
     )
 
 
-def caps_of(block: Block, terms: Terms) -> Caps:
-    """The caps of the question, else those that follow from the policy's."""
-    tables = stability_of(block.relation).tables
-    groups = [table.groups_per_unit_max for table in tables if table.groups_per_unit_max]
-    rows = declared_rows(block.relation)
-    return Caps(
-        rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
-        groups_per_unit=terms.groups_per_unit or max(groups, default=None),
-    )
+def _is_people(part: Part) -> bool:
+    return part.other is not None and part.other.function is Function.COUNT_UNITS
 
 
-def declared_rows(relation: Relation) -> int | None:
-    """How many rows of one unit the policy's caps allow in a relation; None if it has none.
-
-    A choice, not a claim: whatever the cap is, the engine keeps it.
-    """
-    if isinstance(relation, Table):
-        return relation.domain.rows_per_unit_max
-    if isinstance(relation, Join):
-        sides = [declared_rows(relation.left), declared_rows(relation.right)]
-        known = [side for side in sides if side is not None]
-        return prod(known) if known else None
-    if isinstance(relation, Union):
-        parts = [declared_rows(part) for part in relation.parts]
-        return None if None in parts else sum(part for part in parts if part is not None)
-    return declared_rows(relation.of)
+def _own_rows(block: Block) -> Relation:
+    """The rows of a question; of one about a sample, all of which it holds some."""
+    return block.relation.of if isinstance(block.relation, Sampled) else block.relation

@@ -27,7 +27,8 @@ from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.estimates.terms import count_term
-from noisegate.query.looks import Look, caps_of, clipping, looks_of, seen
+from noisegate.query.limits import caps_of
+from noisegate.query.looks import Look, clipping, looks_of, seen
 from noisegate.query.margins import Margins
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
@@ -35,7 +36,8 @@ from noisegate.query.question import USUAL, Block, Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
-from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.checks import CAP_MAX
+from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 NOTHING: Final = ApproxDP(0)
@@ -251,7 +253,12 @@ class Run:
         price, fits = self._curator.price(_all(events))
         reused = (needed.words for order in orders for needed in order.needed)
         blind = any(look.expression is None for look in asked.missing)
-        clipped = (w for order in orders if not blind and (w := self._clipping(order)))
+        clipped = (
+            words
+            for order in orders
+            if not blind
+            and (words := clipping(self._shelf, order.bought, order.caps.rows_per_unit))
+        )
         looks = sum((look.epsilon for look in asked.looks), Fraction(0))
         return Plan(
             sql=asked.sql,
@@ -274,21 +281,15 @@ class Run:
         tally = orders[0].bought.draft.parts[0].query.tally
         if not isinstance(tally, Sums):
             return None
-        cap = tally.rows_per_unit
-        counted = Sums(relation=tally.relation, terms=(count_term((), cap=cap),), rows_per_unit=cap)
+        query = orders[0].bought.draft.parts[0].query
+        count = count_term((), cap=query.per_unit if tally.is_weighed else None)
+        sized = (count,) if tally.is_weighed else ()
+        counted = replace(tally, by=(), terms=(count,), sized=sized)
         offers = self._shelf.offers(Query(counted), 0)
         if not offers:
             return None
         best = min(offers, key=lambda offer: offer.law.variance)
         return max(1, int(best.values[0] * grains_of(Query(counted))[0]))
-
-    def _clipping(self, order: _Order) -> str | None:
-        draft = order.bought.draft
-        cells = max(1, *(draft.cells(columns) for columns in draft.block.sets))  # none may be found
-        return clipping(
-            self._shelf, draft.block, order.caps.rows_per_unit,
-            epsilon=float(order.epsilon), cells=cells,
-        )  # fmt: skip
 
     def _rehearse(self, question: Question, orders: Sequence[_Order]) -> tuple[str, ...]:
         """Run the free SQL on made-up numbers: what it refuses is refused before it is paid.
@@ -377,7 +378,7 @@ class Run:
         margins = Margins(question.outer, released, public, shown)
         releases = [*looked, *(release for parcel in parcels for release in parcel.releases)]
         paid = [release.event for release in releases if not release.free]
-        caveats = [*plan.caveats, *([CHOSEN] if margins.chosen else [])]
+        caveats = [*plan.caveats, *plan.clipping, *([CHOSEN] if margins.chosen else [])]
         return Answer(
             sql=plan.sql,
             table=shown,

@@ -24,11 +24,12 @@ from noisegate.exact import fraction
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.sampling import sample_words
-from noisegate.query.looks import caps_of
+from noisegate.query.limits import caps_of
 from noisegate.query.plan import shown_names
 from noisegate.query.question import Block, Function, GroupKey, Question, Terms
 from noisegate.releases.axes import Axis
-from noisegate.transforms.query import CELLS_MAX, Query
+from noisegate.transforms.checks import CELLS_MAX
+from noisegate.transforms.query import Query
 
 _FORM: Final = "For example: SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward."
 _FUNCTIONS: Final = (
@@ -92,12 +93,11 @@ class Grid:
         return int(self.query.l1s[0].value)
 
 
-def grid_of(  # noqa: PLR0913 - each is said by the order
+def grid_of(
     question: Question,
     sql: str,
     terms: Terms,
     *,
-    accountant: str,
     missing: bool = True,
     by_groups: bool = True,
     edges: Mapping[int, Edges] | None = None,
@@ -116,7 +116,7 @@ def grid_of(  # noqa: PLR0913 - each is said by the order
         )
     caps = caps_of(block, terms)
     caps = caps if by_groups else replace(caps, groups_per_unit=None)
-    drafted = draft(block, caps, accountant=accountant, derive=False)
+    drafted = draft(block, caps, derive=False)  # in L1, which sums of cells need
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
         raise Unsupported("This is not one sum.", fix=_FORM)

@@ -102,11 +102,11 @@ class MarginalBench:
 
     def __init__(self, curator: Curator, rules: Rules, order: MarginalOrder) -> None:
         self._curator, self._rules, self._order = curator, rules, order
-        self._accountant = curator.ledger.balance(curator.account).accountant
+        accountant = curator.ledger.balance(curator.account).accountant
         self._names = list(order.columns)
         self._grids: dict[Axes, Grid] = {}
         epsilon = self._rules.price(self._order.epsilon)
-        self._price = Price.of(epsilon, accountant=self._accountant, sample=rules.sample)
+        self._price = Price.of(epsilon, accountant=accountant, sample=rules.sample)
         singles = [self._grid((place,)) for place in range(len(self._names))]
         self._axes = tuple(grid.axes[0] for grid in singles)
         self._sizes = tuple(axis.size for axis in self._axes)
@@ -177,7 +177,7 @@ class MarginalBench:
             columns = {self._names[a]: order.columns[self._names[a]] for a in axes}
             sql, edges = sql_of(tables, order.table, columns, order.where)
             terms = Terms(rows_per_unit=order.rows_per_unit)
-            found = grid_of(read(sql, tables), sql, terms, accountant=self._accountant, edges=edges)
+            found = grid_of(read(sql, tables), sql, terms, edges=edges)
             found = found.sampled(self._rules.sample)
             if self._grids and found.grain != self._grain:
                 raise SpecError(

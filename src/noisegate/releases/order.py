@@ -9,7 +9,7 @@ from noisegate.exact import Number, fraction
 from noisegate.query.question import Terms
 from noisegate.releases.boxplots import Asked
 from noisegate.releases.options import require_options
-from noisegate.transforms.query import CAP_MAX
+from noisegate.transforms.checks import CAP_MAX
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from noisegate.query.display import percent
 from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.estimates.selected import clear_from
-from noisegate.query.looks import declared_rows
+from noisegate.query.limits import declared_rows
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules, Run
@@ -30,7 +30,8 @@ from noisegate.releases.held import standing
 from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
 from noisegate.releases.sparse_axes import STEPS, SparseAxis, axes_of
-from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.checks import CAP_MAX
+from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 _FORM: Final = "For example: SELECT COUNT(*) FROM trips GROUP BY start, stop."

@@ -283,12 +283,10 @@ class Workbench:
             raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
         question = read(sql, self._curator.tables)
         terms = agreed(question.terms, order)
-        accountant = self._curator.ledger.balance(self._curator.account).accountant
         grid = grid_of(
             question,
             sql,
             terms,
-            accountant=accountant,
             missing=order.name not in _WITHOUT_MISSING,
             by_groups=not is_running(order),  # it counts the first rows of a unit, in any period
             edges=edges,

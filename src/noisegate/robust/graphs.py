@@ -31,7 +31,7 @@ from noisegate.mechanisms.graph_numbers import (
 )
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.looks import caps_of
+from noisegate.query.limits import caps_of
 from noisegate.query.question import Block, Terms, checked, require_known
 from noisegate.releases.sparse_axes import SparseAxis, axes_of
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number

@@ -9,7 +9,7 @@ from noisegate.errors import SpecError
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.query.answer import Answer
 from noisegate.query.estimates.draft import Draft, draft
-from noisegate.query.looks import caps_of
+from noisegate.query.limits import caps_of
 from noisegate.query.question import Function, Question, Terms
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till
 

@@ -60,7 +60,7 @@ from noisegate.sources.duckdb_found import (
     stream,
     unsigned,
 )
-from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col
+from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col, keys_table
 from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_sample import Drawn
 from noisegate.sources.duckdb_tallies import (
@@ -68,7 +68,6 @@ from noisegate.sources.duckdb_tallies import (
     constant_of,
     distinct_query,
     keys_query,
-    keys_table,
     marginals_query,
     rows_query,
     sums_query,

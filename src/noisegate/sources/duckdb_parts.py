@@ -1,11 +1,13 @@
 """Parts of DuckDB statements: columns, numbers, conditions, and how a stored column is read."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
+from noisegate.algebra.tally import Grouping
 from noisegate.privacy.domain import EPOCH, WHOLE_MAX, Column, Kind
 
 ENGINE_TYPES: Final = {
@@ -179,3 +181,34 @@ def raised(value: exp.Expr, grain: Fraction) -> exp.Expr:
 def anchor_of(grain: Fraction) -> Fraction:
     """A number next to which doubles are one grain apart."""
     return 3 * 2**51 * grain
+
+
+def keys_table(place: int) -> str:
+    """The name of the table (i, x) that lists the keys of a grouping."""
+    return f"keys{place}"
+
+
+def by_places(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -> exp.Select:
+    """The groups by their places in the lists of keys. What is in no list is dropped, or rest."""
+    if not by:
+        return query
+    placed = exp.select()
+    for place, grouping in enumerate(by):
+        at: exp.Expr = col("i", keys_table(place))
+        if grouping.rest:
+            at = exp.Coalesce(this=at, expressions=[whole(len(grouping.keys))])
+        placed = placed.select(as_(at, f"i{place}"), copy=False)
+    placed = placed.select(*(col(name, "g") for name in names), copy=False)
+    placed = placed.from_(query.subquery("g", copy=False), copy=False)
+    for place, grouping in enumerate(by):
+        same = exp.NullSafeEQ(this=col(f"k{place}", "g"), expression=col("x", keys_table(place)))
+        kind = "left" if grouping.rest else "inner"
+        placed = placed.join(named(keys_table(place)), on=same, join_type=kind, copy=False)
+    return placed
+
+
+def summed(value: exp.Expr) -> exp.Expr:
+    """A sum in 128 bits; of a constant, its product with the number of rows."""
+    if isinstance(value, exp.Cast):
+        return exp.Mul(this=cast(exp.Count(this=exp.Star()), "HUGEINT"), expression=value)
+    return exp.Sum(this=value)

@@ -35,6 +35,7 @@ from noisegate.sources.duckdb_parts import (
     anchor_of,
     and_,
     as_,
+    by_places,
     can_be_key,
     case,
     cast,
@@ -48,16 +49,13 @@ from noisegate.sources.duckdb_parts import (
     number,
     on_grid,
     raised,
+    summed,
     whole,
 )
 from noisegate.sources.duckdb_relations import OWNER, Opened, RelationWriter, base_of
+from noisegate.sources.duckdb_weights import folded_terms, weighed_sums
 
 _DOUBLE_MAX: Final = 10**300
-
-
-def keys_table(place: int) -> str:
-    """The name of the table (i, x) that lists the keys of a grouping."""
-    return f"keys{place}"
 
 
 def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
@@ -67,30 +65,22 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     then says where that was not exact: such a query is to be asked again, wide. What is exact holds
     in whatever order rows are added: every partial sum is a whole number of at most 2**53 grains.
     """
-    light = () if wide or tally.rows_per_unit is not None else _light(tally)
-    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
-    values: list[exp.Expr] = [col(f"e{place}", "r") for place in range(len(tally.terms))]
-    for place, term in enumerate(tally.terms):
-        if type(term.expression) is Literal:
-            values[place] = _constant(term)
+    light = () if wide or tally.is_weighed else _light(tally)
+    terms = folded_terms(tally) if tally.is_weighed else tally.terms
+    rows, is_owned = _rows(tally.relation, tally.by, terms, writer, light=light)
+    if is_owned and tally.is_weighed:
+        return weighed_sums(tally, rows)
     groups = [f"k{place}" for place in range(len(tally.by))]
     sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
-    if is_owned and tally.rows_per_unit is not None:
-        values = [_weighed(value, tally.rows_per_unit) for value in values]
-        sums = _with_heavy(sums)
-    for place, value in enumerate(values):
-        sums = sums.select(as_(_sum(value), f"s{place}"), copy=False)
+    for place, term in enumerate(tally.terms):
+        value = col(f"e{place}", "r") if term.constant is None else whole(term.constant)
+        sums = sums.select(as_(summed(value), f"s{place}"), copy=False)
     if groups:
         sums = sums.group_by(*(col(name, "r") for name in groups), copy=False)
     if light:
         sums = sums.select(as_(exp.Count(this=exp.Star()), "n"), copy=False)
     query = _added(sums, tally, light)
-    query = query.with_(cte("r"), as_=rows, materialized=not _is_scan(tally.relation), copy=False)
-    if is_owned and tally.rows_per_unit is not None:
-        query = query.with_(
-            cte("h"), as_=_heavy(tally.rows_per_unit), materialized=False, copy=False
-        )
-    return query
+    return query.with_(cte("r"), as_=rows, materialized=not _is_scan(tally.relation), copy=False)
 
 
 def marginals_query(tally: Marginals, writer: RelationWriter) -> exp.Query:
@@ -111,7 +101,7 @@ def marginals_query(tally: Marginals, writer: RelationWriter) -> exp.Query:
         held = exp.Coalesce(this=value, expressions=[whole(0)])
         shown = shown.select(as_(cast(held, "BIGINT"), "v"), copy=False)
     every = [replace(grouping, rest=True) for grouping in tally.by]
-    query = _placed(shown, every, ["v"] if constant is None else [])
+    query = by_places(shown, every, ["v"] if constant is None else [])
     twice = cap is not None and not _is_scan(tally.relation)
     query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
     if cap is not None:
@@ -132,7 +122,7 @@ def rows_query(tally: Rows, writer: RelationWriter) -> exp.Query:
         shown = _with_heavy(shown.select(as_(weight, "w"), copy=False))
         names.append("w")
     held = and_(*(is_not_null(col(name, "r")) for name in names if name != "w"))
-    query = _placed(shown.where(held, copy=False), tally.by, names)
+    query = by_places(shown.where(held, copy=False), tally.by, names)
     twice = cap is not None and not _is_scan(tally.relation)
     query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
     if cap is not None:
@@ -143,7 +133,7 @@ def rows_query(tally: Rows, writer: RelationWriter) -> exp.Query:
 def constant_of(tally: Marginals) -> int | None:
     """The one number of all rows, where the rows' owners do not matter."""
     is_one = type(tally.term.expression) is Literal and tally.rows_per_unit is None
-    return _constant_number(tally.term) if is_one and tally.by else None
+    return tally.term.constant if is_one and tally.by else None
 
 
 def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
@@ -158,7 +148,7 @@ def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
         .where("r.e0 IS NOT NULL", copy=False)
     )
     extra = ["v", *([OWNER] if is_owned else [])]
-    query = _placed(shown, tally.by, extra).with_(cte("r"), as_=rows, copy=False)
+    query = by_places(shown, tally.by, extra).with_(cte("r"), as_=rows, copy=False)
     if not is_owned or tally.rows_per_unit is None:
         return query
     places = [f"i{place}" for place in range(len(tally.by))]
@@ -201,7 +191,7 @@ def distinct_query(tally: Distinct, writer: RelationWriter) -> exp.Query:
     places = [f"i{place}" for place in range(len(tally.by))]
     owner = [OWNER] if is_owned else []
     shown = exp.select(*(col(name, "r") for name in (*groups, "e0", *owner))).distinct(copy=False)
-    placed = _placed(
+    placed = by_places(
         shown.from_(named("r"), copy=False).where("r.e0 IS NOT NULL", copy=False),
         tally.by,
         ["e0", *owner],
@@ -226,7 +216,7 @@ def cells_query(tally: Cells, writer: RelationWriter) -> exp.Query:
     names = [f"e{place}" for place in range(len(axes))] + ([OWNER] if is_owned else [])
     keys = [f"k{place}" for place in range(len(listed))]
     shown = exp.select(*(col(name, "r") for name in (*keys, *names))).from_(named("r"), copy=False)
-    placed = _placed(shown, listed, names).subquery("p", copy=False)
+    placed = by_places(shown, listed, names).subquery("p", copy=False)
     cell: exp.Expr = cast(whole(0), "UBIGINT")
     inside: list[exp.Expr] = []
     for axis in tally.by:
@@ -334,8 +324,8 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
 
     It is the same however sums are added: else one row more could round all rows otherwise.
     """
-    if type(term.expression) is Literal:
-        return _constant(term)
+    if term.constant is not None:
+        return whole(term.constant)
     steps, schema = 1 / term.grain, schema_of(relation)
     if _is_light(term, relation):
         grains = exp.Mul(this=_light_value(term, relation, opened), expression=number(steps))
@@ -373,17 +363,6 @@ def _clamped_to(term: Term, relation: Relation) -> tuple[Fraction, Fraction] | N
     return between if exact and inside else None
 
 
-def _constant(term: Term) -> exp.Expr:
-    return whole(_constant_number(term))
-
-
-def _constant_number(term: Term) -> int:
-    value = term.expression.value if type(term.expression) is Literal else None
-    if not isinstance(value, int | Fraction):
-        return 0  # NULL adds nothing
-    return max(term.low, min(term.high, round(Fraction(value) / term.grain)))
-
-
 def _weighed(value: exp.Expr, cap: int) -> exp.Expr:
     """The value of an owner's row: times cap / rows, rounded towards zero, if it has many."""
     size = col("n", "h")
@@ -399,17 +378,10 @@ def _with_heavy(query: exp.Select) -> exp.Select:
     return query.join(named("h"), on=same, join_type="left", copy=False)
 
 
-def _sum(value: exp.Expr) -> exp.Expr:
-    """A sum in 128 bits; of a constant, its product with the number of rows."""
-    if isinstance(value, exp.Cast):
-        return exp.Mul(this=cast(exp.Count(this=exp.Star()), "HUGEINT"), expression=value)
-    return exp.Sum(this=value)
-
-
 def _added(sums: exp.Select, tally: Sums, light: Sequence[int]) -> exp.Select:
     """The sums by the places of their keys, clamped. What is in no list is added to the rest."""
     by = tally.by
-    added = _placed(sums, by, [])
+    added = by_places(sums, by, [])
     if not by:
         added = exp.select().from_(sums.subquery("g", copy=False), copy=False)
     unsure: list[exp.Expr] = []
@@ -440,25 +412,6 @@ def _heavy(cap: int) -> exp.Select:
         .group_by(col(OWNER, "r"), copy=False)
     )
     return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)
-
-
-def _placed(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -> exp.Select:
-    """The groups by their places in the lists of keys. What is in no list is dropped, or rest."""
-    if not by:
-        return query
-    placed = exp.select()
-    for place, grouping in enumerate(by):
-        at: exp.Expr = col("i", keys_table(place))
-        if grouping.rest:
-            at = exp.Coalesce(this=at, expressions=[whole(len(grouping.keys))])
-        placed = placed.select(as_(at, f"i{place}"), copy=False)
-    placed = placed.select(*(col(name, "g") for name in names), copy=False)
-    placed = placed.from_(query.subquery("g", copy=False), copy=False)
-    for place, grouping in enumerate(by):
-        same = exp.NullSafeEQ(this=col(f"k{place}", "g"), expression=col("x", keys_table(place)))
-        kind = "left" if grouping.rest else "inner"
-        placed = placed.join(named(keys_table(place)), on=same, join_type=kind, copy=False)
-    return placed
 
 
 def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:

@@ -15,7 +15,7 @@ from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.query.estimates.draft import Caps, draft
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.looks import caps_of
+from noisegate.query.limits import caps_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
@@ -32,7 +32,8 @@ from noisegate.synthetic.columns import (
     usual_unit,
     usual_width,
 )
-from noisegate.transforms.query import CAP_MAX, Query
+from noisegate.transforms.checks import CAP_MAX
+from noisegate.transforms.query import Query
 
 _COLUMN_CELLS_MAX: Final = 1 << 16
 

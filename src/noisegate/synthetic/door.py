@@ -25,7 +25,7 @@ class DoorTables:
 
     ``columns`` are the queries of one-column grids (`grid_of`), in the order of the columns:
 
-        grids = [grid_of(read(sql, tables), sql, terms, accountant=…) for each column]
+        grids = [grid_of(read(sql, tables), sql, terms) for each column]
         DoorTables(allowance.whole, [grid.query for grid in grids], price)
 
     They must be about the same rows and the same sum: same WHERE, ``rows_per_unit`` and grain. All

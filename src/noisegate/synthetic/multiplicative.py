@@ -38,9 +38,8 @@ class QuestionsBench:
     def __init__(self, curator: Curator, rules: Rules, order: Order) -> None:
         asked = _questions(order)
         self._curator, self._rules, self._options = curator, rules, _options(order)
-        accountant = curator.ledger.balance(curator.account).accountant
         known = counting_grid(
-            curator.tables, accountant=accountant, table=order.table, columns=order.columns,
+            curator.tables, table=order.table, columns=order.columns,
             questions=asked, rows_per_unit=order.rows_per_unit,
         )  # fmt: skip
         if known.cells > CELLS_MAX:

@@ -197,9 +197,8 @@ class Many:
 
     def __init__(self, curator: Curator, rules: Rules, order: ManyOrder, *, sure: bool) -> None:
         self.curator, self._rules, self._order = curator, rules, order
-        accountant = curator.ledger.balance(curator.account).accountant
         self.grid = counting_grid(
-            curator.tables, accountant=accountant, table=order.table, columns=order.columns,
+            curator.tables, table=order.table, columns=order.columns,
             questions=order.workload, rows_per_unit=order.rows_per_unit,
         ).sampled(rules.sample)  # fmt: skip
         _require(order, self.grid)

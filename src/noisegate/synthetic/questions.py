@@ -269,7 +269,6 @@ def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
 def counting_grid(
     tables: Mapping[str, TableDomain],
     *,
-    accountant: str,
     table: str | None = None,
     columns: Mapping[str, Any] | None = None,
     questions: Sequence[str] = (),
@@ -285,7 +284,7 @@ def counting_grid(
     sql, edges = sql_of(tables, table, columns)
     terms = Terms(rows_per_unit=rows_per_unit)
     question = read(sql, tables)
-    grid = grid_of(question, sql, terms, accountant=accountant, edges=edges, by_groups=False)
+    grid = grid_of(question, sql, terms, edges=edges, by_groups=False)
     (domain,) = grid.query.tables
     unlisted = [
         axis.name

@@ -29,7 +29,7 @@ from noisegate.algebra.tally import fields_used
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import TableDomain
-from noisegate.transforms.query import require_exact
+from noisegate.transforms.checks import require_exact
 from noisegate.transforms.records import relation_record, table_record
 from noisegate.transforms.stability import Stability, stability_of
 

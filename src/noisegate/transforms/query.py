@@ -10,37 +10,21 @@
 (L1(value=Fraction(1, 1)),)
 """
 
-from dataclasses import dataclass, fields
-from datetime import date, datetime
+from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, final
+from math import isqrt
+from typing import Any, final
 
 from noisegate.algebra.expression import (
-    Call,
     Field,
-    Literal,
     Schema,
     domain_of,
 )
 from noisegate.algebra.relation import (
-    Filter,
-    Fold,
-    Folded,
-    Join,
-    JoinKind,
-    Matching,
-    PerUnit,
-    Project,
-    Sampled,
-    Table,
-    Union,
     sample_of,
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import (
-    Axis,
     Cells,
     Distinct,
     Grouping,
@@ -56,15 +40,20 @@ from noisegate.algebra.tally import (
 from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.domain import (
-    KEY_TYPES,
-    WHOLE_MAX,
-    Column,
-    Kind,
-    Step,
     TableDomain,
-    require_keys,
 )
-from noisegate.privacy.unit import PrivacyUnit
+from noisegate.transforms.checks import (
+    CAP_MAX,
+    MOVED_MAX,
+    ROOT_MAX,
+    TALLIES,
+    require_axes,
+    require_exact,
+    require_found,
+    require_groupings,
+    require_sets,
+    require_terms,
+)
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.records import table_record, tally_record
 from noisegate.transforms.stability import Stability, stability_of
@@ -72,26 +61,6 @@ from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Block, Statistic
 from noisegate.transforms.strategy import Strategy
 from noisegate.transforms.whole_rows import WholeRows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-CELLS_MAX: Final = 1 << 24
-NUMBERED_MAX: Final = 1 << 64  # cells that are numbered, never listed
-REACH_MAX: Final = 1 << 40  # of one row, on its grid
-MOVED_MAX: Final = 1 << 60  # of one unit; weights multiply within 64 bits
-CAP_MAX: Final = 1 << 20
-GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
-
-
-_TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells, Rows})
-_NODES: Final = _TALLIES | {
-    Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union, Sampled,
-    Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
-}  # fmt: skip
-_ATOMS: Final = frozenset({
-    str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold,
-})  # fmt: skip
 
 
 @final
@@ -110,7 +79,7 @@ class Query:
     def __post_init__(self) -> None:
         tally = self.tally
         require_exact(tally)
-        if type(tally) not in _TALLIES:
+        if type(tally) not in TALLIES:
             raise Unsupported(
                 "This is no tally.", fix="Use Sums, Marginals, Values, Keys, Distinct, Cells, Rows."
             )
@@ -122,16 +91,17 @@ class Query:
         if self.strategy is not None and not isinstance(tally, Sums | Marginals | Rows):
             raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
-            _require_keys(tally, schema, facts)
+            require_found(tally, schema, facts)
             return
         if isinstance(tally, Cells):
-            _require_axes(tally, schema)
+            require_axes(tally, schema)
             return
         if isinstance(tally, Marginals):
-            _require_sets(tally)
-        _require_groupings(tally.by, schema, tally.cells)
+            require_sets(tally)
+        require_groupings(tally.by, schema, tally.cells)
         if isinstance(tally, Sums | Marginals):
-            _require_terms(terms_of(tally), schema, per_unit)
+            require_terms(terms_of(tally), schema, per_unit)
+            self._require_weights(tally, schema)
             self._require_strategy(tally)
             return
         if any(grouping.rest for grouping in tally.by):
@@ -139,8 +109,22 @@ class Query:
         if isinstance(tally, Distinct):
             domain_of(tally.expression, schema)
             return
-        _require_terms(terms_of(tally), schema, per_unit)
+        require_terms(terms_of(tally), schema, per_unit)
         self._require_statistic()
+
+    def _require_weights(self, tally: Sums | Marginals, schema: Schema) -> None:
+        """What sizes owners up are terms too, and there is a bound on what they add."""
+        if isinstance(tally, Marginals):
+            return
+        if tally.sized:
+            require_terms(tally.sized, schema, self.per_unit)
+        if self.stability.is_row_level and tally.squares_per_unit is not None:
+            raise Unsupported("Rows that are units have no weights.", fix="Leave out the squares.")
+        if not tally.is_weighed and tally.sized != ():
+            raise Unsupported("Nobody has a weight here.", fix="Leave out sized.")
+        squared = tally.squares_per_unit is not None
+        if squared and max(map(tally.bound, (*tally.terms, *tally.sized))) > ROOT_MAX:
+            raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")
 
     def _require_sample(self) -> None:
         """Of a sample is asked what reads it once; nobody has decided its coins yet."""
@@ -211,13 +195,17 @@ class Query:
     def per_unit(self) -> int:
         """How many rows' worth (or values, or keys) of one unit take part at most.
 
-        Claim: a unit's rows weigh at most this many rows together. Adjacency: add/remove one unit.
-        Why: an owner's n rows weigh min(1, cap / n) each, and n of them at most cap; or the
-            relation holds at most so many rows of a unit by its structure; or at most so many
-            values or keys of an owner are kept, by a rule that looks at that owner's alone.
+        Claim: a unit moves no term of sums by more than so many rows at their reach, in L1; in L2
+            where squares are bounded. Adjacency: add/remove one unit.
+        Why: what an owner adds is scaled down to that (`sources/duckdb_weights.py`); or its n rows
+            weigh min(1, cap / n) each, and n of them at most cap; or the relation holds at most so
+            many rows of a unit by its structure; or at most so many values or keys of an owner are
+            kept, by a rule that looks at that owner's alone.
         """
         tally, facts = self.tally, self.stability
         cap = tally.keys_per_unit if isinstance(tally, Keys | Distinct) else tally.rows_per_unit
+        if isinstance(tally, Sums) and tally.squares_per_unit is not None:
+            cap = self._root(tally, tally.squares_per_unit)
         if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
             raise Unsupported("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
         if facts.is_row_level:
@@ -233,19 +221,37 @@ class Query:
             )
         return cap if cap is not None else facts.rows or 0
 
+    def _root(self, tally: Sums, squares: int) -> int:
+        """How many rows' worth squares are: their number, with one row of a unit per cell."""
+        if tally.rows_per_unit is not None or type(squares) is not int or squares < 1:
+            raise Unsupported("A bound of squares is not usable.", fix="Give one bound, above 0.")
+        return squares if self._one_row_per_cell(tally.by) else isqrt(squares)
+
     @property
     def moved(self) -> Fraction:
         """How far one unit moves the cells of the first sum (of marginals, of each), in L1."""
-        reach = terms_of(self.tally)[0].reach if isinstance(self.tally, Sums | Marginals) else 1
+        if isinstance(self.tally, Sums):
+            return Fraction(self._moved(self.tally, self.tally.terms[0]))
+        reach = self.tally.term.reach if isinstance(self.tally, Marginals) else 1
         return Fraction(self.per_unit * reach)
+
+    def _moved(self, tally: Sums, term: Term) -> int:
+        """How far one unit moves the cells of a sum, in L1.
+
+        Claim: cap · reach; where squares are bounded √(cells · squares) · reach. Why: an L1 norm is
+            at most √cells times the L2 norm. Rounding: up.
+        """
+        if tally.squares_per_unit is None:
+            return self.per_unit * term.reach
+        return isqrt(tally.cells * tally.squares_per_unit * term.reach**2 - 1) + 1
 
     @property
     def single(self) -> Fraction:
         """How far one unit moves any one of the sums: one term in one cell.
 
         Claim: the largest reach where a unit has at most one row per cell, else cap times that.
-        Adjacency: add/remove one unit. Why: a row weighs at most 1, and a unit's rows in one cell
-            weigh at most one row, or at most all its rows together. Rounding: none.
+        Adjacency: add/remove one unit. Why: a row weighs at most 1, and what a unit adds to one
+            cell is at most one row, or at most its norm over all cells. Rounding: none.
         """
         tally = self.tally
         if not isinstance(tally, Sums | Marginals) or self.strategy is not None:
@@ -253,16 +259,21 @@ class Query:
         sets = [tally.by]
         if isinstance(tally, Marginals):
             sets = [tuple(tally.by[place] for place in each) for each in tally.sets]
-        rows = 1 if all(map(self._one_row_per_cell, sets)) else self.per_unit
-        return Fraction(rows * max(term.reach for term in terms_of(tally)))
+        terms = terms_of(tally)
+        if all(map(self._one_row_per_cell, sets)):
+            return Fraction(max(term.reach for term in terms))
+        if isinstance(tally, Sums) and tally.is_weighed:
+            return Fraction(max(map(tally.bound, terms)))
+        return Fraction(self.per_unit * max(term.reach for term in terms))
 
     @property
     def l1s(self) -> tuple[L1, ...]:
         """For each term (or set, or block of the strategy), the largest sum of absolute changes.
 
         Claim: cap · reach. Adjacency: add/remove one unit. Why: a row lies in one cell and moves
-            the term by at most its reach; an owner's rows weigh at most cap rows; rounding weighted
-            values towards zero only shortens them. Distinct: each kept pair of cell and value can
+            the term by at most its reach; what an owner adds to all cells is scaled down to that of
+            cap rows, or its rows weigh at most cap rows; rounding what is scaled towards zero only
+            shortens it. Bounded squares: `_moved`. Distinct: each kept pair of cell and value can
             make one value appear. Cells: each kept row adds 1 to one cell. Marginals: each set is
             the sum over its own groupings. Distances: see there. Rows: see `Statistic`; the weights
             of a unit's rows add up to at most cap wholes. Whole rows: how many rows a unit weighs.
@@ -276,7 +287,7 @@ class Query:
             return (L1(self.moved),) * len(self.tally.sets)
         if not isinstance(self.tally, Sums):
             return (L1(self.per_unit),)
-        cells = tuple(self.per_unit * term.reach for term in self.tally.terms)
+        cells = tuple(self._moved(self.tally, term) for term in self.tally.terms)
         if type(self.strategy) is Strategy:
             return tuple(L1(cells[0] * norm) for norm in self.strategy.l1s)
         return tuple(map(L1, cells))
@@ -285,9 +296,11 @@ class Query:
     def l2s(self) -> tuple[L2, ...]:
         """For each term (or set, or block), the largest Euclidean change over all cells.
 
-        Claim: squared, cap · reach² where a unit has at most one row per cell, else (cap · reach)².
-        Why: with n ≤ cap rows in n cells the squares add up to n reach²; with n > cap each counts
-            cap / n, so n (cap / n)² reach² < cap reach². Otherwise L2 is at most L1.
+        Claim: squared, squares · reach² where these are bounded; else cap · reach² where a unit has
+            at most one row per cell, and (cap · reach)² where it may have several.
+        Why: bounded squares are what an owner is scaled to. With one row per cell no component
+            exceeds reach, so ‖v‖₂² ≤ reach ‖v‖₁, of what is scaled too: ≤ reach · cap reach. The
+            same holds of weights cap / n. Otherwise L2 is at most L1.
         """
         cap, tally = self.per_unit, self.tally
         if isinstance(tally, Rows) and type(self.strategy) is not WholeRows:
@@ -303,6 +316,7 @@ class Query:
             return tuple(L2(squared=factor * tally.term.reach**2) for factor in factors)
         if isinstance(tally, Sums):
             factor = cap if self._one_row_per_cell(tally.by) else cap**2
+            factor = tally.squares_per_unit or factor
             return tuple(L2(squared=factor * term.reach**2) for term in tally.terms)
         return (L2(squared=cap**2),)
 
@@ -360,89 +374,6 @@ class Query:
         }
 
 
-def require_exact(node: object) -> None:
-    """Refuse a tree with anything but the algebra's own types, which have one meaning each.
-
-    An heir of one could tell the rules here something else than the writer of the engine.
-    """
-    children: Iterable[object] = ()
-    if type(node) is tuple:
-        children = () if _ATOMS.issuperset(map(type, node)) else node
-    elif type(node) is MappingProxyType:
-        children = (*node.keys(), *node.values())
-    elif type(node) in _NODES:
-        children = (getattr(node, each.name) for each in fields(node))  # type: ignore[arg-type]
-    elif type(node) not in _ATOMS:
-        raise Unsupported("The question holds something unknown.", fix="Use the algebra's types.")
-    for child in children:
-        require_exact(child)
-
-
-def _require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
-    if not 1 <= cells <= CELLS_MAX:
-        raise Unsupported(f"There would be {cells:,} groups.", fix="Group by fewer columns.")
-    for grouping in by:
-        kind = domain_of(grouping.expression, schema).kind
-        shape = type(grouping), type(grouping.keys), type(grouping.rest)
-        if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
-            raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
-        require_keys(grouping.keys)
-        wrong = set(map(type, grouping.keys)) - {KEY_TYPES[kind], type(None)}
-        if wrong or len(set(grouping.keys)) < len(grouping.keys):
-            raise Unsupported(
-                "The groups are not distinct keys of the column's type.", fix="List each key once."
-            )
-
-
-def _require_sets(tally: Marginals) -> None:
-    """Sets of rising places of groupings, each once, and no more cells than one table may have."""
-    places = range(len(tally.by)) if type(tally.by) is tuple else range(0)
-    if type(tally.sets) is not tuple or any(type(each) is not tuple for each in tally.sets):
-        raise Unsupported("The sets are no tuples.", fix="Give a tuple of places for each table.")
-    if not tally.sets or len(set(tally.sets)) < len(tally.sets):
-        raise Unsupported("There is no set, or one twice.", fix="List each set once.")
-    for each in tally.sets:
-        known = all(type(place) is int and place in places for place in each)
-        if not known or list(each) != sorted(set(each)):
-            raise Unsupported("A set names no groupings.", fix="Give their places, rising.")
-
-
-def _require_axes(tally: Cells, schema: Schema) -> None:
-    if type(tally.by) is not tuple or not tally.by:
-        raise Unsupported("There is no axis.", fix="Group by at least one column.")
-    if {type(axis) for axis in tally.by} - {Axis, Grouping}:
-        raise Unsupported("An axis has no rule.", fix="Use Axis or Grouping.")
-    listed = tuple(axis for axis in tally.by if type(axis) is not Axis)
-    _require_groupings(listed, schema, prod(grouping.size for grouping in listed))
-    if any(grouping.rest for grouping in listed):
-        raise Unsupported("Only sums have a cell for the rest.", fix="Leave out rest.")
-    for axis in tally.by:
-        if type(axis) is not Axis:
-            continue
-        kind = domain_of(axis.expression, schema).kind
-        if type(axis.low) is not int or type(axis.size) is not int or kind is not Kind.INTEGER:
-            raise Unsupported(f"{kind.value} values make no axis.", fix="Use whole numbers.")
-        if axis.size < 1 or axis.low < -WHOLE_MAX or axis.low + axis.size - 1 > WHOLE_MAX:
-            raise Unsupported("An axis is empty or beyond 64 bits.", fix="Use narrower bounds.")
-    if tally.cells > NUMBERED_MAX:
-        raise Unsupported(
-            "There would be more than 2**64 cells.", fix="Use fewer axes, or wider bins."
-        )
-
-
-def _require_keys(tally: Keys, schema: Schema, facts: Stability) -> None:
-    if facts.is_row_level and facts.rows != 1:
-        raise Unsupported(
-            "One row could hold a key twice.", fix="Find the keys of one table at a time."
-        )
-    for _, expression in tally.by:
-        kind = domain_of(expression, schema).kind
-        if kind not in KEY_TYPES:
-            raise Unsupported(f"{kind.value} values make no keys.", fix="Use bins or a cast.")
-    if not tally.by:
-        raise Unsupported("No key is asked for.", fix="Group by at least one column.")
-
-
 def shape_of(tally: Rows) -> Shape:
     """What is public about the rows of a tally."""
     keys = tally.cells if tally.by else 0
@@ -452,26 +383,3 @@ def shape_of(tally: Rows) -> Shape:
 def terms_of(tally: Sums | Rows | Marginals | Values) -> tuple[Term, ...]:
     """What is added up."""
     return tally.terms if isinstance(tally, Sums | Rows) else (tally.term,)
-
-
-def _require_terms(terms: tuple[Term, ...], schema: Schema, cap: int) -> None:
-    if type(terms) is not tuple or not terms:
-        raise Unsupported("Nothing is added up.", fix="Ask for at least one number.")
-    for term in terms:
-        _require_term(term, schema, cap)
-
-
-def _require_term(term: Term, schema: Schema, cap: int) -> None:
-    kind = domain_of(term.expression, schema).kind
-    if type(term) is not Term or not kind.is_numeric:
-        raise Unsupported(f"{kind.value} values cannot be added.", fix="Cast to a number.")
-    whole = type(term.low) is int and type(term.high) is int and type(term.grain) is Fraction
-    if not whole or term.low > term.high:
-        raise Unsupported("A term's bounds are not whole and in order.", fix="Use low ≤ high.")
-    if not 1 / GRAIN_MAX <= term.grain <= GRAIN_MAX:
-        raise Unsupported(
-            "Bounds are too far apart, or too near to each other, to be added up.",
-            fix="Declare bounds that values come near to, or rescale: x / 1e6.",
-        )
-    if not 1 <= term.reach <= REACH_MAX or term.reach * cap > MOVED_MAX:
-        raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")

@@ -46,7 +46,12 @@ def tally_record(tally: Tally) -> dict[str, Any]:
         sets, term = [list(each) for each in tally.sets], _term_record(tally.term)
         return record | {"marginals": term, "sets": sets, "cap": tally.rows_per_unit}
     name = "sums" if isinstance(tally, Sums) else "coordinates"
-    return record | {name: list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
+    record |= {name: list(map(_term_record, tally.terms)), "cap": tally.rows_per_unit}
+    if isinstance(tally, Sums) and tally.squares_per_unit is not None:
+        record["squares"] = tally.squares_per_unit
+    if isinstance(tally, Sums) and tally.sized:
+        record["sized"] = list(map(_term_record, tally.sized))
+    return record
 
 
 def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON

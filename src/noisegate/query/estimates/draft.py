@@ -1,9 +1,13 @@
 """Which tallies a block needs. Public facts only: no row, no price.
 
-Sums of all additive aggregates share one tally. Two ways bound what one unit adds. Without a cap on
-groups, its rows weigh min(1, cap / n) each, over all groups. With a cap ℓ on groups, its rows are
-first folded per group and weighed to so many rows' worth, and the groups weigh min(1, ℓ / groups);
-then the Euclidean sensitivity grows with √ℓ only, which Gaussian noise makes use of.
+Sums of all additive aggregates share one tally, and a unit has one weight in it: what it adds to
+all groups and all aggregates is scaled down together, to the norm that its noise hides. The bound
+is the largest norm of a unit within the caps, so such a unit is never scaled, and no group is left
+out: `rows` rows at the reach of a term in L1. Gaussian noise hides an L2 norm, which is as large
+where all rows are in one group and smaller otherwise, so fewer units are scaled. Which terms size a
+unit up is part of the question: its rows where all rows are counted; else what each number adds.
+People by group have one row in each of their groups, so their L2 norm grows with √groups only.
+Several grouping sets add up only if a unit weighs the same in all: there its rows decide, in L1.
 """
 
 from collections.abc import Sequence
@@ -36,11 +40,10 @@ KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """How much of one unit counts: rows, groups, rows in one group, distinct keys or values."""
+    """How much of one unit counts: rows, groups (of people), distinct keys or values."""
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
-    rows_per_group: int | None = None
     keys_per_unit: int | None = None
 
 
@@ -175,14 +178,10 @@ class _Drafting:
         self.listed = tuple(keys or (None,) for keys in self.groups)
         self.relation = _closed(block, self.listed)
         self.sums = [a for a in block.aggregates if self._is_additive(a)]
-        self.folds = self._folds() if self.sums else None
 
     def sketch(self, *, derived: bool) -> _Sketch:
         block, schema = self.block, schema_of(self.block.relation)
-        if self.folds is not None:
-            book = Book(schema, cap=self.folds[0] * self.folds[1], per_group=self.folds[1])
-        else:
-            book = Book(schema, cap=self._row_cap() if self.sums else None)
+        book = Book(schema, cap=self._row_cap() if self.sums else None)
         made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
         rest = [a for a in block.aggregates if a.name not in made]
         others, base = others_of(rest), len(book.terms)
@@ -204,7 +203,7 @@ class _Drafting:
 
     def draft(self, sketch: _Sketch) -> Draft:
         block, book, base = self.block, sketch.book, len(sketch.book.terms)
-        parts = self._sum_parts(book) if base else []
+        parts = self._sum_parts(sketch) if base else []
         for piece, other in enumerate(sketch.others):
             for columns in dict.fromkeys(block.sets):
                 query = Query(self._tally(other, columns))
@@ -229,7 +228,6 @@ class _Drafting:
             caveats=caveats(
                 block,
                 [(part.query, part.other and part.other.function) for part in parts],
-                folded=self.folds,
                 kinds={recipe.kind for recipe in sketch.recipes},
             ),
         )
@@ -248,24 +246,40 @@ class _Drafting:
         kind = made.kind if _is_single(self.block) else Kind.NUMBER
         return replace(made, aggregate=aggregate, kind=kind)
 
-    def _sum_parts(self, book: Book) -> list[Part]:
+    def _sum_parts(self, sketch: _Sketch) -> list[Part]:
         sizes = [len(keys) for keys in self.listed]
         sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
         if not self.keys:  # what is measured must not depend on how many groups are found
             sets = to_measure(self.block.sets, sizes, gaussian=self.gaussian)
-        relation, cap = self.relation, self._row_cap() if self.folds is None else self.folds[0]
-        if self.folds is not None:
-            finest = tuple(sorted({j for columns in self.block.sets for j in columns}))
-            sets = (finest,)  # folded groups of different sets do not add up
-            relation = PerUnit(of=relation, keys=self._named(finest), folded=book.folded)
-        pieces = tuple(range(len(book.terms)))
+        single, cap, terms = _is_single(self.block), self._row_cap(), sketch.book.terms
+        squared = self.gaussian and single and cap is not None
         found = []
         for columns in sets:
-            folded = self.folds is not None  # by other groups it folds otherwise: no rest is of use
-            by = self._by(columns, folded=folded, rest=_is_single(self.block) and not folded)
-            tally = Sums(relation=relation, by=by, terms=book.terms, rows_per_unit=cap)
+            tally = Sums(
+                relation=self.relation,
+                by=self._by(columns, folded=False, rest=single),
+                terms=terms,
+                rows_per_unit=None if squared else cap,
+                squares_per_unit=cap**2 if squared and cap is not None else None,
+                sized=() if cap is None else self._sized(sketch, cap),
+            )
+            pieces = tuple(range(len(terms)))
             found.append(Part(query=Query(tally), columns=columns, pieces=pieces, copies=len(sets)))
         return found
+
+    def _sized(self, sketch: _Sketch, cap: int) -> tuple[Term, ...]:
+        """The terms whose norms decide a unit's weight: counts and direct sums; of all rows, alone.
+
+        A centred sum is no longer than its count in rows, so the count speaks for it.
+        """
+        terms, rows = sketch.book.terms, count_term((), cap=cap)
+        direct = [
+            recipe.count if recipe.direct is None else recipe.direct for recipe in sketch.recipes
+        ]
+        asked = {terms[piece] for piece in direct if piece is not None and piece < len(terms)}
+        if rows in asked or not _is_single(self.block):
+            return (rows,)
+        return tuple(sorted(asked, key=repr))
 
     def _tally(self, other: Other, columns: Columns) -> Tally:
         where = self.relation
@@ -273,15 +287,7 @@ class _Drafting:
             if other.where is not None:
                 where = Filter(where, other.where)
             units = PerUnit(of=where, keys=self._named(columns), folded=())
-            cap = None
-            if stability_of(units).rows is None:
-                cap = self.caps.groups_per_unit or self.rows or self._required_rows()
-            return Sums(
-                relation=units,
-                by=self._by(columns, folded=True),
-                terms=(_one(cap),),
-                rows_per_unit=cap,
-            )
+            return self._people(units, self._by(columns, folded=True))
         by = self._by(columns, folded=False)
         if other.function is Function.COUNT_DISTINCT:
             assert other.expression is not None  # noqa: S101 - it has an argument
@@ -295,6 +301,21 @@ class _Drafting:
             return Distinct(relation=where, by=by, expression=value, keys_per_unit=most)
         term = other.term(schema_of(where))
         return Values(relation=where, by=by, term=term, rows_per_unit=self._row_cap())
+
+    def _people(self, units: Relation, by: tuple[Grouping, ...]) -> Sums:
+        """Units by group, of which one unit is in at most as many as there are."""
+        if stability_of(units).rows is not None:
+            return Sums(relation=units, by=by, terms=(count_term((), cap=None),))
+        cap = self.caps.groups_per_unit or self.rows or self._required_rows()
+        if not self.keys:
+            cap = min(cap, prod(grouping.size for grouping in by))
+        return Sums(
+            relation=units,
+            by=by,
+            terms=(count_term((), cap=cap),),
+            rows_per_unit=None if self.gaussian else cap,
+            squares_per_unit=cap if self.gaussian else None,
+        )
 
     def _by(self, columns: Columns, *, folded: bool, rest: bool = False) -> tuple[Grouping, ...]:
         """The groupings of a set of columns. ``rest``: later questions can add up all cells."""
@@ -323,22 +344,6 @@ class _Drafting:
         if self.caps.rows_per_unit is None:
             raise _no_cap("The rows of one unit have", "rows_per_unit")
         return self.caps.rows_per_unit
-
-    def _folds(self) -> tuple[int, int] | None:
-        """Groups per unit and rows' worth in each, where sums are folded per group first."""
-        groups, rows = self.caps.groups_per_unit, self.caps.rows_per_unit
-        if self.rows is not None or not self.block.by or groups is None:
-            return None
-        if not _is_single(self.block) and rows is not None:
-            return None  # weighted rows add up over all grouping sets
-        each = self.caps.rows_per_group or (None if rows is None else -(-rows // groups))
-        if each is None:
-            raise _no_cap("The rows of one unit in one group have", "rows_per_unit")
-        return groups, each
-
-
-def _one(cap: int | None) -> Term:
-    return count_term((), cap=cap)
 
 
 def _groups(

@@ -10,9 +10,8 @@ off the middle. An average's error is compared with 2h/√3, the root mean squar
 lower bound, so that its share does not depend on where zero is: years share like ages. `split.py`
 uses these weights.
 
-Where rows are folded per unit and group, a unit with n rows in a group gives each the weight
-min(1, b / n), the same in every sum and count. So averages are those of weighed rows, none is
-clipped, and a ratio of two terms keeps its meaning.
+A unit has one weight in every sum and count of a question. So averages are those of weighed rows,
+none is clipped, and a ratio of two terms keeps its meaning.
 """
 
 from collections.abc import Mapping
@@ -22,8 +21,7 @@ from itertools import compress
 from math import sqrt
 from typing import Final, final
 
-from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
-from noisegate.algebra.relation import Fold, Folded
+from noisegate.algebra.expression import Call, Expression, Schema, domain_of
 from noisegate.algebra.tally import Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Kind
@@ -41,8 +39,6 @@ from noisegate.query.question import Aggregate, Function
 
 OFF_CENTRE: Final = 1 / sqrt(12)  # of the half-width: how far off its middle an average may lie
 COUNTED: Final = 1 / 8  # of the weight of a sum of a sample: that of its count, at least
-ROWS: Final = Field("noisegate_rows")  # of one unit in one group, where rows are folded
-ONE: Final = Literal(1)
 _FEW: Final = 16  # whole numbers: of more, the nearest whole middle is about as good
 COUNTS: Final = (Function.COUNT, Function.COUNT_VALUES)
 VARIANCES: Final = (
@@ -111,40 +107,18 @@ class Recipe:
 class Book:
     """The terms needed so far, each once.
 
-    ``cap`` is how many rows' worth of a unit count where rows have weights. With ``per_group`` the
-    terms are folded per unit and group first, and weighed to that many rows' worth.
+    ``cap`` is how many rows' worth of a unit count where units have weights.
     """
 
-    def __init__(self, schema: Schema, *, cap: int | None, per_group: int | None = None) -> None:
+    def __init__(self, schema: Schema, *, cap: int | None) -> None:
         self.schema = schema
         self._cap = cap
-        self._per_group = per_group
         self._found: dict[Term, int] = {}
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms over rows, or over folded rows."""
-        if self._per_group is None:
-            return tuple(self._found)
-        return tuple(
-            replace(
-                term,
-                expression=_weighed(term, index, self._per_group),
-                low=min(0, term.low * self._per_group),
-                high=max(0, term.high * self._per_group),
-            )
-            for index, term in enumerate(self._found)
-        )
-
-    @property
-    def folded(self) -> tuple[Folded, ...]:
-        """The folds that the terms need, each exact: the number of rows, and a sum for each."""
-        sums = (
-            Folded(name=_folded_name(index), fold=Fold.SUM, expression=term.expression)
-            for index, term in enumerate(self._found)
-            if term.expression != ONE
-        )
-        return (Folded(name=ROWS.name, fold=Fold.COUNT, expression=ONE), *sums)
+        """The terms over rows."""
+        return tuple(self._found)
 
     def counted(self, conditions: tuple[Expression, ...]) -> int:
         """The number of rows where all conditions hold."""
@@ -306,16 +280,3 @@ def _typical(domain: Domain) -> float:
     """The root mean square of values spread evenly over their bounds."""
     low, high = float(domain.low or 0), float(domain.high or 0)
     return sqrt((low * low + low * high + high * high) / 3) or 1.0
-
-
-def _weighed(term: Term, index: int, cap: int) -> Expression:
-    """A folded sum times min(1, cap / rows); of all rows, how many count."""
-    kept = Call("least", (ROWS, Literal(cap)))
-    if term.expression == ONE:
-        return kept
-    weighed = Call("multiply", (Field(_folded_name(index)), kept))
-    return Call("divide", (weighed, Call("greatest", (ROWS, ONE))))
-
-
-def _folded_name(index: int) -> str:
-    return f"noisegate_sum_{index}"

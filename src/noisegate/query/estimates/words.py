@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from noisegate.algebra.expression import Expression, Field
+from noisegate.algebra.expression import Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
+from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
@@ -21,15 +22,14 @@ def caveats(
     block: Block,
     drawn: Iterable[tuple[Query, Function | None]],
     *,
-    folded: tuple[int, int] | None,
     kinds: Collection[Kind] = (),
 ) -> tuple[str, ...]:
     """Sentences for a plan and an answer; they depend on the question and the policy only.
 
-    ``drawn`` are the queries, each with its function where it is drawn for itself. ``folded`` are
-    the groups of one unit and the rows in each, where sums are folded per group.
+    ``drawn`` are the queries, each with its function where it is drawn for itself.
     """
-    found = [words for query, function in drawn if (words := _capped(query, function, folded))]
+    lower = _rises(block)
+    found = [w for query, function in drawn if (w := _capped(query, function, lower=lower))]
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
         found.append("Values are read within their bounds; the error bars are about those.")
@@ -96,28 +96,36 @@ def extreme(function: Function, expression: Expression | None, level: Fraction, 
     )
 
 
-def _capped(query: Query, function: Function | None, folded: tuple[int, int] | None) -> str | None:
+def _rises(block: Block) -> bool:
+    """Whether a number can only fall when a unit is scaled down: a count, a sum from 0 on."""
+    schema = schema_of(block.relation)
+    for aggregate in block.aggregates:
+        if aggregate.function in _UNBOUNDED:
+            return True
+        low = domain_of(aggregate.args[0], schema).low if aggregate.args else None
+        if aggregate.function is Function.SUM and low is not None and low >= 0:
+            return True
+    return False
+
+
+def _capped(query: Query, function: Function | None, *, lower: bool) -> str | None:
     """How much of one unit counts, and what becomes of more."""
     tally, cap, noun = query.tally, query.per_unit, _noun(query)
-    what = f"{_of(cap, 'row')} per {noun}"
-    more = "where there are more, each weighs less"
-    if isinstance(tally, Sums) and function is Function.COUNT_UNITS:
-        if folded is not None:
-            return None  # said with the sums
-        what = f"{_of(cap, 'group')} per {noun}"
-    elif isinstance(tally, Sums) and folded is not None and folded != (1, 1):
-        what = f"{_of(folded[0], 'group')} per {noun} and {_of(folded[1], 'row')} in each"
-    elif isinstance(tally, Values):
+    what, left_out = _of(cap, "row"), "(not in the ±)"
+    if isinstance(tally, Sums):
+        if not tally.is_weighed or (function is Function.COUNT_UNITS and cap >= tally.cells):
+            return None  # nobody is in more groups than there are
+        what = _of(cap, "group") if function is Function.COUNT_UNITS else what
+        more = "of one with more, all is scaled down"
+        if lower:
+            left_out = "(not in the ±): counts, and sums of values from 0 on, are lower bounds"
+    elif isinstance(tally, Values) and tally.rows_per_unit is not None:
         more = "of more, some are left out evenly"
-    elif isinstance(tally, Distinct):
-        what = f"{_of(cap, 'value')} per {noun}"
-        more = "of more, some are left out"
-    is_capped = (
-        query.stability.rows is None
-        if isinstance(tally, Distinct)
-        else isinstance(tally, Sums | Values) and tally.rows_per_unit is not None
-    )
-    return f"Capped: {what}; {more} (not in the ±)." if is_capped else None
+    elif isinstance(tally, Distinct) and query.stability.rows is None:
+        what, more = _of(cap, "value"), "of more, some are left out"
+    else:
+        return None
+    return f"Capped: {what} per {noun}; {more} {left_out}."
 
 
 def _ownerless(table: TableDomain) -> str | None:

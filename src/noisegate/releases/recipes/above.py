@@ -413,6 +413,5 @@ def _grid(curator: Curator, rules: Rules, order: AboveOrder) -> tuple[Grid, Frac
         raise Unsupported("A threshold is bought by its price.", fix="Give epsilon.")
     epsilon = rules.price(order.epsilon, question.terms.epsilon)
     terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
-    accountant = curator.ledger.balance(curator.account).accountant
-    grid = grid_of(question, sql, terms, accountant=accountant, edges=edges)
+    grid = grid_of(question, sql, terms, edges=edges)
     return grid.sampled(rules.sample), epsilon

@@ -1,4 +1,4 @@
-"""With a cap on groups, rows are weighed and not clipped: exact numbers of the engine, no noise."""
+"""A unit has one weight in all numbers of a question: exact numbers of the engine, no noise."""
 
 from fractions import Fraction
 from types import MappingProxyType
@@ -90,18 +90,40 @@ def answered(frame, caps, names, *, accountant="pure"):
 def test_equal_values_have_exactly_their_mean_however_many_rows_a_person_has():
     """Clipping sums and counts apart would give 0 here."""
     frame = pa.table({
-        "p": np.repeat(np.arange(200), 4), "g": ["a"] * 800, "x": [2] * 800, "y": [2.0] * 800,
+        "p": np.repeat(np.arange(200), 8), "g": ["a"] * 1600, "x": [2] * 1600, "y": [2.0] * 1600,
     })  # fmt: skip
     found = answered(frame, Caps(rows_per_unit=4, groups_per_unit=2), list(ASKED))
-    assert found["COUNT(*)"].values[0] == 400
-    assert found["SUM(x)"].values[0] == 800
+    assert found["COUNT(*)"].values[0] == 800
+    assert found["SUM(x)"].values[0] == 1600
     assert found["AVG(x)"].values[0] == 2
     assert found["VAR_POP(x)"].values[0] == 0
     assert found["STDDEV_POP(y)"].values[0] == pytest.approx(0, abs=1e-2)
 
 
+def test_a_unit_within_the_cap_on_rows_counts_whole_however_they_lie_in_groups():
+    frame = pa.table({
+        "p": [1, 1, 1, 1, 2, 2, 2, 2], "g": list("aaaaabcc"), "x": [9] * 8, "y": [1.0] * 8,
+    })  # fmt: skip
+    for accountant in ("pure", "zcdp"):
+        caps = Caps(rows_per_unit=4, groups_per_unit=2)
+        found = answered(frame, caps, list(ASKED), accountant=accountant)
+        assert found["COUNT(*)"].values.tolist() == [5, 1, 2]
+        assert found["SUM(x)"].values.tolist() == [45, 9, 18]
+
+
+def test_small_numbers_count_whole_though_there_are_many():
+    """A sum by itself is bounded by what it adds: at most 2 · 30, and 10 rows of 5 are less."""
+    frame = pa.table({"p": [1] * 10, "g": ["a"] * 10, "x": [5] * 10, "y": [1.0] * 10})
+    caps = Caps(rows_per_unit=2)
+    assert answered(frame, caps, ["SUM(x)"])["SUM(x)"].values[0] == 50
+    both = answered(frame, caps, ["SUM(x)", "COUNT(*)"])
+    assert (both["SUM(x)"].values[0], both["COUNT(*)"].values[0]) == (10, 2)
+    shares = answered(frame, caps, ["COUNT(*) FILTER", "COUNT(x)"])
+    assert (shares["COUNT(*) FILTER"].values[0], shares["COUNT(x)"].values[0]) == (0, 2)
+
+
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
-def test_folded_numbers_are_those_of_weighed_rows(accountant):
+def test_numbers_are_those_of_weighed_rows(accountant):
     """Persons have 1 to 12 rows in 1 to 3 groups; some values are missing."""
     generator = np.random.default_rng(7)
     persons = np.repeat(np.arange(150), generator.integers(1, 13, 150))
@@ -118,13 +140,12 @@ def test_folded_numbers_are_those_of_weighed_rows(accountant):
     )
     with duckdb.connect() as engine:
         engine.register("t", frame)
-        items = ", ".join(WEIGHED.values())
+        items, norm = ", ".join(WEIGHED.values()), "l1" if accountant == "pure" else "l2"
         rows = engine.execute(f"""
             WITH folds AS (SELECT p, g, COUNT(*) AS n FROM t GROUP BY p, g),
-            persons AS (SELECT p, COUNT(*) AS groups FROM folds GROUP BY p)
+            persons AS (SELECT p, SUM(n) AS l1, SQRT(SUM(n * n)) AS l2 FROM folds GROUP BY p)
             SELECT g, {items} FROM (
-                SELECT t.*, LEAST(1, 2 / n) * LEAST(1, 2 / groups) AS w
-                FROM t JOIN folds USING (p, g) JOIN persons USING (p))
+                SELECT t.*, LEAST(1, 4 / {norm}) AS w FROM t JOIN persons USING (p))
             GROUP BY g ORDER BY g""").fetchall()
     for place, (_, *truths) in enumerate(rows):
         for name, truth in zip(WEIGHED, truths, strict=True):

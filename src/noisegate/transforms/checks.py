@@ -1,0 +1,178 @@
+"""What any tally may hold: known types, keys, axes, and terms within limits."""
+
+from dataclasses import fields
+from datetime import date, datetime
+from fractions import Fraction
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from noisegate.algebra.expression import Call, Field, Literal, Schema, domain_of
+from noisegate.algebra.relation import (
+    Filter,
+    Fold,
+    Folded,
+    Join,
+    JoinKind,
+    Matching,
+    PerUnit,
+    Project,
+    Sampled,
+    Table,
+    Union,
+)
+from noisegate.algebra.tally import (
+    Axis,
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Marginals,
+    Rows,
+    Sums,
+    Term,
+    Values,
+)
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import (
+    KEY_TYPES,
+    WHOLE_MAX,
+    Column,
+    Kind,
+    Step,
+    TableDomain,
+    require_keys,
+)
+from noisegate.privacy.unit import PrivacyUnit
+from noisegate.transforms.stability import Stability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CELLS_MAX: Final = 1 << 24
+NUMBERED_MAX: Final = 1 << 64  # cells that are numbered, never listed
+REACH_MAX: Final = 1 << 40  # of one row, on its grid
+MOVED_MAX: Final = 1 << 60  # of one unit, so that weights multiply within 128 bits
+ROOT_MAX: Final = 1 << 48  # of one unit in L2, so that squares add up within 128 bits
+CAP_MAX: Final = 1 << 20
+GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
+
+
+TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells, Rows})
+_NODES: Final = TALLIES | {
+    Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union, Sampled,
+    Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
+}  # fmt: skip
+_ATOMS: Final = frozenset({
+    str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold,
+})  # fmt: skip
+
+
+def require_exact(node: object) -> None:
+    """Refuse a tree with anything but the algebra's own types, which have one meaning each.
+
+    An heir of one could tell the rules here something else than the writer of the engine.
+    """
+    children: Iterable[object] = ()
+    if type(node) is tuple:
+        children = () if _ATOMS.issuperset(map(type, node)) else node
+    elif type(node) is MappingProxyType:
+        children = (*node.keys(), *node.values())
+    elif type(node) in _NODES:
+        children = (getattr(node, each.name) for each in fields(node))  # type: ignore[arg-type]
+    elif type(node) not in _ATOMS:
+        raise Unsupported("The question holds something unknown.", fix="Use the algebra's types.")
+    for child in children:
+        require_exact(child)
+
+
+def require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
+    """Lists of distinct keys, each of its column's type, and not too many cells."""
+    if not 1 <= cells <= CELLS_MAX:
+        raise Unsupported(f"There would be {cells:,} groups.", fix="Group by fewer columns.")
+    for grouping in by:
+        kind = domain_of(grouping.expression, schema).kind
+        shape = type(grouping), type(grouping.keys), type(grouping.rest)
+        if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
+            raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
+        require_keys(grouping.keys)
+        wrong = set(map(type, grouping.keys)) - {KEY_TYPES[kind], type(None)}
+        if wrong or len(set(grouping.keys)) < len(grouping.keys):
+            raise Unsupported(
+                "The groups are not distinct keys of the column's type.", fix="List each key once."
+            )
+
+
+def require_sets(tally: Marginals) -> None:
+    """Sets of rising places of groupings, each once, and no more cells than one table may have."""
+    places = range(len(tally.by)) if type(tally.by) is tuple else range(0)
+    if type(tally.sets) is not tuple or any(type(each) is not tuple for each in tally.sets):
+        raise Unsupported("The sets are no tuples.", fix="Give a tuple of places for each table.")
+    if not tally.sets or len(set(tally.sets)) < len(tally.sets):
+        raise Unsupported("There is no set, or one twice.", fix="List each set once.")
+    for each in tally.sets:
+        known = all(type(place) is int and place in places for place in each)
+        if not known or list(each) != sorted(set(each)):
+            raise Unsupported("A set names no groupings.", fix="Give their places, rising.")
+
+
+def require_axes(tally: Cells, schema: Schema) -> None:
+    """Axes of whole numbers or listed keys, and no more cells than can be numbered."""
+    if type(tally.by) is not tuple or not tally.by:
+        raise Unsupported("There is no axis.", fix="Group by at least one column.")
+    if {type(axis) for axis in tally.by} - {Axis, Grouping}:
+        raise Unsupported("An axis has no rule.", fix="Use Axis or Grouping.")
+    listed = tuple(axis for axis in tally.by if type(axis) is not Axis)
+    require_groupings(listed, schema, prod(grouping.size for grouping in listed))
+    if any(grouping.rest for grouping in listed):
+        raise Unsupported("Only sums have a cell for the rest.", fix="Leave out rest.")
+    for axis in tally.by:
+        if type(axis) is not Axis:
+            continue
+        kind = domain_of(axis.expression, schema).kind
+        if type(axis.low) is not int or type(axis.size) is not int or kind is not Kind.INTEGER:
+            raise Unsupported(f"{kind.value} values make no axis.", fix="Use whole numbers.")
+        if axis.size < 1 or axis.low < -WHOLE_MAX or axis.low + axis.size - 1 > WHOLE_MAX:
+            raise Unsupported("An axis is empty or beyond 64 bits.", fix="Use narrower bounds.")
+    if tally.cells > NUMBERED_MAX:
+        raise Unsupported(
+            "There would be more than 2**64 cells.", fix="Use fewer axes, or wider bins."
+        )
+
+
+def require_found(tally: Keys, schema: Schema, facts: Stability) -> None:
+    """Keys to be found: of a kind that makes keys, and at most one of each in a row."""
+    if facts.is_row_level and facts.rows != 1:
+        raise Unsupported(
+            "One row could hold a key twice.", fix="Find the keys of one table at a time."
+        )
+    for _, expression in tally.by:
+        kind = domain_of(expression, schema).kind
+        if kind not in KEY_TYPES:
+            raise Unsupported(f"{kind.value} values make no keys.", fix="Use bins or a cast.")
+    if not tally.by:
+        raise Unsupported("No key is asked for.", fix="Group by at least one column.")
+
+
+def require_terms(terms: tuple[Term, ...], schema: Schema, cap: int) -> None:
+    """Numbers in whole grains, within limits that engines can add up."""
+    if type(terms) is not tuple or not terms:
+        raise Unsupported("Nothing is added up.", fix="Ask for at least one number.")
+    for term in terms:
+        _require_term(term, schema, cap)
+
+
+def _require_term(term: Term, schema: Schema, cap: int) -> None:
+    kind = domain_of(term.expression, schema).kind
+    if type(term) is not Term or not kind.is_numeric:
+        raise Unsupported(f"{kind.value} values cannot be added.", fix="Cast to a number.")
+    whole = type(term.low) is int and type(term.high) is int and type(term.grain) is Fraction
+    if not whole or term.low > term.high:
+        raise Unsupported("A term's bounds are not whole and in order.", fix="Use low ≤ high.")
+    if not 1 / GRAIN_MAX <= term.grain <= GRAIN_MAX:
+        raise Unsupported(
+            "Bounds are too far apart, or too near to each other, to be added up.",
+            fix="Declare bounds that values come near to, or rescale: x / 1e6.",
+        )
+    if not 1 <= term.reach <= REACH_MAX or term.reach * cap > MOVED_MAX:
+        raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")

@@ -1,0 +1,203 @@
+"""What one unit adds is scaled to its bound: a real engine beside the definition, without noise.
+
+One table holds many worlds, whose units have different ids: a world is one more grouping, so one
+question asks about all of them, and the norm of a unit is over the cells of its own world.
+"""
+
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from math import isqrt
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from door import ONE, by, field, table
+from noisegate.algebra.expression import Call, Field, Literal
+from noisegate.algebra.relation import Filter, Join, JoinKind, Project, Table
+from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind, Step
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.query import Query
+
+CELLS = 3
+VECTORS = list(product(range(-3, 4), repeat=CELLS))
+SIGN = Term(expression=Field("x"), grain=Fraction(1), low=-1, high=1)
+
+
+def norm(vector, *, squared):
+    """At least the norm, and whole."""
+    if not squared:
+        return sum(map(abs, vector))
+    total = sum(each**2 for each in vector)
+    return isqrt(total) + (isqrt(total) ** 2 < total)
+
+
+def scaled(vectors, sizing, *, squared):
+    """A unit's vectors times its weight, towards zero; ``sizing`` are vectors and their bounds."""
+    ratios = [Fraction(bound, max(1, norm(v, squared=squared))) for v, bound in sizing]
+    weight = min(Fraction(1), *ratios)
+    return [[int(each * weight) for each in vector] for vector in vectors]
+
+
+def source_of(here, **columns):
+    rows = {name: pa.array(column, pa.int64()) for name, column in columns.items()}
+    return DuckDBSource({"t": pa.table(rows)}, {"t": here}), Table(here)
+
+
+def bounded(bound, *, squared):
+    return {"squares_per_unit": bound**2} if squared else {"rows_per_unit": bound}
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """Unit u adds VECTORS[u] to its cells, in rows of 1 or -1."""
+    rows = [
+        (u, c, 1 if x > 0 else -1)
+        for u, vector in enumerate(VECTORS) for c, x in enumerate(vector) for _ in range(abs(x))
+    ]  # fmt: skip
+    units, cells, values = map(list, zip(*rows, strict=True))
+    here = table("t", "u", ("u", Kind.INTEGER), ("c", Kind.INTEGER), ("x", Kind.INTEGER))
+    return source_of(here, u=units, c=cells, x=values)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("bound", range(1, 7))
+def test_all_small_vectors_are_scaled_to_their_bound_and_kept_within_it(vectors, bound, squared):
+    source, rows = vectors
+    unit = by("u", *range(len(VECTORS)))
+    tally = Sums(
+        relation=rows, by=(unit, by("c", *range(CELLS))), terms=(SIGN,),
+        **bounded(bound, squared=squared),
+    )  # fmt: skip
+    found = source.sums(tally)[0].reshape(len(VECTORS), CELLS).tolist()
+    for vector, got in zip(VECTORS, found, strict=True):
+        assert [got] == scaled([vector], [(vector, bound)], squared=squared)
+        assert sum(map(abs, got)) <= bound or squared
+        assert sum(each**2 for each in got) <= bound**2
+        inside = sum(each**2 for each in vector) <= bound**2 if squared else True
+        if inside and (squared or sum(map(abs, vector)) <= bound):
+            assert got == list(vector)
+
+
+# neighbours, by enumeration
+
+VISITS = table("visits", "who", ("vid", Kind.INTEGER), ("who", Kind.INTEGER),
+               ("world", Kind.INTEGER), ("code", Kind.INTEGER), ("cost", Kind.INTEGER))  # fmt: skip
+TAKEN = table("taken", "who", ("visit", Kind.INTEGER), ("dose", Kind.INTEGER),
+              path=(Step(column="visit", table="visits", key="vid"),))  # fmt: skip
+KINDS = [(0, -2), (0, 3), (1, 3), (1, None), (None, 2), (7, 1)]  # code, and cost
+DOSES = [(), (1,), (2, None), (-1, 2, 2)]  # of the drugs taken at a visit
+ONE_VISIT = list(product(KINDS, DOSES))
+HELD = [*[(one,) for one in ONE_VISIT], *combinations_with_replacement(ONE_VISIT[::3], 2),
+        *combinations_with_replacement(ONE_VISIT[1::5], 4)]  # fmt: skip
+OTHER = (((0, 3), (1, 1)), ((1, -2), (2,)), ((1, 3), ()))  # a second unit, in every world
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    """World 2w has both units, world 2w + 1 only the second."""
+    visits, taken = [], []
+    for world in range(2 * len(HELD)):
+        units = [OTHER] if world % 2 else [OTHER, HELD[world // 2]]
+        for place, held in enumerate(units):
+            for (code, cost), doses in held:
+                vid = len(visits)
+                visits.append((vid, 2 * world + place, world, code, cost))
+                taken += [(vid, dose) for dose in doses]
+    frames = {}
+    for here, rows in ((VISITS, visits), (TAKEN, taken)):
+        columns = zip(*rows, strict=True)
+        frames[here.name] = pa.table({
+            name: pa.array(column, pa.int64())
+            for name, column in zip(here.columns, columns, strict=True)
+        })  # fmt: skip
+    return DuckDBSource(frames, {"visits": VISITS, "taken": TAKEN})
+
+
+DRUGS = Project(Table(TAKEN), (("at", Field("visit")), ("dose", Field("dose"))))
+RELATIONS = {
+    "visits": Table(VISITS),
+    "drugs of a visit": Join(Table(VISITS), DRUGS, ((Field("vid"), Field("at")),)),
+    "visits with drugs": Join(
+        Table(VISITS), DRUGS, ((Field("vid"), Field("at")),), JoinKind.LEFT
+    ),
+    "all pairs of a unit": Join(
+        Filter(Table(VISITS), Call("ge", (Field("cost"), Literal(-9)))), DRUGS,
+        ((Literal(1), Literal(1)),),
+    ),
+}  # fmt: skip
+COST, DOSE = field("cost", low=-2, high=3), field("dose", Fraction(1, 2), low=-2, high=4)
+FINE = Term(expression=Literal(1), grain=Fraction(1, 64), low=0, high=64)
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("name", RELATIONS)
+def test_two_units_move_by_exactly_what_is_left_of_the_one_that_goes(worlds, name, squared):
+    relation = RELATIONS[name]
+    world = by("world", *range(2 * len(HELD)))
+    listed = by("code", 0, 1, None)
+    terms = (COST, FINE) if name == "visits" else (COST, DOSE)
+    for bound, sized, rest in product((1, 2, 5), ((), (ONE,), (COST,)), (False, True)):
+        code = Grouping(name="code", expression=Field("code"), keys=listed.keys, rest=rest)
+        asked = Sums(relation=relation, by=(world, code), terms=terms, sized=sized,
+                     **bounded(bound, squared=squared))  # fmt: skip
+        query, found = Query(asked), worlds.sums(asked)
+        moved = found.reshape(len(terms), len(HELD), 2, code.size)
+        moved = moved[:, :, 0] - moved[:, :, 1]
+        for row, l1, l2 in zip(np.abs(moved).astype(object), query.l1s, query.l2s, strict=True):
+            assert row.sum(axis=1).max() <= l1.value
+            assert (row**2).sum(axis=1).max() <= l2.squared
+        assert np.abs(moved).max() <= query.single
+        every = Sums(
+            relation=relation, by=(world, code), terms=(*terms, ONE), rows_per_unit=1 << 20
+        )
+        exact = worlds.sums(every).reshape(len(terms) + 1, len(HELD), 2, code.size)
+        exact = (exact[:, :, 0] - exact[:, :, 1]).swapaxes(0, 1).tolist()
+        whole = next((term.high for term in (FINE, ONE) if term in (*terms, *sized)), None)
+        for unit, left in zip(exact, moved.swapaxes(0, 1).tolist(), strict=True):
+            sizing = [(unit[place], bound * term.reach) for place, term in enumerate(terms)]
+            if whole is not None:  # its rows, in parts of one, as the first constant counts them
+                sizing = [([each * whole for each in unit[-1]], bound * whole)]
+            assert left == scaled(unit[:-1], sizing, squared=squared)
+
+
+# numbers at the ends of what an engine holds
+
+
+def test_the_widest_terms_and_heaviest_units_neither_fail_nor_leave_their_bound():
+    """2,000 rows at the largest reach, of both signs: sums beyond 64 bits, squares beyond 100."""
+    random = Random(3)
+    here = table("t", "u", ("u", Kind.INTEGER), ("c", Kind.INTEGER), ("x", Kind.INTEGER))
+    ends = (-(1 << 62), 1 << 62, (1 << 40) - 1, None)
+    rows = [(random.randrange(3), random.randrange(2), random.choice(ends)) for _ in range(6000)]
+    units, cells, values = map(list, zip(*rows, strict=True))
+    source, whole = source_of(here, u=units, c=cells, x=values)
+    wide = Term(expression=Field("x"), grain=Fraction(1), low=-(1 << 40), high=1 << 40)
+    for how, limit in (({"rows_per_unit": 1 << 20}, 1 << 60), ({"rows_per_unit": 1}, 1 << 40),
+                       ({"squares_per_unit": 1 << 16}, 1 << 48)):  # fmt: skip
+        for sized in ((), (ONE,)):
+            query = Query(
+                Sums(relation=whole, by=(by("u", 0, 1, 2), by("c", 0, 1)), terms=(wide,),
+                     sized=sized, **how)
+            )  # fmt: skip
+            found = source.sums(query.tally)[0].astype(object).reshape(3, 2)
+            assert np.abs(found).sum(axis=1).max() <= query.l1s[0].value
+            assert (found**2).sum(axis=1).max() <= query.l2s[0].squared
+            assert np.abs(found).max() <= limit
+
+
+def test_bounds_that_128_bits_do_not_hold_are_refused():
+    here = table("t", "u", ("x", Kind.INTEGER))
+    wide = Term(expression=Field("x"), grain=Fraction(1), low=0, high=1 << 40)
+    with pytest.raises(Unsupported, match="too wide"):
+        Query(Sums(relation=Table(here), terms=(wide,), squares_per_unit=(1 << 8) ** 2 + (1 << 20)))
+    with pytest.raises(Unsupported, match="too wide"):
+        Query(Sums(relation=Table(here), terms=(ONE,), sized=(wide,), squares_per_unit=1 << 20))
+    for wrong in (0, -1, True, 2.0, Fraction(3)):
+        with pytest.raises(Unsupported):
+            Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=wrong))
+    with pytest.raises(Unsupported, match="squares"):
+        Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=4, rows_per_unit=2))
