@@ -8,7 +8,9 @@ import pytest
 
 import noisegate
 from noisegate.errors import SpecError, Unsupported
-from noisegate.query.profiles import STEPS, Profile, range_of
+from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.profiles import STEPS, Profile, range_of, rows_per_unit_query
+from noisegate.query.reading.reader import read
 
 SURE = 1000  # noise of scale 1/1000: off by one with probability below e^-1000
 
@@ -115,3 +117,35 @@ def test_what_is_lost_is_that_of_the_rows_of_the_question():
     answer = door.sql(few, epsilon=SURE, choose="caps")
     assert answer.rows == ((300,),)
     assert "a cap of 1 rows loses about 0%" in answer.caveats[-1]
+
+
+def test_a_sum_is_looked_at_by_what_units_add_to_it():
+    """200 units have 30 rows of 1, where 100 may be: each adds less than one row may."""
+    rows = pa.table({"who": [i % 200 for i in range(6000)], "x": [1] * 6000})
+    facts = {"x": {"between": [0, 100]}}
+    door = noisegate.open(
+        rows, epsilon=10 * SURE, table="t", unit="who", rows_per_unit=5, columns=facts
+    )
+    total = "SELECT SUM(x) AS s FROM t"
+    answer = door.sql(total, epsilon=SURE, choose="caps")
+    assert answer.rows[0][0] == pytest.approx(6000, abs=10)  # noise of scale 100 / 800
+    assert "the cap on rows per unit: 1" in answer.caveats
+    assert "a cap of 1 rows loses about 0% of what they add" in answer.caveats[-1]
+    counted = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=SURE, choose="caps")
+    assert counted.rows[0][0] == pytest.approx(6000, abs=10)
+    assert "the cap on rows per unit: 31" in counted.caveats  # the end of the bin that holds 30
+
+
+def test_a_look_at_sums_moves_by_one_for_one_unit():
+    rows = pa.table({"who": [1] * 50 + [2], "x": [9.5] * 51, "word": ["a"] * 51})
+    door = noisegate.open(rows, epsilon=1, table="t", unit="who", rows_per_unit=1,
+                          columns={"x": {"between": [-10, 10]}})  # fmt: skip
+    (block,) = read("SELECT SUM(x) AS s, COUNT(word) AS n FROM t", door.tables).blocks
+    sized = draft(block, Caps(rows_per_unit=1), derive=False).parts[0].query.tally.sized
+    query = rows_per_unit_query(block.relation, sized)
+    assert len(sized) == 2
+    assert (query.l1s[0].value, query.l2s[0].squared) == (1, 1)
+    counts = door._curator._source.sums(query.tally)[0]
+    steps = dict(zip(STEPS, counts.tolist(), strict=True))
+    light, heavy = (min(step for step in STEPS if step >= 64 * n) for n in (1, 50))  # by COUNT
+    assert {step: n for step, n in steps.items() if n} == {light: 1, heavy: 1}
