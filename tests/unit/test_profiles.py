@@ -149,3 +149,39 @@ def test_a_look_at_sums_moves_by_one_for_one_unit():
     steps = dict(zip(STEPS, counts.tolist(), strict=True))
     light, heavy = (min(step for step in STEPS if step >= 64 * n) for n in (1, 50))  # by COUNT
     assert {step: n for step, n in steps.items() if n} == {light: 1, heavy: 1}
+
+
+def profile_of(counts, scale=1.0):
+    return Profile(table="t", units=tuple(counts.get(j, 0) for j in range(len(STEPS))), scale=scale)
+
+
+def test_a_bin_far_beyond_the_others_counts_only_beyond_doubt():
+    bulk = dict.fromkeys(range(6), 100)
+    far = len(STEPS) - 2
+    assert profile_of(bulk | {far: 15}).rows == profile_of(bulk).rows
+    assert profile_of(bulk | {far: 40}).rows > 10 * profile_of(bulk).rows
+    assert profile_of(bulk | {10: 15}).rows > profile_of(bulk).rows  # near the others
+
+
+def test_bins_that_are_not_clear_by_themselves_are_seen_together():
+    bulk = dict.fromkeys(range(6), 100)
+    tail = dict.fromkeys(range(6, 14), 4)
+    assert profile_of(bulk | tail).rows > profile_of(bulk).rows
+    assert profile_of(bulk | {8: 4}).best(1) == profile_of(bulk).best(1)
+
+
+def test_noise_alone_seldom_chooses_a_far_larger_cap():
+    """400 looks at 2,000 units of few rows. False alarm: at most 5 % of looks err, by Chernoff's
+    bound, to bins near the others, and one in a million beyond; 12 % is above six deviations."""
+    random = np.random.default_rng(4)
+    exact = profile_of({0: 1000, 1: 600, 2: 300, 3: 100}).best(0.1)
+    wrong = 0
+    for _ in range(400):
+        noise = np.rint(random.laplace(0, 50, len(STEPS))).astype(int)
+        counts = {j: int(n) for j, n in enumerate(noise)}
+        for j, n in {0: 1000, 1: 600, 2: 300, 3: 100}.items():
+            counts[j] += n
+        found = profile_of(counts, scale=50.0).best(0.1)
+        assert found <= 100  # never a far larger one
+        wrong += found > 4 * exact
+    assert wrong <= 48

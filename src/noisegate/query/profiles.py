@@ -7,7 +7,7 @@ they are bought once, stored like any answer, and plans use them for nothing aft
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from math import ceil, log, sqrt
 from typing import Final, final
 
@@ -27,6 +27,9 @@ STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 PART: Final = Fraction(1, 64)  # of what a row adds at most: the least bin where sums are looked at
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _ALARM: Final = 0.05  # the chance that noise alone looks like units, in some bin
+_POOLED: Final = (1, 2, 4, 8)  # neighbouring bins that are tried together
+_DOUBT: Final = 1e-6  # the same far beyond all others
+_GAP: Final = 5  # bins between those that stand clear, about a factor of four
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
 
@@ -112,7 +115,7 @@ class Profile:
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
         beyond = np.maximum(self.sizes - cap, 0.0)
-        return float(self._counts() @ beyond) / max(self.rows, float(self.part))
+        return max(0.0, float(self._counts() @ beyond) / max(self.rows, float(self.part)))
 
     def best(self, epsilon: float, *, cells: int = 1) -> int:
         """The cap with the least error of a count per cell: rows lost, and noise cap / ε."""
@@ -121,9 +124,22 @@ class Profile:
         return caps[int(np.argmin(errors))]
 
     def _counts(self) -> NDArray[np.float64]:
-        """The numbers that stand clear of noise; others count nothing, as large bins weigh much."""
-        counts = np.array(self.units, np.float64)
-        return np.where(counts > self.scale * log(len(STEPS) / _ALARM), counts, 0.0)
+        """The numbers up to the last bin that stands clear of noise; the others count nothing.
+
+        Bins are tried by themselves and pooled with their neighbours. Large bins weigh much, and by
+        chance one seems clear now and then, so bins far beyond the others must be beyond doubt. A
+        model of the tail, not a claim.
+        """
+        counts, end, first = np.array(self.units, np.float64), 0, 0
+        while first < counts.size:
+            chance = _ALARM if first <= end + _GAP else _DOUBT
+            sums = np.cumsum(counts[first : first + _POOLED[-1]])
+            wide = next((each for each in _POOLED if each <= sums.size and
+                         sums[each - 1] > self.scale * _clear(each, chance)), 0)  # fmt: skip
+            end = first + wide if wide else end
+            first += wide or 1
+        counts[end:] = 0.0
+        return counts
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)
@@ -131,6 +147,18 @@ class Profile:
         lines = [f"{self.table}: about {total:,} units with {self.rows:,.0f} rows"]
         lines += [f"a cap of {cap} rows per unit loses {self.lost(cap):.0%}" for cap in shown]
         return "\n".join(lines)
+
+
+@cache
+def _clear(width: int, chance: float) -> float:
+    """What ``width`` bins hold by noise alone with at most this chance, wherever they begin.
+
+    For noise of scale 1 of either sign, the chance of t or more is at most the least of
+    e^(-λt) / (1 - λ²)^width over 0 < λ < 1 (Chernoff).
+    """
+    tries = log(len(_POOLED) * len(STEPS) / chance)
+    rates = np.linspace(0.01, 0.99, 99)
+    return float(np.min((tries - width * np.log(1 - rates**2)) / rates))
 
 
 def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:
