@@ -260,6 +260,22 @@ def test_another_cap_is_another_question():
         assert charged(gate, people_by_k, epsilon=1, **caps)[1] == 1
 
 
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_what_weighs_otherwise_is_another_question(accountant):
+    """A sum by itself is bounded by what it adds; beside a count, by the rows of a unit."""
+    delta = 0 if accountant == "pure" else Fraction(1, 10**6)
+    gate = gate_of(people(unit="pid"), accountant=accountant, delta=delta)
+    both, one = "SELECT COUNT(*) AS n, SUM(v) AS s FROM people", "SELECT SUM(v) AS s FROM people"
+    gate.sql(both, epsilon=1, rows_per_unit=1)
+    for sql in (one, f"{both} WHERE k = 1", f"{one} WHERE k = 1"):
+        assert charged(gate, sql, epsilon=1, rows_per_unit=1)[1] > 0, sql
+    assert charged(gate, both, epsilon=1, rows_per_unit=2)[1] > 0
+    gate.sql(BY_K, epsilon=2, rows_per_unit=1)
+    assert charged(gate, f"{COUNT} WHERE k = 2", epsilon=1, rows_per_unit=1)[1] > 0
+    for sql in (both, one, BY_K):
+        assert charged(gate, sql, epsilon=1, rows_per_unit=1)[1] == 0, sql
+
+
 def test_under_a_cap_a_filter_is_another_question_because_rows_weigh_otherwise():
     # Each of 40 persons has rows with 3 different k; under a cap of 1 each weighs a third.
     gate = gate_of(people(unit="pid"))

@@ -13,17 +13,17 @@ from typing import Final, final
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.relation import Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Sums, Values
+from noisegate.algebra.tally import Sums, Term, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Part
+from noisegate.query.estimates.draft import Caps, Part, draft
 from noisegate.query.estimates.purchase import Purchase, inner_price
 from noisegate.query.limits import declared_rows
-from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
+from noisegate.query.profiles import PART, Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
 from noisegate.transforms.query import Query
@@ -78,7 +78,7 @@ def looks_of(question: Question, terms: Terms) -> tuple[Look, ...]:
 
 def _look(block: Block, expression: Expression | None, terms: Terms, epsilon: Fraction) -> Look:
     if expression is None:
-        query = rows_per_unit_query(_own_rows(block))
+        query = rows_per_unit_query(_own_rows(block), _sized(block))
     else:
         rows = None
         if stability_of(block.relation).rows is None:
@@ -174,7 +174,18 @@ def _owner_table(block: Block) -> TableDomain:
 
 def _profile(look: Look, release: Release) -> Profile:
     units, scale = tuple(release.values[0].tolist()), _scale(look.measurement)
-    return Profile(table=_owner_table(look.block).name, units=units, scale=scale)
+    part = PART if _sized(look.block) else Fraction(1)
+    return Profile(table=_owner_table(look.block).name, units=units, scale=scale, part=part)
+
+
+def _sized(block: Block) -> tuple[Term, ...]:
+    """The terms that size a unit up, if it is not its rows; none where bounds are not known yet."""
+    try:
+        parts = draft(block, Caps(rows_per_unit=1)).parts
+    except Unsupported:
+        return ()
+    sized = next((p.query.tally.sized for p in parts if isinstance(p.query.tally, Sums)), ())
+    return () if any(term.constant is not None for term in sized) else sized
 
 
 def _range(look: Look, release: Release) -> tuple[Fraction, Fraction]:
@@ -263,25 +274,27 @@ def clipping(shelf: Shelf, bought: Purchase, cap: int | None) -> str | None:
     if cap is None or not (weighed or values):
         return None
     block = bought.draft.block
-    table = _owner_table(block)
-    offers = shelf.offers(rows_per_unit_query(_own_rows(block)), 0)
-    if not offers:
+    table, rows, sized = _owner_table(block), _own_rows(block), _sized(block)
+    looked = [(terms, shelf.offers(rows_per_unit_query(rows, terms), 0)) for terms in {sized, ()}]
+    offers = max(looked, key=lambda pair: (bool(pair[1]), pair[0] == sized))
+    if not offers[1]:
         look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
-        if isinstance(_own_rows(block), Table):
+        if isinstance(rows, Table):
             look = f"gate.caps({table.name!r}, epsilon=...) finds out, for a price"
         return f"How much a cap of {cap} rows loses is not known: {look}."
-    best_offer = min(offers, key=lambda offer: offer.law.variance)
-    spread = sqrt(best_offer.law.variance / 2)
-    found = Profile(table=table.name, units=tuple(best_offer.values.tolist()), scale=spread)
-    by_rows = all(
-        each.squares_per_unit is None and any(term.constant is not None for term in each.sized)
-        for each in weighed
+    best = min(offers[1], key=lambda offer: offer.law.variance)
+    found = Profile(
+        table=table.name,
+        units=tuple(best.values.tolist()),
+        scale=sqrt(best.law.variance / 2),
+        part=PART if offers[0] else Fraction(1),
     )
-    most = "about" if by_rows else "at most about"
-    best = found.best(float(bought.epsilon), cells=_cells(block))
+    squared = any(each.squares_per_unit is not None for each in weighed)
+    most = "at most about" if squared or offers[0] != sized else "about"
+    least = found.best(float(bought.epsilon), cells=_cells(block))
     return (
         f"From a look at these rows, a cap of {cap} rows loses {most} {found.lost(cap):.0%} of "
-        f"them; {best} would err least here."
+        f"{'what they add' if offers[0] else 'them'}; {least} would err least here."
     )
 
 

@@ -7,7 +7,8 @@ they are bought once, stored like any answer, and plans use them for nothing aft
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import log, sqrt
+from functools import cache, reduce
+from math import ceil, log, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -23,22 +24,38 @@ from noisegate.transforms.stability import stability_of
 
 # rows per unit, in bins that grow by about a third: 1, 2, 3, 4, 6, 7, 10, …
 STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
+PART: Final = Fraction(1, 64)  # of what a row adds at most: the least bin where sums are looked at
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _ALARM: Final = 0.05  # the chance that noise alone looks like units, in some bin
+_POOLED: Final = (1, 2, 4, 8)  # neighbouring bins that are tried together
+_DOUBT: Final = 1e-6  # the same far beyond all others
+_GAP: Final = 5  # bins between those that stand clear, about a factor of four
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
 
-def rows_per_unit_query(relation: Relation) -> Query:
+def rows_per_unit_query(relation: Relation, sized: Sequence[Term] = ()) -> Query:
     """How many units have 1, 2, 3, 4, 5 to 6, … rows.
 
-    A unit is in one bin, so one unit moves one number by one.
+    With terms that size a unit up by what it adds, how many add so many times `PART` of what a row
+    adds at most, to the term of which they add most. A unit is in one bin, whatever the relation,
+    so one unit moves one number by one.
     """
     if stability_of(relation).is_row_level:
         raise Unsupported("Every row is one unit here.", fix="There is no cap to choose.")
-    counted = PerUnit(relation, (), (Folded("n", Fold.COUNT, Literal(1)),))
+    folded = [Folded("n", Fold.COUNT, Literal(1))]
+    units = [Fraction(1)]
+    if sized:
+        spans = [Call("abs", (term.expression,)) for term in sized]
+        folded = [Folded(f"n{i}", Fold.SUM, span) for i, span in enumerate(spans)]
+        units = [term.reach * term.grain * PART for term in sized]
+    counted = PerUnit(relation, (), tuple(folded))
     cases: list[Expression] = []
     for place, most in enumerate(STEPS[:-1]):
-        cases += [Call("le", (Field("n"), Literal(most))), Literal(place)]
+        within: list[Expression] = [
+            Call("le", (Field(each.name), _literal(most * unit)))
+            for each, unit in zip(folded, units, strict=True)
+        ]
+        cases += [reduce(lambda a, b: Call("and", (a, b)), within), Literal(place)]
     binned = Project(counted, (("bin", Call("case", (*cases, Literal(len(STEPS) - 1)))),))
     by = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(STEPS))))
     return Query(Sums(relation=binned, by=(by,), terms=(_ONE,)))
@@ -62,6 +79,10 @@ def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | N
     return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
 
 
+def _literal(value: Fraction) -> Literal:
+    return Literal(int(value)) if value.denominator == 1 else Literal(value)
+
+
 _ONE: Final = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
 _WEIGHED: Final = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=0, high=1 << 16)
 
@@ -69,17 +90,21 @@ _WEIGHED: Final = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=0,
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How many units have how many rows, as released: noisy numbers for each of `STEPS`."""
+    """How many units have how many rows, as released: noisy numbers for each of `STEPS`.
+
+    Where sums are looked at, a step is a ``part`` of what a row adds at most, and rows are so much.
+    """
 
     table: str
     units: tuple[int, ...]
     scale: float = 0.0  # of the noise in each number
+    part: Fraction = Fraction(1)
 
     @property
     def sizes(self) -> NDArray[np.float64]:
         """A typical number of rows for each bin: the middle of it."""
-        lows = np.array([0, *STEPS[:-1]]) + 1
-        middles: NDArray[np.float64] = (lows + np.array(STEPS)) / 2
+        lows = np.array([0, *STEPS[:-1]]) + int(self.part == 1)  # numbers of rows are whole
+        middles: NDArray[np.float64] = (lows + np.array(STEPS)) / 2 * float(self.part)
         return middles
 
     @property
@@ -90,17 +115,31 @@ class Profile:
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
         beyond = np.maximum(self.sizes - cap, 0.0)
-        return float(self._counts() @ beyond) / max(self.rows, 1.0)
+        return max(0.0, float(self._counts() @ beyond) / max(self.rows, float(self.part)))
 
     def best(self, epsilon: float, *, cells: int = 1) -> int:
         """The cap with the least error of a count per cell: rows lost, and noise cap / ε."""
-        errors = [self.lost(cap) * self.rows / cells + sqrt(2) * cap / epsilon for cap in STEPS]
-        return STEPS[int(np.argmin(errors))]
+        caps = sorted({max(1, ceil(step * self.part)) for step in STEPS})
+        errors = [self.lost(cap) * self.rows / cells + sqrt(2) * cap / epsilon for cap in caps]
+        return caps[int(np.argmin(errors))]
 
     def _counts(self) -> NDArray[np.float64]:
-        """The numbers that stand clear of noise; others count nothing, as large bins weigh much."""
-        counts = np.array(self.units, np.float64)
-        return np.where(counts > self.scale * log(len(STEPS) / _ALARM), counts, 0.0)
+        """The numbers up to the last bin that stands clear of noise; the others count nothing.
+
+        Bins are tried by themselves and pooled with their neighbours. Large bins weigh much, and by
+        chance one seems clear now and then, so bins far beyond the others must be beyond doubt. A
+        model of the tail, not a claim.
+        """
+        counts, end, first = np.array(self.units, np.float64), 0, 0
+        while first < counts.size:
+            chance = _ALARM if first <= end + _GAP else _DOUBT
+            sums = np.cumsum(counts[first : first + _POOLED[-1]])
+            wide = next((each for each in _POOLED if each <= sums.size and
+                         sums[each - 1] > self.scale * _clear(each, chance)), 0)  # fmt: skip
+            end = first + wide if wide else end
+            first += wide or 1
+        counts[end:] = 0.0
+        return counts
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)
@@ -108,6 +147,18 @@ class Profile:
         lines = [f"{self.table}: about {total:,} units with {self.rows:,.0f} rows"]
         lines += [f"a cap of {cap} rows per unit loses {self.lost(cap):.0%}" for cap in shown]
         return "\n".join(lines)
+
+
+@cache
+def _clear(width: int, chance: float) -> float:
+    """What ``width`` bins hold by noise alone with at most this chance, wherever they begin.
+
+    For noise of scale 1 of either sign, the chance of t or more is at most the least of
+    e^(-λt) / (1 - λ²)^width over 0 < λ < 1 (Chernoff).
+    """
+    tries = log(len(_POOLED) * len(STEPS) / chance)
+    rates = np.linspace(0.01, 0.99, 99)
+    return float(np.min((tries - width * np.log(1 - rates**2)) / rates))
 
 
 def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:

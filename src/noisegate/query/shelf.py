@@ -145,7 +145,8 @@ class Shelf:
         record = _plain(query.to_record())
         asked = next(_sums(record, term, term + 1))
         found = self._read().sums.get((asked.rows, asked.term), ())
-        offers = (_offer(stored, asked, record["tally"]["cap"]) for stored in found)
+        weighed = any(_weights(record["tally"]))
+        offers = (_offer(stored, asked, weighed=weighed) for stored in found)
         return [offer for offer in offers if offer is not None]
 
     def _read(self) -> _Known:
@@ -336,7 +337,7 @@ def _sums(record: Json, first: int, last: int) -> Iterator[_Asked]:
         (_text(expression), (*keys, REST) if rest else tuple(keys))
         for expression, keys, rest in tally["by"]
     )
-    base = _text([record["dataset"], rows, tally["cap"]])
+    base = _text([record["dataset"], rows, *_weights(tally)])
     for term in tally["sums"][first:last]:
         yield _Asked(
             rows=base, conditions=frozenset(conditions), by=by, term=_text(term),
@@ -352,12 +353,17 @@ def _conjuncts(condition: Json) -> Iterator[Json]:
         yield condition
 
 
-def _offer(stored: Stored, asked: _Asked, cap: int | None) -> Offer | None:
+def _weights(tally: Json) -> list[Json]:
+    """What decides how much a unit's rows weigh, but for the rows; nothing where all weigh 1."""
+    return [tally.get(name) for name in ("cap", "squares", "sized")]
+
+
+def _offer(stored: Stored, asked: _Asked, *, weighed: bool) -> Offer | None:
     extra = asked.conditions - stored.conditions
     if not stored.conditions <= asked.conditions or not _same_facts(stored.tables, asked.tables):
         return None
-    if extra and cap is not None:
-        return None  # rows weigh by how many are left, so a filter changes the weights
+    if extra and weighed:
+        return None  # a unit weighs by what is left of it, so a filter changes the weights
     picked: dict[str, list[Json]] = {}
     for condition in extra:
         axis = _restriction(json.loads(condition), stored.by)

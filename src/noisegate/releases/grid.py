@@ -312,7 +312,9 @@ def counted(record: Mapping[str, Any]) -> list[Any]:
         for name, table in record["tables"].items()
     }
     tally = record["tally"]
-    added = tally["rows"], tally.get("sums"), tally.get("cap")
+    sums = tally.get("sums")
+    sized = [term for term in tally.get("sized", ()) if term not in (sums or ())]
+    added = tally["rows"], sums, tally.get("cap"), tally.get("squares"), sized
     return [record["dataset"], tables, *added, record.get("sample")]
 
 
