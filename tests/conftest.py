@@ -23,7 +23,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What long runs have counted (``record_property("counts", …)``), at the end of all."""
-    for report in terminalreporter.stats.get("passed", []):
+    ended = (terminalreporter.stats.get(each, []) for each in ("passed", "failed"))
+    for report in (report for reports in ended for report in reports):
         for name, text in report.user_properties:
             if name == "counts":
                 terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {text}")

@@ -117,8 +117,9 @@ def test_a_quick_audit_passes_the_honest_copy_and_catches_the_broken_one(name):
 
 @pytest.mark.audit
 @pytest.mark.parametrize("name", SLOW)
-def test_an_audit_passes_the_honest_copy_and_catches_the_broken_one(name):
+def test_an_audit_passes_the_honest_copy_and_catches_the_broken_one(name, record_property):
     line = honest_and_broken(name)
+    record_property("counts", " | ".join(line.cells()))
     assert not line.result.is_violation, line.result
     assert line.is_caught, line.broken
     assert line.result.power >= 0.7 * line.audit.reachable

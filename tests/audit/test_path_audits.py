@@ -48,12 +48,6 @@ def test_a_few_whole_recipes_lose_what_they_claim_and_no_more(name):
     checked(AUDITS[name](), FEWER)
 
 
-@pytest.mark.audit
-@pytest.mark.parametrize("name", sorted(AUDITS))
-def test_every_recipe_learner_and_program_loses_no_more_than_it_claims(name):
-    checked(AUDITS[name]())
-
-
 def test_no_recipe_synthesizer_or_estimator_is_left_out():
     released = {name.removeprefix("release: ") for name in of_recipes.AUDITS}
     assert set(RECIPES) - {"auto"} <= released  # it asks another one
