@@ -32,15 +32,12 @@ COUNT = "SELECT COUNT(*) FROM data"
 
 
 def checked(audit, extent=None):
-    """The honest copy keeps its promise, nearly to the end; the broken one is seen.
-
-    Where neighbours reach little of the claim, the mechanism's own audit has a broken copy.
-    """
+    """The honest copy keeps its promise, nearly to the end; the broken one is seen."""
     honest = audit.run(extent)
     assert not honest.is_violation, str(honest)
     assert honest.power >= 0.7 * audit.reachable, str(honest)
     broken = audit.run(extent, broken=True)
-    assert broken.is_violation or audit.reachable < 0.8, str(broken)
+    assert broken.is_violation, str(broken)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
-from noisegate.mechanisms import unevenness
+from noisegate.mechanisms import geometric, unevenness
 from noisegate.mechanisms.base import INPUT_MAX
 from noisegate.mechanisms.unevenness import Unevenness, excess
 from noisegate.privacy.distance import L1
@@ -86,7 +86,7 @@ def test_the_noise_is_that_of_the_event(monkeypatch):
         drawn.append((scale, shape, bits))
         return np.full(shape, 7)
 
-    monkeypatch.setattr(unevenness, "discrete_laplace", noise)
+    monkeypatch.setattr(geometric, "discrete_laplace", noise)
     cells = np.array([9, 1, 1, 9, 2])
     found = Unevenness(scale=Fraction(7, 3), parts=4).sample(cells, bits="coins")
     assert found.tolist() == [excess(cells, 4) + 7]
@@ -94,7 +94,7 @@ def test_the_noise_is_that_of_the_event(monkeypatch):
 
 
 def test_extreme_cells_do_not_wrap(monkeypatch):
-    monkeypatch.setattr(unevenness, "discrete_laplace", lambda _, shape, **__: np.zeros(shape, int))
+    monkeypatch.setattr(geometric, "discrete_laplace", lambda _, shape, **__: np.zeros(shape, int))
     mechanism = Unevenness(scale=1, parts=2)
     low, high = np.array([-HUGE] * 4 + [HUGE] * 4), np.array([HUGE - 1] + [HUGE] * 7)
     assert mechanism.sample(low).tolist() == [INPUT_MAX]

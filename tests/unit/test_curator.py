@@ -139,10 +139,10 @@ def test_a_count_per_key_is_paid_by_the_rows_of_a_unit_over_all_keys():
     table = domain(unit="id")
     door = curator(table=table, budget="1e6")
     release = door.measure(counting("512000", table, by="ward", cap=10, term=FINE))
-    # 10 of 25 rows of ids 2 and 3, 10 of 50 rows of id 1, in 1024ths, rounded down row by row
-    one, two = 1024 * 10 // 50, 1024 * 10 // 25
+    # all that a unit adds is scaled to 10 rows, in 1024ths: ids 2 and 3 have 25 rows in the first
+    # ward, id 1 has 25 in each of two
     # the noise has ε = 50 a step: an answer is off with probability below 4 e^-50
-    assert release.values.tolist() == [[25 * one + 50 * two, 25 * one, 0]]
+    assert release.values.tolist() == [[2 * 10240 + 5120, 5120, 0]]
 
 
 def test_an_account_of_another_data_set_cannot_answer():

@@ -210,6 +210,7 @@ def test_units_are_counted_once_per_group_and_once_in_all():
     capped = draft(both, Caps(groups_per_unit=2, rows_per_unit=5)).caveats
     assert [words.split(";")[0] for words in capped] == [
         "Capped: 5 rows per person", "Capped: 2 groups per person",
+        "Rows of visits whose id is NULL belong to nobody and are left out.",
     ]  # fmt: skip
     total = draft(block(ask(Function.COUNT_UNITS), unit="id"), Caps())
     assert total.parts[0].query.l1s[0].value == 1
@@ -219,7 +220,7 @@ def test_a_unit_is_in_no_more_groups_than_there_are():
     wanted = block(ask(Function.COUNT_UNITS), by=("ward",), unit="id")
     (tally,) = sums_of(draft(wanted, Caps(groups_per_unit=20)))
     assert tally.rows_per_unit == tally.cells == 3
-    assert draft(wanted, Caps(groups_per_unit=20)).caveats == ()
+    assert not any("Capped" in each for each in draft(wanted, Caps(groups_per_unit=20)).caveats)
     (tally,) = sums_of(draft(wanted, Caps(groups_per_unit=20), accountant="zcdp"))
     assert tally.squares_per_unit == 3
 

@@ -177,7 +177,7 @@ def test_an_even_table_is_off_by_noise_by_chance_and_by_what_it_may_be_uneven():
 
 
 def test_a_price_too_low_for_feeling_buys_measurements_all_the_same():
-    ask = Watched(np.full(64, 5), Fraction(1, 10**11))
+    ask = Watched(np.full(64, 5), Fraction(1, 10**14))
     recipe("planned").build(ask, prefixes(64))
     assert ask.felt == []
     assert sum(share for _, share in ask.asked) == 1

@@ -25,7 +25,6 @@ from noisegate.mechanisms.base import (
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 
@@ -42,7 +41,7 @@ class Unevenness(Mechanism[L1]):
     parts: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        store_positive(self, "scale", least=Geometric.LEAST, most=Geometric.MOST)
         require_whole(self, "parts", least=2, most=_PARTS_MAX)
         if self.parts % 2:
             raise SpecError("There is no half of the parts.", fix="Use an even number of parts.")
