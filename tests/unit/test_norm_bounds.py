@@ -233,3 +233,13 @@ def test_bounds_that_128_bits_do_not_hold_are_refused():
             Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=wrong))
     with pytest.raises(Unsupported, match="squares"):
         Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=4, rows_per_unit=2))
+
+
+def test_what_no_engine_could_answer_is_refused():
+    here = Table(table("t", "u", ("x", Kind.INTEGER)))
+    for sized in (None, "", 0, [], [ONE]):
+        with pytest.raises(Unsupported):
+            Query(Sums(relation=here, terms=(ONE,), rows_per_unit=1, sized=sized))
+    empty = Grouping(name="x", expression=Field("x"), keys=(), rest=True)
+    with pytest.raises(Unsupported, match="keys"):
+        Query(Sums(relation=here, by=(empty,), terms=(ONE,), rows_per_unit=1))
