@@ -48,7 +48,7 @@ KEYED = {
     "k": ("k = 1", "1 = k", "k IN (1, 2)", "k IN (0, 1, 2)"),
     "flag": ("flag = TRUE", "flag IS NULL", "flag = FALSE"),
 }
-EPSILONS = {None: (150, 300, 400), "pid": (6000, 12_000, 16_000)}
+EPSILONS = {None: (480, 960, 1000), "pid": (6000, 12_000, 16_000)}
 
 
 # Of at most 12 rows of a unit 8 count: weights are 8/9, 4/5, 8/11 or 2/3, whose sums never lie

@@ -302,8 +302,12 @@ def some_axes(random, schema):
 
 
 def some_sums(random, relation, by, terms, cap):
-    """Bounded in L1 or in L2, by what is asked or by more, with or without a cell for the rest."""
+    """Bounded in L1 or in L2, by what is asked or by more, with or without a cell for the rest.
+
+    A term may be asked for twice.
+    """
     by = tuple(replace(grouping, rest=random.random() < 0.3) for grouping in by)
+    terms = random.choice([terms, (*terms, terms[0])])
     if cap is None:
         return Sums(relation=relation, by=by, terms=terms)
     sized = random.choice([(), terms, some_terms(random, schema_of(relation))])

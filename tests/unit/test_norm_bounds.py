@@ -164,6 +164,38 @@ def test_two_units_move_by_exactly_what_is_left_of_the_one_that_goes(worlds, nam
             assert left == scaled(unit[:-1], sizing, squared=squared)
 
 
+# which term is which
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_a_term_that_is_asked_for_twice_is_no_other_term(squared):
+    here = table("t", "u", ("u", Kind.INTEGER), ("c", Kind.INTEGER), ("x", Kind.INTEGER))
+    source, rows = source_of(here, u=[1, 1, 1], c=[0, 1, 0], x=[900, 800, 0])
+    wide = field("x", low=0, high=1000)
+    for groups in ((), (by("c", 0, 1),)):
+        for terms in ((SIGN, SIGN), (SIGN, wide, SIGN), (wide, wide, ONE)):
+            asked = Sums(relation=rows, by=groups, terms=terms, sized=(wide, wide),
+                         **bounded(1, squared=squared))  # fmt: skip
+            found = source.sums(asked)
+            alone = [
+                source.sums(Sums(relation=rows, by=groups, terms=(term,), sized=asked.terms,
+                                 **bounded(1, squared=squared)))[0].tolist()
+                for term in terms
+            ]  # fmt: skip
+            assert found.tolist() == alone
+            for row, l2 in zip(np.abs(found).astype(object), Query(asked).l2s, strict=True):
+                assert (row**2).sum() <= l2.squared
+
+
+def test_a_unit_with_as_many_squares_as_the_bound_is_not_scaled():
+    """Where the root of the bound is no whole number."""
+    here = table("t", "u", ("u", Kind.INTEGER), ("c", Kind.INTEGER), ("x", Kind.INTEGER))
+    source, rows = source_of(here, u=[1, 1, 1], c=[0, 1, 2], x=[1, -1, 1])
+    for squares, left in ((3, [1, -1, 1]), (2, [0, 0, 0])):
+        asked = Sums(relation=rows, by=(by("c", 0, 1, 2),), terms=(SIGN,), squares_per_unit=squares)
+        assert source.sums(asked)[0].tolist() == left
+
+
 # numbers at the ends of what an engine holds
 
 
@@ -201,3 +233,13 @@ def test_bounds_that_128_bits_do_not_hold_are_refused():
             Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=wrong))
     with pytest.raises(Unsupported, match="squares"):
         Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=4, rows_per_unit=2))
+
+
+def test_what_no_engine_could_answer_is_refused():
+    here = Table(table("t", "u", ("x", Kind.INTEGER)))
+    for sized in (None, "", 0, [], [ONE]):
+        with pytest.raises(Unsupported):
+            Query(Sums(relation=here, terms=(ONE,), rows_per_unit=1, sized=sized))
+    empty = Grouping(name="x", expression=Field("x"), keys=(), rest=True)
+    with pytest.raises(Unsupported, match="keys"):
+        Query(Sums(relation=here, by=(empty,), terms=(ONE,), rows_per_unit=1))

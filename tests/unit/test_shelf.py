@@ -286,6 +286,24 @@ def test_under_a_cap_a_filter_is_another_question_because_rows_weigh_otherwise()
     assert not alone.free
 
 
+@pytest.mark.parametrize(("accountant", "delta"), [("pure", 0), ("zcdp", Fraction(1, 10**6))])
+def test_where_units_weigh_otherwise_it_is_another_question(accountant, delta):
+    def reused(first, sql, cap=4):
+        gate = gate_of(people(unit="pid"), accountant=accountant, delta=delta)
+        gate.sql(first, epsilon=1, rows_per_unit=4)
+        return gate.plan(sql, epsilon=1, rows_per_unit=cap).reused != ()
+
+    assert reused(BY_K, BY_K)
+    assert not reused(BY_K, BY_K, cap=3)  # a row has the same grain under 3 and 4
+    assert not reused(BY_K, f"{COUNT} WHERE k = 1")
+    in_l1 = accountant == "pure"  # where a norm over groups is that over all rows
+    assert reused(BY_K, COUNT) == in_l1
+    by_k, alone = "SELECT k, {} FROM people GROUP BY k", "SELECT {} FROM people"
+    assert reused(by_k.format("SUM(v)"), alone.format("SUM(v)")) == in_l1
+    assert not reused(by_k.format("SUM(v - 1)"), alone.format("SUM(v - 1)"))  # what cancels out
+    assert not reused(alone.format("SUM(v), COUNT(*)"), alone.format("SUM(v)"))  # rows were counted
+
+
 def test_what_one_analyst_released_is_free_for_all():
     gate = gate_of()
     first = gate.sql(BY_K, epsilon=1)

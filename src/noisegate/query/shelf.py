@@ -145,8 +145,7 @@ class Shelf:
         record = _plain(query.to_record())
         asked = next(_sums(record, term, term + 1))
         found = self._read().sums.get((asked.rows, asked.term), ())
-        weighed = any(_weights(record["tally"]))
-        offers = (_offer(stored, asked, weighed=weighed) for stored in found)
+        offers = (_offer(stored, asked) for stored in found)
         return [offer for offer in offers if offer is not None]
 
     def _read(self) -> _Known:
@@ -281,6 +280,7 @@ class _Asked:
     by: tuple[Axis, ...]
     term: str
     tables: Mapping[str, Json]
+    weights: Json
 
 
 def _plain(record: Json) -> Json:
@@ -337,11 +337,13 @@ def _sums(record: Json, first: int, last: int) -> Iterator[_Asked]:
         (_text(expression), (*keys, REST) if rest else tuple(keys))
         for expression, keys, rest in tally["by"]
     )
-    base = _text([record["dataset"], rows, *_weights(tally)])
+    bounds = tally["cap"], tally.get("squares")
+    weights = None if bounds == (None, None) else [*bounds, tally.get("sized", tally["sums"])]
+    base = _text([record["dataset"], rows, weights])
     for term in tally["sums"][first:last]:
         yield _Asked(
             rows=base, conditions=frozenset(conditions), by=by, term=_text(term),
-            tables=record["tables"],
+            tables=record["tables"], weights=weights,
         )  # fmt: skip
 
 
@@ -353,17 +355,12 @@ def _conjuncts(condition: Json) -> Iterator[Json]:
         yield condition
 
 
-def _weights(tally: Json) -> list[Json]:
-    """What decides how much a unit's rows weigh, but for the rows; nothing where all weigh 1."""
-    return [tally.get(name) for name in ("cap", "squares", "sized")]
-
-
-def _offer(stored: Stored, asked: _Asked, *, weighed: bool) -> Offer | None:
+def _offer(stored: Stored, asked: _Asked) -> Offer | None:
     extra = asked.conditions - stored.conditions
     if not stored.conditions <= asked.conditions or not _same_facts(stored.tables, asked.tables):
         return None
-    if extra and weighed:
-        return None  # a unit weighs by what is left of it, so a filter changes the weights
+    if asked.weights is not None and (extra or not _weigh_alike(stored, asked)):
+        return None  # a filter changes the weights too: they are those of what is left
     picked: dict[str, list[Json]] = {}
     for condition in extra:
         axis = _restriction(json.loads(condition), stored.by)
@@ -372,6 +369,19 @@ def _offer(stored: Stored, asked: _Asked, *, weighed: bool) -> Offer | None:
         picked[axis[0]] = axis[1]
     places = _places(stored, dict(asked.by), picked)
     return None if places is None else _read_off(stored, asked, places, picked)
+
+
+def _weigh_alike(stored: Stored, asked: _Asked) -> bool:
+    """Whether units have the same weights over the groups of both, by the same bounds.
+
+    Why: a weight follows from a norm over all cells. Over the same cells it is the same; and so is
+        an L1 norm of numbers of one sign over any cells that hold all rows: it is their sum.
+    """
+    _, squares, sized = asked.weights
+    one, other = ({e: set(map(_name, keys)) for e, keys in each.by} for each in (stored, asked))
+    whole = all(_name(REST) in keys for by in (one, other) for keys in by.values())
+    signed = any(low < 0 < high for _, _, low, high in sized)
+    return one == other or (whole and squares is None and not signed)
 
 
 def _places(

@@ -44,17 +44,12 @@ SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them 
 
 
 def folded_terms(tally: Sums) -> tuple[Term, ...]:
-    """What is folded per owner and cell: the terms that are asked for come first."""
-    return tuple(dict.fromkeys((*tally.terms, *tally.sized)))
+    """What is folded per owner and cell: all that is asked for, each at its place; then the rest.
 
-
-def sizing_terms(tally: Sums) -> tuple[Term, ...]:
-    """The terms that decide an owner's weight: all, or a constant alone, which no other exceeds."""
-    terms = folded_terms(tally)
-    for term in terms:
-        if term.constant is not None and abs(term.constant) == term.reach:
-            return (term,)
-    return terms
+    A term may be asked for twice, and no other may then stand at the second one's place.
+    """
+    others = (term for term in dict.fromkeys(tally.sized) if term not in tally.terms)
+    return (*tally.terms, *others)
 
 
 def weighed_sums(tally: Sums, rows: exp.Select) -> exp.Select:
@@ -79,9 +74,9 @@ def weighed_sums(tally: Sums, rows: exp.Select) -> exp.Select:
 
 def _limits(tally: Sums) -> list[int]:
     """What each folded term is clamped to, per owner and cell; rows and what they add alike."""
-    terms, (first, *others) = folded_terms(tally), sizing_terms(tally)
+    terms, (_, first) = folded_terms(tally), _sizes(tally)[0]
     most = FOLDED_MAX if tally.squares_per_unit is None else SQUARED_MAX
-    if others or first.constant is None:
+    if abs(first.constant or 0) != first.reach:
         return [most] * len(terms)
     rows = min(most // first.reach, FOLDED_MAX // max(term.reach for term in terms))
     return [rows * term.reach for term in terms]
@@ -106,21 +101,22 @@ def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
 
 def _heavy(tally: Sums) -> exp.Select:
     """Owners beyond a bound, and for each sizing term a number of at least norm and bound."""
-    owner, squared = col(OWNER, "p"), tally.squares_per_unit is not None
+    owner, squares = col(OWNER, "p"), tally.squares_per_unit
     found = exp.select(owner).from_(named("p"), copy=False).group_by(owner.copy(), copy=False)
     beyond: list[exp.Expr] = []
     norms: list[exp.Expr] = []
-    for name, bound in _sizes(tally):
-        value = col(name, "p")
+    for name, term in _sizes(tally):
+        value, bound = col(name, "p"), tally.bound(term)
         size = exp.Sum(this=exp.Abs(this=value.copy()))
         found = found.select(as_(size, f"a_{name}"), copy=False)
         norm: exp.Expr = col(f"a_{name}", "b")
-        if squared:
+        if squares is not None:
             wide = cast(value, "HUGEINT")
             size = exp.Sum(this=exp.Mul(this=wide, expression=wide.copy()))
             found = found.select(as_(size, f"q_{name}"), copy=False)
             norm = _root(col(f"q_{name}", "b"), norm)
-        limit = cast(exp.Literal.number(bound**2 if squared else bound), "HUGEINT")
+        most = bound if squares is None else squares * term.reach**2  # no root is rounded here
+        limit = cast(exp.Literal.number(most), "HUGEINT")
         beyond.append(exp.GT(this=size.copy(), expression=limit))
         norms.append(as_(_most(norm, whole(bound)), f"n_{name}"))
     found = found.having(exp.or_(*beyond, copy=False), copy=False)
@@ -151,7 +147,7 @@ def _added(tally: Sums) -> exp.Select:
         norms: list[exp.Expr] = [col(f"n_{name}", "h") for name, _ in sizes]
     else:  # one cell: its norm is the number itself
         spans = [exp.Abs(this=col(name, "p")) for name, _ in sizes]
-        bounds = [whole(bound) for _, bound in sizes]
+        bounds = [whole(tally.bound(term)) for _, term in sizes]
         few = exp.and_(*map(_within, spans, bounds), copy=False)
         norms = [
             _most(span.copy(), bound.copy()) for span, bound in zip(spans, bounds, strict=True)
@@ -160,8 +156,8 @@ def _added(tally: Sums) -> exp.Select:
     for place in range(len(tally.terms)):
         value = col(f"v{place}", "p")
         parts = [
-            _scaled(value.copy(), bound, norm.copy())
-            for (_, bound), norm in zip(sizes, norms, strict=True)
+            _scaled(value.copy(), tally.bound(term), norm.copy())
+            for (_, term), norm in zip(sizes, norms, strict=True)
         ]
         total = exp.Sum(this=case((few.copy(), value), otherwise=_least(value.copy(), parts)))
         query = query.select(_held(total, SUM_MAX, f"s{place}"), copy=False)
@@ -190,10 +186,12 @@ def _least(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
     return case((positive, low), otherwise=high)
 
 
-def _sizes(tally: Sums) -> list[tuple[str, int]]:
-    """The columns of the sizing terms, and their bounds."""
-    terms = folded_terms(tally)
-    return [(f"v{terms.index(term)}", tally.bound(term)) for term in sizing_terms(tally)]
+def _sizes(tally: Sums) -> list[tuple[str, Term]]:
+    """The columns of the terms that decide a weight: all, or a constant, which none exceeds."""
+    found = [(f"v{place}", term) for place, term in enumerate(folded_terms(tally))]
+    constant = (each for each in found if abs(each[1].constant or 0) == each[1].reach)
+    first = next(constant, None)
+    return found if first is None else [first]
 
 
 def _places(tally: Sums) -> list[str]:

@@ -97,7 +97,7 @@ def require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> N
             raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
         require_keys(grouping.keys)
         wrong = set(map(type, grouping.keys)) - {KEY_TYPES[kind], type(None)}
-        if wrong or len(set(grouping.keys)) < len(grouping.keys):
+        if wrong or not 0 < len(grouping.keys) == len(set(grouping.keys)):
             raise Unsupported(
                 "The groups are not distinct keys of the column's type.", fix="List each key once."
             )

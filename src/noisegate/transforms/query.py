@@ -116,7 +116,7 @@ class Query:
         """What sizes owners up are terms too, and there is a bound on what they add."""
         if isinstance(tally, Marginals):
             return
-        if tally.sized:
+        if tally.sized != ():
             require_terms(tally.sized, schema, self.per_unit)
         if self.stability.is_row_level and tally.squares_per_unit is not None:
             raise Unsupported("Rows that are units have no weights.", fix="Leave out the squares.")
