@@ -104,7 +104,7 @@ def test_an_answer_under_a_cap_says_that_it_is_a_lower_bound_and_how_to_find_out
     answer = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=2)
     assert "a cap of 10 rows loses about 8" in " ".join(answer.caveats)
     people = door.sql("SELECT COUNT(DISTINCT who) AS n FROM t", epsilon=1)
-    assert people.caveats == ()
+    assert not any("bound" in each for each in people.caveats)
 
 
 def test_what_is_lost_is_that_of_the_rows_of_the_question():
