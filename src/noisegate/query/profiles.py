@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.intervals import LARGE
 from noisegate.algebra.relation import Fold, Folded, PerUnit, Project, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
+from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -80,7 +82,10 @@ def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | N
 
 
 def _literal(value: Fraction) -> Literal:
-    return Literal(int(value)) if value.denominator == 1 else Literal(value)
+    """Whole where 64 bits hold it; what is beyond all doubles is reached by nobody."""
+    if value.denominator == 1 and value <= WHOLE_MAX:
+        return Literal(int(value))
+    return Literal(min(value, LARGE))
 
 
 _ONE: Final = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
