@@ -23,6 +23,7 @@ from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.card import Card, verify
+from noisegate.query.shelf import Shelf
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Strategy
@@ -139,6 +140,27 @@ def test_the_same_question_is_free_and_has_the_same_answer():
     assert str(again.guarantee) == str(first.guarantee)
     assert again.plan.reused == ("asked before",)
     assert "free: answered from the ledger" in again.footer()
+
+
+def test_a_question_that_another_settles_amid_the_look_at_the_shelf_is_one_question(monkeypatch):
+    """Half of it found and half bought again would be a second draw of the same terms."""
+    ledger = open_ledger(":memory:")
+    sql = "SELECT ward, COUNT(*) AS n, AVG(v) AS a FROM people GROUP BY ward"
+    gate, other = gate_of(ledger=ledger), gate_of(ledger=ledger)
+    reads, read = [], Shelf._read
+
+    def reading(shelf):
+        found = read(shelf)
+        reads.append(shelf)
+        if len(reads) == 1:
+            other.sql(sql, epsilon=1)
+        return found
+
+    monkeypatch.setattr(Shelf, "_read", reading)
+    one = gate.sql(sql, epsilon=1)
+    monkeypatch.undo()
+    assert one.rows == other.sql(sql, epsilon=1).rows
+    assert gate.spent.epsilon == 1
 
 
 def test_other_orders_names_and_spellings_are_the_same_question():

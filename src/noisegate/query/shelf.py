@@ -109,17 +109,20 @@ class Shelf:
 
         Where ``level`` is given an accuracy was asked for: what comes from the shelf must keep the
         half-width of the asked noise at that confidence, and else the whole is bought.
+
+        All terms are looked up in one state of the ledger: were another process to settle the same
+        question in between, half of it would be found and the other half bought again.
         """
         if not isinstance(query.tally, Sums):
             return Needed.all_of(query, mechanisms)
+        known = self._read()
         lines = tuple(
-            self._line(query, place, as_noise(mechanism), level)
+            self._line(self._found(query, place, known), as_noise(mechanism), level)
             for place, mechanism in enumerate(mechanisms)
         )
         return Needed(query=query, lines=lines)
 
-    def _line(self, query: Query, place: int, wanted: Noise, level: Fraction | None) -> "Line":
-        offers = self.offers(query, place)
+    def _line(self, offers: list[Offer], wanted: Noise, level: Fraction | None) -> "Line":
         same = [offer for offer in offers if offer.cells == 1 and type(offer.noise) is type(wanted)]
         rest = _strength(wanted) - sum(_strength(offer.noise) for offer in same)
         if level is not None:
@@ -142,9 +145,12 @@ class Shelf:
 
     def offers(self, query: Query, term: int) -> list[Offer]:
         """Everything on the shelf that answers one term of a question."""
+        return self._found(query, term, self._read())
+
+    def _found(self, query: Query, term: int, known: _Known) -> list[Offer]:
         record = _plain(query.to_record())
         asked = next(_sums(record, term, term + 1))
-        found = self._read().sums.get((asked.rows, asked.term), ())
+        found = known.sums.get((asked.rows, asked.term), ())
         offers = (_offer(stored, asked) for stored in found)
         return [offer for offer in offers if offer is not None]
 
