@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from math import isfinite
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from unittest.mock import patch
 
 import duckdb
@@ -126,16 +126,22 @@ def short(value):
 def alike(meant, expected):
     """Whether they are one bag of rows, whatever the last digits of their numbers are.
 
-    A quantile of decimals is rounded to their places by DuckDB.
+    A quantile of decimals is rounded to their places by DuckDB: in such columns, and no others.
     """
-    if rounded(meant) == rounded(expected):
-        return True
-    scales = {-v.as_tuple().exponent for row in expected for v in row if isinstance(v, Decimal)}
-    return any(rounded(meant, scale) == rounded(expected, scale) for scale in scales)
+    places = {
+        column: -value.as_tuple().exponent
+        for row in expected for column, value in enumerate(row) if isinstance(value, Decimal)
+    }  # fmt: skip
+    return rounded(meant) == rounded(expected) or (
+        bool(places) and rounded(meant, places) == rounded(expected, places)
+    )
 
 
-def rounded(rows, places=None):
+def rounded(rows, places=MappingProxyType({})):
     return Counter(
-        tuple(short(round(v, places) if places and isinstance(v, float) else v) for v in row)
+        tuple(
+            short(round(v, places[i]) if i in places and isinstance(v, float) else v)
+            for i, v in enumerate(row)
+        )
         for row in rows
     )
