@@ -31,17 +31,19 @@ def measured(gate):
     return sum(entry.kind == "reserve" for entry in gate.history())
 
 
-def test_found_bounds_and_caps_cost_a_fifth_and_the_whole_costs_what_was_said(visits):
+def test_found_bounds_and_caps_cost_a_share_and_the_whole_costs_what_was_said(visits):
     gate = opened(visits, unit="who")
     plan = gate.plan(AVERAGE, epsilon=1, choose=("bounds", "caps"))
     assert (plan.price.epsilon, plan.fits) == (1, True)
     assert gate.spent.epsilon == 0
-    assert any("found first, for ε = 0.1; until then 1" in words for words in plan.clipping)
+    said = " ".join(plan.clipping)
+    assert "found first, for ε = 0.125; errors are shown for a cap of 1, and grow with it" in said
+    assert "found first, for ε = 0.125; errors are shown for values from 0 to 1" in said
     answer = gate.sql(AVERAGE, epsilon=1, choose=("bounds", "caps"))
     assert answer.cost.epsilon == gate.spent.epsilon == 1
     average, count = answer.rows[0]
     assert 36 < average < 44  # noise of scale 1e-2 of it; a wrong bound or cap would show
-    assert 20_000 < count < 30_500
+    assert 20_000 < count < 30_500  # one unit has a sixth of all rows, and nothing may show that
     assert measured(gate) == 3
 
 
@@ -52,7 +54,7 @@ def test_what_was_found_is_free_afterwards_and_shown_by_the_plan(visits):
     assert again.price.epsilon == 0
     assert any("the bounds of x, as found: " in words for words in again.clipping)
     other = gate.plan("SELECT AVG(x) AS s FROM visits", epsilon=1, choose="bounds")
-    assert other.price.epsilon <= Fraction(4, 5)
+    assert other.price.epsilon <= Fraction(7, 8)
 
 
 def test_a_question_without_gaps_pays_for_no_look(visits):
@@ -78,7 +80,7 @@ def test_looks_that_find_nothing_say_that_they_were_paid(tmp_path):
     gate = opened(tmp_path / "visits.parquet")
     with pytest.raises(Unsupported, match="no range stands clear of the noise; it was paid for"):
         gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=Fraction(1, 100), choose="bounds")
-    assert gate.spent.epsilon == Fraction(1, 500)
+    assert gate.spent.epsilon == Fraction(1, 800)
 
 
 def test_nothing_is_looked_at_where_the_whole_does_not_fit(visits):
@@ -88,12 +90,39 @@ def test_nothing_is_looked_at_where_the_whole_does_not_fit(visits):
     assert gate.spent.epsilon == 0
 
 
-def test_without_being_asked_nothing_is_found(visits):
-    gate = opened(visits)
+def test_what_is_missing_is_found_unless_that_is_ruled_out(visits):
+    gate = opened(visits, unit="who")
+    answer = gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1)
+    assert (answer.cost.epsilon, measured(gate)) == (1, 3)
+    assert any("the bounds of x, as found" in words for words in answer.caveats)
+    assert any("the cap on rows per unit, as found" in words for words in answer.caveats)
     with pytest.raises(Unsupported, match='choose="bounds"'):
-        gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1)
+        opened(visits).sql("SELECT SUM(x) AS s FROM visits", epsilon=1, choose=())
     with pytest.raises(Unsupported, match='choose="caps"'):
-        opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", epsilon=1)
+        opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", epsilon=1, choose=())
+    with pytest.raises(Unsupported, match='choose="caps"'):  # nobody can say what it would cost
+        opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", within=50)
+
+
+def test_each_table_of_a_question_has_a_cap_of_its_own(tmp_path):
+    for name, rows in (("many", 20_000), ("few", 1_000)):
+        pq.write_table(
+            pa.table({"who": [i % 500 for i in range(rows)]}), tmp_path / f"{name}.parquet"
+        )
+    policy = tmp_path / "two.toml"
+    policy.write_text(
+        'name = "two"\nsource = "."\n[budget]\nepsilon = 10_000\n'
+        '[tables.many]\nunit = "who"\n[tables.few]\nunit = "who"\n'
+    )
+    gate = ng.open(policy, ledger=":memory:")
+    both = "SELECT m, f FROM (SELECT COUNT(*) AS m FROM many), (SELECT COUNT(*) AS f FROM few)"
+    answer = gate.sql(both, epsilon=2000)
+    assert answer.cost.epsilon == 2000
+    assert answer.rows == ((20_000, 1_000),)  # noise of scale 1/20; off once in e^9 or less
+    caps = [words for words in answer.caveats if "the cap on rows" in words]
+    assert caps == [
+        "the cap on rows per unit, as found: 41", "the cap on rows per unit, as found: 2",
+    ]  # fmt: skip
 
 
 def test_bad_choices_are_refused(visits):

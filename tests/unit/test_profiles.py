@@ -34,10 +34,10 @@ def test_the_profile_counts_units_by_their_rows():
 def test_what_a_cap_loses_is_told_before_asking():
     door = gate()
     question = "SELECT COUNT(*) AS n FROM t"
-    assert "is not known" in door.plan(question, epsilon=1).clipping[0]
+    assert "is not known" in door.plan(question, epsilon=1).clipping[1]
     door.caps("t", epsilon=SURE)
-    (words,) = door.plan(question, epsilon=1).clipping
-    assert "a cap of 10 rows loses about 8" in words  # (1000 - 10) of 1,200 rows, in coarse bins
+    _, words = door.plan(question, epsilon=1).clipping
+    assert "the cap loses about 8" in words  # (1000 - 10) of 1,200 rows, in coarse bins
     assert "clipping" in dict(door.plan(question, epsilon=1).facts())
 
 
@@ -102,7 +102,9 @@ def test_an_answer_under_a_cap_says_that_it_is_a_lower_bound_and_how_to_find_out
     assert "is not known: gate.caps('t', epsilon=...) finds out" in " ".join(answer.caveats)
     door.caps("t", epsilon=SURE)
     answer = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=2)
-    assert "a cap of 10 rows loses about 8" in " ".join(answer.caveats)
+    assert "the cap loses about 8" in " ".join(answer.caveats)
+    assert abs(answer.rows[0][0] - 1200) <= answer.margins()["n"][0]  # raised by what is lost
+    assert answer.margins()["n"][0] > 3 * answer.noise_margins()["n"][0]
     people = door.sql("SELECT COUNT(DISTINCT who) AS n FROM t", epsilon=1)
     assert not any("bound" in each for each in people.caveats)
 
@@ -113,10 +115,10 @@ def test_what_is_lost_is_that_of_the_rows_of_the_question():
     door = noisegate.open(rows, epsilon=10 * SURE, table="t", unit="who", rows_per_unit=10)
     door.caps("t", epsilon=SURE)
     few = "SELECT COUNT(*) AS n FROM t WHERE x < 0"
-    assert 'choose="caps" in place of the cap' in door.plan(few, epsilon=1).clipping[0]
+    assert 'choose="caps" in place of the cap' in door.plan(few, epsilon=1).clipping[1]
     answer = door.sql(few, epsilon=SURE, choose="caps")
     assert answer.rows == ((300,),)
-    assert "a cap of 1 rows loses about 0%" in answer.caveats[-1]
+    assert "the cap loses about 0.0%" in " ".join(answer.caveats)
 
 
 def test_a_sum_is_looked_at_by_what_units_add_to_it():
@@ -129,11 +131,13 @@ def test_a_sum_is_looked_at_by_what_units_add_to_it():
     total = "SELECT SUM(x) AS s FROM t"
     answer = door.sql(total, epsilon=SURE, choose="caps")
     assert answer.rows[0][0] == pytest.approx(6000, abs=10)  # noise of scale 100 / 800
-    assert "the cap on rows per unit: 1" in answer.caveats
-    assert "a cap of 1 rows loses about 0% of what they add" in answer.caveats[-1]
+    assert "the cap on rows per unit, as found: 1" in answer.caveats
+    assert "the cap loses about 0.0%" in " ".join(answer.caveats)
     counted = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=SURE, choose="caps")
     assert counted.rows[0][0] == pytest.approx(6000, abs=10)
-    assert "the cap on rows per unit: 31" in counted.caveats  # the end of the bin that holds 30
+    assert (
+        "the cap on rows per unit, as found: 31" in counted.caveats
+    )  # the end of the bin that holds 30
 
 
 def test_a_look_at_sums_moves_by_one_for_one_unit():
@@ -158,7 +162,7 @@ def profile_of(counts, scale=1.0):
 def test_a_bin_far_beyond_the_others_counts_only_beyond_doubt():
     bulk = dict.fromkeys(range(6), 100)
     far = len(STEPS) - 2
-    assert profile_of(bulk | {far: 15}).rows == profile_of(bulk).rows
+    assert profile_of(bulk | {far: 10}).rows == pytest.approx(profile_of(bulk).rows, rel=0.01)
     assert profile_of(bulk | {far: 40}).rows > 10 * profile_of(bulk).rows
     assert profile_of(bulk | {10: 15}).rows > profile_of(bulk).rows  # near the others
 
@@ -167,21 +171,22 @@ def test_bins_that_are_not_clear_by_themselves_are_seen_together():
     bulk = dict.fromkeys(range(6), 100)
     tail = dict.fromkeys(range(6, 14), 4)
     assert profile_of(bulk | tail).rows > profile_of(bulk).rows
-    assert profile_of(bulk | {8: 4}).best(1) == profile_of(bulk).best(1)
+    assert profile_of(bulk | {8: 4}).sizes.end == profile_of(bulk).sizes.end
 
 
 def test_noise_alone_seldom_chooses_a_far_larger_cap():
-    """400 looks at 2,000 units of few rows. False alarm: at most 5 % of looks err, by Chernoff's
-    bound, to bins near the others, and one in a million beyond; 12 % is above six deviations."""
+    """400 looks at 2,000 units of few rows. A bin stands clear by noise with a chance of 1 %, and
+    less with each bin between: a tenth of all looks see one, 1 % one that is ten times as large.
+    False alarm: 60 of 40, and 20 of 4, are above three and eight deviations."""
     random = np.random.default_rng(4)
     exact = profile_of({0: 1000, 1: 600, 2: 300, 3: 100}).best(0.1)
-    wrong = 0
+    wrong = far = 0
     for _ in range(400):
         noise = np.rint(random.laplace(0, 50, len(STEPS))).astype(int)
         counts = {j: int(n) for j, n in enumerate(noise)}
         for j, n in {0: 1000, 1: 600, 2: 300, 3: 100}.items():
             counts[j] += n
         found = profile_of(counts, scale=50.0).best(0.1)
-        assert found <= 100  # never a far larger one
         wrong += found > 4 * exact
-    assert wrong <= 48
+        far += found > 40 * exact
+    assert (wrong <= 60, far <= 20) == (True, True)

@@ -44,6 +44,7 @@ class Answer:
     sql: str
     table: "pa.Table"
     half_widths: Callable[[Number], Sequence[HalfWidths]]
+    noise_widths: Callable[[Number], Sequence[HalfWidths]] | None = None  # None: all is noise
     cost: ApproxDP
     remaining: ApproxDP | None  # None: read from a file, away from its ledger
     guarantee: Guarantee
@@ -84,10 +85,16 @@ class Answer:
     def margins(self, confidence: Number = 0.95) -> dict[str, HalfWidths]:
         """Half-widths: the exact number lies within ± this of the shown one, so confidently.
 
-        The statement is about the noise alone, for each cell by itself; `caveats` say what it
-        leaves out. Columns without error bars have None, and so have single cells.
+        For each cell by itself. What noise adds is proven; what contribution bounds lose, where
+        that was looked at, rests on a model: `noise_margins` are the proven part, and `caveats` say
+        what is left out. Columns without error bars have None, and so have single cells.
         """
         return dict(zip(self.columns, self.half_widths(confidence), strict=True))
+
+    def noise_margins(self, confidence: Number = 0.95) -> dict[str, HalfWidths]:
+        """The part of `margins` that noise alone makes: proven, whatever the rows are."""
+        widths = self.noise_widths or self.half_widths
+        return dict(zip(self.columns, widths(confidence), strict=True))
 
     def within_noise(self, confidence: Number = 0.95) -> list[list[bool]]:
         """Row by row, which numbers are no further from 0 than their ±: nothing may be there."""
@@ -134,14 +141,14 @@ class Answer:
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain JSON values: columns, rows, margins, price, remaining and the guarantee."""
-        widths = [each or (None,) * len(self.rows) for each in self.half_widths(confidence)]
         return {
             "columns": list(self.columns),
             "rows": [
                 [value.isoformat() if isinstance(value, date) else value for value in row]
                 for row in self.rows
             ],
-            "margins": [list(row) for row in zip(*widths, strict=True)],
+            "margins": self._plain_widths(self.half_widths, confidence),
+            "noise_margins": self._plain_widths(self.noise_widths or self.half_widths, confidence),
             "within_noise": self.within_noise(confidence),
             "confidence": float(fraction(confidence)),
             "price": float(self.cost.epsilon),
@@ -155,6 +162,13 @@ class Answer:
             "practice": self.practice,
             "head": None if self.log.head is None else self.log.head.to_dict(),
         }
+
+    def _plain_widths(
+        self, widths: Callable[[Number], Sequence[HalfWidths]], confidence: Number
+    ) -> list[list[float | int | None]]:
+        """Row by row."""
+        columns = [each or (None,) * len(self.rows) for each in widths(confidence)]
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def to_json(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
         """`to_dict` as JSON text, also written to a file if one is named."""

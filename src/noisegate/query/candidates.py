@@ -24,7 +24,7 @@ from noisegate.privacy.domain import Domain, Key, Kind
 from noisegate.query.display import bare
 from noisegate.query.estimates.draft import Caps, draft
 from noisegate.query.estimates.terms import masked, present, require_bounds, sum_term
-from noisegate.query.estimates.words import caveats
+from noisegate.query.estimates.words import capped_words, caveats
 from noisegate.query.limits import caps_of
 from noisegate.query.question import Aggregate, Block, Function, Question, Terms
 from noisegate.transforms.checks import CAP_MAX
@@ -155,7 +155,7 @@ def _by_columns(question: Question, block: Block, terms: Terms, accountant: str)
     schema = schema_of(block.relation)
     scores = [_score(each, schema, one_row=rows == 1) for each in asked]
     tally = Sums(relation=block.relation, terms=_on_one_grain(scores, cap), rows_per_unit=cap)
-    words = caveats(block, [(Query(tally), None)])
+    words = (*capped_words(block, [(Query(tally), None)]), *caveats(block))
     return tuple(names), tally, words
 
 

@@ -4,36 +4,60 @@ A look is a measurement like any other: bought once, kept in the ledger, free af
 made of it is public, so the question itself is then asked with found bounds as if declared.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import prod, sqrt
+from math import inf, prod
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.relation import Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Sums, Term, Values
+from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps, Part, draft
+from noisegate.query.estimates.draft import Caps, Part, draft, key_questions
 from noisegate.query.estimates.purchase import Purchase, inner_price
-from noisegate.query.limits import declared_rows
+from noisegate.query.estimates.words import capped_words
+from noisegate.query.limits import caps_of, declared_rows
 from noisegate.query.profiles import PART, Profile, range_of, range_query, rows_per_unit_query
 from noisegate.query.question import Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
+from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
-SHARE: Final = Fraction(1, 5)  # of the price of a question, for all its looks together
+SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
+_CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
+_CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
+_BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
+_TOTALS: Final = (*_UNBOUNDED, Function.SUM)
+_MODEL: Final = (
+    "A look at these rows says that the cap loses about {share:.1%} of them: counts and sums are "
+    "raised by that, and the ± holds its uncertainty. This part rests on a model of how rows are "
+    "spread over units, and is not proven."
+)
 _NO_RANGE: Final = "Pay more, or declare bounds that you know."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What to look at for the cap of a block: units by size, in ``part`` of a row.
+
+    ``people``: the sizes are numbers of groups, for counts of units by group.
+    """
+
+    query: Query
+    part: Fraction = Fraction(1)
+    people: bool = False
 
 
 @final
@@ -43,84 +67,217 @@ class Look:
 
     block: Block
     expression: Expression | None
+    counted: Counted | None
     measurement: Measurement
     epsilon: Fraction
 
     @property
     def words(self) -> str:
         """What is looked for."""
-        if self.expression is None:
-            return "the cap on rows per unit"
+        if self.counted is not None:
+            return f"the cap on {'groups' if self.counted.people else 'rows'} per unit"
         if type(self.expression) is Field:
             return f"the bounds of {self.expression.name}"
         return "the bounds of an expression"
 
 
-def looks_of(question: Question, terms: Terms) -> tuple[Look, ...]:
-    """What the question leaves open and says shall be found."""
-    choose = terms.choose or ()
-    if not choose or not question.blocks:
-        return ()
-    if unknown := set(choose) - set(CHOICES):
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a look showed: noisy numbers, and the scale of their noise."""
+
+    release: Release
+    values: tuple[int, ...]
+    scale: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The question with what was found, words about it, and for blocks by name: caps, profiles."""
+
+    question: Question
+    terms: Terms
+    words: tuple[str, ...] = ()
+    caps: Mapping[str, int] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+
+def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, ...]:
+    """What the question leaves open and is to be found.
+
+    Where nothing is said, that is all that is missing: a cap that nobody declared, and bounds.
+    """
+    if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
         raise SpecError(
             f"{min(unknown)!r} cannot be chosen.", fix=f"Choose {' or '.join(CHOICES)}."
         )
     if terms.epsilon is None:
-        raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
-    wanted: list[tuple[Block, Expression | None]] = []
+        if terms.choose and question.blocks:
+            raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
+        return ()
+    choose = CHOICES if terms.choose is None else terms.choose
+    found: list[Look] = []
     if "caps" in choose:
-        wanted += [(block, None) for block in _capped(question, terms)]
+        asked = terms.choose is not None
+        wanted = [(b, c) for b in question.blocks if (c := _open(b, terms, accountant, asked))]
+        count = len({str(counted.query.to_record()) for _, counted in wanted})
+        each = terms.epsilon * _share(terms.epsilon) / max(1, count)
+        found += [_cap_look(block, counted, each) for block, counted in wanted]
     if "bounds" in choose:
-        wanted += [(block, e) for block in question.blocks for e in _without_bounds(block)]
-    each = terms.epsilon * SHARE / max(1, len(wanted))
-    return tuple(_look(block, expression, terms, each) for block, expression in wanted)
+        missing = [(block, e) for block in question.blocks for e in _without_bounds(block)]
+        each = terms.epsilon * _BOUNDS / max(1, len(missing))
+        found += [_bounds_look(block, e, terms, each) for block, e in missing]
+    return tuple(found)
 
 
-def _look(block: Block, expression: Expression | None, terms: Terms, epsilon: Fraction) -> Look:
-    if expression is None:
-        query = rows_per_unit_query(_own_rows(block), _sized(block))
-    else:
-        rows = None
-        if stability_of(block.relation).rows is None:
-            rows = terms.rows_per_unit or declared_rows(block.relation) or 1
-        query = range_query(block.relation, expression, rows_per_unit=rows)
+def _share(epsilon: Fraction) -> Fraction:
+    """Of the price, for looks at caps: more of a small one, which else would show nothing."""
+    return min(max(_CAPS_SEEN / epsilon, _CAPS[0]), _CAPS[1])
+
+
+def _open(block: Block, terms: Terms, accountant: str, asked: bool) -> Counted | None:  # noqa: FBT001
+    """What to look at, if the block has a cap and nobody said which; ``asked``: but the policy."""
+    counted = None if terms.rows_per_unit is not None else counted_of(block, accountant)
+    if counted is None or (counted.people and terms.groups_per_unit is not None):
+        return None
+    declared = caps_of(block, terms)
+    fixed = declared.rows_per_unit or (declared.groups_per_unit if counted.people else None)
+    return None if fixed is not None and not asked else counted
+
+
+def counted_of(block: Block, accountant: str) -> Counted | None:
+    """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows."""
+    if stability_of(block.relation).rows is not None:
+        return None
+    rows = _own_rows(block)
+    try:
+        parts = draft(block, Caps(rows_per_unit=1), accountant=accountant, derive=False).parts
+    except Unsupported:  # bounds are not known yet
+        return Counted(query=rows_per_unit_query(rows))
+    people = [part.query.tally.relation for part in parts if _is_people(part) and _weighed(part)]
+    sums = [part.query.tally for part in parts if not _is_people(part) and _weighed(part)]
+    for tally in sums:
+        assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
+        whole = any(term.constant is not None for term in tally.sized)
+        sized, by = () if whole else tally.sized, tally.by if tally.squares_per_unit else ()
+        query = rows_per_unit_query(rows, sized, by=by)
+        return Counted(query=query, part=PART if sized else Fraction(1))
+    if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
+        return Counted(query=rows_per_unit_query(rows))
+    if people:
+        return Counted(query=rows_per_unit_query(people[0]), people=True)
+    sought = key_questions(block, Caps(rows_per_unit=1))
+    return Counted(query=rows_per_unit_query(rows)) if sought else None
+
+
+def _weighed(part: Part) -> bool:
+    return isinstance(part.query.tally, Sums) and part.query.tally.is_weighed
+
+
+def _cap_look(block: Block, counted: Counted, epsilon: Fraction) -> Look:
+    noise = Geometric.for_epsilon(epsilon, sensitivity=counted.query.l1s[0])
+    measurement = Measurement(query=counted.query, mechanisms=(noise,))
+    return Look(block=block, expression=None, counted=counted, measurement=measurement,
+                epsilon=epsilon)  # fmt: skip
+
+
+def _bounds_look(block: Block, expression: Expression, terms: Terms, epsilon: Fraction) -> Look:
+    rows = None
+    if stability_of(block.relation).rows is None:
+        rows = terms.rows_per_unit or declared_rows(block.relation) or 1
+    query = range_query(block.relation, expression, rows_per_unit=rows)
     noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
     measurement = Measurement(query=query, mechanisms=(noise,))
-    return Look(block=block, expression=expression, measurement=measurement, epsilon=epsilon)
+    return Look(block=block, expression=expression, counted=None, measurement=measurement,
+                epsilon=epsilon)  # fmt: skip
+
+
+def sight_of(look: Look, shelf: Shelf, curator: Curator) -> Sight | None:
+    """What the look showed, if it was paid for; else an earlier one that was no noisier.
+
+    Always the same one, so that a question that is asked again is the same question.
+    """
+    release = curator.find(look.measurement)
+    if release is not None:
+        values = tuple(release.values[0].tolist())
+        return Sight(release=release, values=values, scale=_scale(look.measurement))
+    return _first(shelf, look.measurement.query, _scale(look.measurement))
+
+
+def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
+    """The first look of a query on the shelf that has no more noise than this."""
+    for offer in shelf.offers(query, 0):
+        noise = offer.noise
+        if offer.cells == 1 and isinstance(noise, Geometric) and float(noise.scale) <= scale:
+            values = tuple(offer.values.tolist())
+            return Sight(release=offer.release, values=values, scale=float(noise.scale))
+    return None
 
 
 def seen(
-    question: Question, terms: Terms, looks: Sequence[Look], releases: Sequence[Release | None]
-) -> tuple[Question, Terms, tuple[str, ...]]:
+    question: Question, terms: Terms, looks: Sequence[Look], sights: Sequence[Sight | None]
+) -> Chosen:
     """The question with what was found, and words about it; None stands for not looked yet.
 
     Before a look, values are taken to lie from 0 to 1, and a cap is that of the policy, or 1.
     """
     if not looks or terms.epsilon is None:
-        return question, terms, ()
-    terms, words = replace(terms, epsilon=terms.epsilon * (1 - SHARE)), []
+        return Chosen(question=question, terms=terms)
+    terms, words = replace(terms, epsilon=terms.epsilon - price_of(looks)), []
     bounds: dict[tuple[str, Expression], tuple[Fraction, Fraction]] = {}
-    for look, release in zip(looks, releases, strict=True):
-        paid = f"{look.words}: found first, for ε = {float(look.epsilon):.3g}"
-        if look.expression is None:
-            cap = terms.rows_per_unit or declared_rows(look.block.relation) or 1
-            if release is not None:
-                cells = _cells(look.block)
-                cap = _profile(look, release).best(float(terms.epsilon or 1), cells=cells)
-            terms = replace(terms, rows_per_unit=cap)
-            words.append(f"{paid}; until then {cap}" if release is None else f"{look.words}: {cap}")
+    caps: dict[str, int] = {}
+    profiles: dict[str, Profile] = {}
+    for look, sight in zip(looks, sights, strict=True):
+        name = look.block.name
+        if look.counted is not None:
+            caps[name] = _cap(look, sight, terms, len(question.blocks))
+            if sight is not None:
+                profiles[name] = _profile(look.block, look.counted, sight)
+            words.append(_cap_words(look, sight, caps[name]))
             continue
-        low, high = Fraction(0), Fraction(1)
-        if release is not None:
-            low, high = _range(look, release)
-        bounds[look.block.name, look.expression] = low, high
+        assert look.expression is not None  # noqa: S101 - bounds are of one
+        low, high = (Fraction(0), Fraction(1)) if sight is None else _range(look, sight)
+        bounds[name, look.expression] = low, high
         words.append(
-            f"{paid}; errors are shown for values from 0 to 1, and grow with the width"
-            if release is None
+            f"{_paid(look)}; errors are shown for values from 0 to 1, and grow with the width"
+            if sight is None
             else f"{look.words}, as found: {float(low):g} to {float(high):g}"
         )
     blocks = tuple(_bounded(block, bounds) for block in question.blocks)
-    return replace(question, blocks=blocks), terms, tuple(words)
+    return Chosen(
+        question=replace(question, blocks=blocks), terms=terms,
+        words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles,
+    )  # fmt: skip
+
+
+def price_of(looks: Sequence[Look]) -> Fraction:
+    """What looks cost together, equal ones once."""
+    return sum({look.measurement.question(): look.epsilon for look in looks}.values(), Fraction(0))
+
+
+def _paid(look: Look) -> str:
+    return f"{look.words}: found first, for ε = {float(look.epsilon):.3g}"
+
+
+def _cap_words(look: Look, sight: Sight | None, cap: int) -> str:
+    if sight is not None:
+        return f"{look.words}, as found: {cap}"
+    return f"{_paid(look)}; errors are shown for a cap of {cap}, and grow with it"
+
+
+def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int:
+    """The cap that errs least, by what was seen; before that, the policy's, or 1."""
+    assert look.counted is not None  # noqa: S101 - it is about a cap
+    limits = caps_of(look.block, terms)
+    limit = limits.groups_per_unit if look.counted.people else limits.rows_per_unit
+    if sight is None:
+        return limit or 1
+    block = look.block
+    ratios = all(aggregate.function not in _TOTALS for aggregate in block.aggregates)
+    price = float(terms.epsilon or 1) / blocks / (1 if ratios else max(1, len(block.aggregates)))
+    profile = _profile(block, look.counted, sight)
+    return min(profile.best(price, cells=_cells(block), ratios=ratios), CAP_MAX)
 
 
 def _bounded(
@@ -152,16 +309,6 @@ def _without_bounds(block: Block) -> list[Expression]:
     return list(dict.fromkeys(found))
 
 
-def _capped(question: Question, terms: Terms) -> list[Block]:
-    """One block for the table whose cap is open. Two tables have no common one."""
-    if terms.rows_per_unit is not None:
-        return []
-    blocks = [b for b in question.blocks if stability_of(b.relation).rows is None]
-    if len({_owner_table(block).name for block in blocks}) > 1:
-        raise SpecError("Caps are chosen for one table.", fix="Ask about one table at a time.")
-    return blocks[:1]
-
-
 def _cells(block: Block) -> int:
     """How many groups are declared, in the largest grouping set."""
     sizes = [len(key.domain.keys or ()) or 1 for key in block.by]
@@ -172,24 +319,15 @@ def _owner_table(block: Block) -> TableDomain:
     return next(t for t in stability_of(block.relation).tables if t.unit is not None)
 
 
-def _profile(look: Look, release: Release) -> Profile:
-    units, scale = tuple(release.values[0].tolist()), _scale(look.measurement)
-    part = PART if _sized(look.block) else Fraction(1)
-    return Profile(table=_owner_table(look.block).name, units=units, scale=scale, part=part)
+def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
+    return Profile(
+        table=_owner_table(block).name, units=sight.values, scale=sight.scale,
+        part=counted.part, people=counted.people,
+    )  # fmt: skip
 
 
-def _sized(block: Block) -> tuple[Term, ...]:
-    """The terms that size a unit up, if it is not its rows; none where bounds are not known yet."""
-    try:
-        parts = draft(block, Caps(rows_per_unit=1)).parts
-    except Unsupported:
-        return ()
-    sized = next((p.query.tally.sized for p in parts if isinstance(p.query.tally, Sums)), ())
-    return () if any(term.constant is not None for term in sized) else sized
-
-
-def _range(look: Look, release: Release) -> tuple[Fraction, Fraction]:
-    found = range_of(release.values[0].tolist(), scale=_scale(look.measurement))
+def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
+    found = range_of(sight.values, scale=sight.scale)
     if found is None:
         raise Unsupported(
             f"Looking for {look.words}, no range stands clear of the noise; it was paid for.",
@@ -262,40 +400,35 @@ def _private(curator: Curator, table: str) -> TableDomain:
     return found[table.lower()]
 
 
-def clipping(shelf: Shelf, bought: Purchase, cap: int | None) -> str | None:
-    """What a cap on rows loses of the question's own rows, if that was looked at; else how to look.
+def known_profile(shelf: Shelf, block: Block, accountant: str) -> Profile | None:
+    """How large units are in a block, if that was ever looked at: the first look."""
+    counted = counted_of(block, accountant)
+    sight = None if counted is None else _first(shelf, counted.query)
+    return None if counted is None or sight is None else _profile(block, counted, sight)
 
-    None where no number is about capped rows. Numbers that are scaled by their norm may lose less
-    than rows are lost.
+
+def clipping(bought: Purchase, profile: Profile | None, cap: int | None) -> tuple[str, ...]:
+    """What a cap does to the numbers of a block, in words: what it loses, or how to find out.
+
+    None where no number is about capped rows.
     """
-    tallies = [part.query.tally for part in bought.draft.parts if not _is_people(part)]
-    weighed = [each for each in tallies if isinstance(each, Sums) and each.is_weighed]
-    values = any(isinstance(each, Values) and each.rows_per_unit is not None for each in tallies)
-    if cap is None or not (weighed or values):
-        return None
     block = bought.draft.block
-    table, rows, sized = _owner_table(block), _own_rows(block), _sized(block)
-    looked = [(terms, shelf.offers(rows_per_unit_query(rows, terms), 0)) for terms in {sized, ()}]
-    offers = max(looked, key=lambda pair: (bool(pair[1]), pair[0] == sized))
-    if not offers[1]:
-        look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
-        if isinstance(rows, Table):
-            look = f"gate.caps({table.name!r}, epsilon=...) finds out, for a price"
-        return f"How much a cap of {cap} rows loses is not known: {look}."
-    best = min(offers[1], key=lambda offer: offer.law.variance)
-    found = Profile(
-        table=table.name,
-        units=tuple(best.values.tolist()),
-        scale=sqrt(best.law.variance / 2),
-        part=PART if offers[0] else Fraction(1),
-    )
-    squared = any(each.squares_per_unit is not None for each in weighed)
-    most = "at most about" if squared or offers[0] != sized else "about"
-    least = found.best(float(bought.epsilon), cells=_cells(block))
-    return (
-        f"From a look at these rows, a cap of {cap} rows loses {most} {found.lost(cap):.0%} of "
-        f"{'what they add' if offers[0] else 'them'}; {least} would err least here."
-    )
+    capped = capped_words(
+        block, [(part.query, part.other and part.other.function) for part in bought.draft.parts],
+        known=profile is not None,
+    )  # fmt: skip
+    if not capped or cap is None:
+        return capped
+    if profile is not None:
+        loss = profile.loss(cap)
+        return (
+            *capped,
+            _MODEL.format(share=loss.share),
+        )
+    look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
+    if isinstance(_own_rows(block), Table):
+        look = f"gate.caps({_owner_table(block).name!r}, epsilon=...) finds out, for a price"
+    return (*capped, f"How much a cap of {cap} rows loses is not known: {look}.")
 
 
 def _is_people(part: Part) -> bool:

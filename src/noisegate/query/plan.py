@@ -20,6 +20,7 @@ from noisegate.query.display import bare, percent
 from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.estimate import predicted
 from noisegate.query.estimates.known import grains_of
+from noisegate.query.estimates.losses import Lost
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.question import Question
 from noisegate.query.shelf import Needed
@@ -48,6 +49,7 @@ class Plan:
     rows: Callable[[], int | None] = lambda: None
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
+    losses: tuple[Lost | None, ...] = ()
     numbers: tuple[str, ...] = ()
 
     @property
@@ -62,10 +64,11 @@ class Plan:
         """
         names, rows = shown_names(self.question), self.rows()
         found: dict[str, float | None] = {}
-        for bought, needed in zip(self.bought, self.needed, strict=True):
+        losses = self.losses or (None,) * len(self.bought)
+        for bought, needed, loss in zip(self.bought, self.needed, losses, strict=True):
             block = bought.draft.block
             widths = predicted(
-                bought, confidence, rows=rows,
+                bought, confidence, rows=rows, loss=loss,
                 known=lambda part, guessed, needed=needed: needed[part].expected(guessed),  # type: ignore[misc]
             )  # fmt: skip
             for name, width in widths.items():

@@ -7,12 +7,11 @@ they are bought once, stored like any answer, and plans use them for nothing aft
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, reduce
-from math import ceil, log, sqrt
+from functools import lru_cache, reduce
+from math import log
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.intervals import LARGE
@@ -21,6 +20,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import WHOLE_MAX
+from noisegate.query.estimates.tails import Loss, Sizes
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -28,19 +28,18 @@ from noisegate.transforms.stability import stability_of
 STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 PART: Final = Fraction(1, 64)  # of what a row adds at most: the least bin where sums are looked at
 DIGITS: Final = 64  # binary digits of a value before and after the point
-_ALARM: Final = 0.05  # the chance that noise alone looks like units, in some bin
-_POOLED: Final = (1, 2, 4, 8)  # neighbouring bins that are tried together
-_DOUBT: Final = 1e-6  # the same far beyond all others
-_GAP: Final = 5  # bins between those that stand clear, about a factor of four
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
 
-def rows_per_unit_query(relation: Relation, sized: Sequence[Term] = ()) -> Query:
+def rows_per_unit_query(
+    relation: Relation, sized: Sequence[Term] = (), *, by: Sequence[Grouping] = ()
+) -> Query:
     """How many units have 1, 2, 3, 4, 5 to 6, … rows.
 
     With terms that size a unit up by what it adds, how many add so many times `PART` of what a row
-    adds at most, to the term of which they add most. A unit is in one bin, whatever the relation,
-    so one unit moves one number by one.
+    adds at most, to the term of which they add most. With groups, a unit's size is the Euclidean
+    norm of what it has in each. A unit is in one bin, whatever the relation, so one unit moves one
+    number by one.
     """
     if stability_of(relation).is_row_level:
         raise Unsupported("Every row is one unit here.", fix="There is no cap to choose.")
@@ -51,16 +50,26 @@ def rows_per_unit_query(relation: Relation, sized: Sequence[Term] = ()) -> Query
         folded = [Folded(f"n{i}", Fold.SUM, span) for i, span in enumerate(spans)]
         units = [term.reach * term.grain * PART for term in sized]
     counted = PerUnit(relation, (), tuple(folded))
+    if by:
+        keys = tuple((f"g{place}", each.expression) for place, each in enumerate(by))
+        counted = PerUnit(
+            PerUnit(relation, keys, tuple(folded)),
+            (),
+            tuple(
+                Folded(each.name, Fold.SUM, _square(each.name, unit))
+                for each, unit in zip(folded, units, strict=True)
+            ),
+        )
     cases: list[Expression] = []
     for place, most in enumerate(STEPS[:-1]):
         within: list[Expression] = [
-            Call("le", (Field(each.name), _literal(most * unit)))
+            Call("le", (Field(each.name), _literal(most * unit if not by else Fraction(most**2))))
             for each, unit in zip(folded, units, strict=True)
         ]
         cases += [reduce(lambda a, b: Call("and", (a, b)), within), Literal(place)]
     binned = Project(counted, (("bin", Call("case", (*cases, Literal(len(STEPS) - 1)))),))
-    by = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(STEPS))))
-    return Query(Sums(relation=binned, by=(by,), terms=(_ONE,)))
+    bins = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(STEPS))))
+    return Query(Sums(relation=binned, by=(bins,), terms=(_ONE,)))
 
 
 def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | None) -> Query:
@@ -81,6 +90,16 @@ def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | N
     return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
 
 
+def _square(name: str, unit: Fraction) -> Expression:
+    """Of a number from 0 on, in whole units up to the last bin: beyond, all are alike."""
+    number: Expression = Field(name)
+    if unit != 1:
+        number = Call("floor", (Call("divide", (number, _literal(unit))),))
+    held = Call("least", (number, _literal(Fraction(STEPS[-1]))))
+    whole = held if unit == 1 else Call("to_integer", (held,))
+    return Call("multiply", (whole, whole))
+
+
 def _literal(value: Fraction) -> Literal:
     """Whole where 64 bits hold it; what is beyond all doubles is reached by nobody."""
     if value.denominator == 1 and value <= WHOLE_MAX:
@@ -98,53 +117,36 @@ class Profile:
     """How many units have how many rows, as released: noisy numbers for each of `STEPS`.
 
     Where sums are looked at, a step is a ``part`` of what a row adds at most, and rows are so much.
+    What is made of it rests on a model of what noise hides: see `estimates/tails.py`.
     """
 
     table: str
     units: tuple[int, ...]
     scale: float = 0.0  # of the noise in each number
     part: Fraction = Fraction(1)
+    people: bool = False  # sizes are numbers of groups
 
     @property
-    def sizes(self) -> NDArray[np.float64]:
-        """A typical number of rows for each bin: the middle of it."""
-        lows = np.array([0, *STEPS[:-1]]) + int(self.part == 1)  # numbers of rows are whole
-        middles: NDArray[np.float64] = (lows + np.array(STEPS)) / 2 * float(self.part)
-        return middles
+    def sizes(self) -> Sizes:
+        """The numbers with their bins."""
+        return _sizes(self.units, self.scale, self.part)
 
     @property
     def rows(self) -> float:
         """About how many rows there are."""
-        return float(self._counts() @ self.sizes)
+        return self.sizes.total
+
+    def loss(self, cap: int) -> Loss:
+        """What a cap loses, and how sure that is."""
+        return self.sizes.loss(cap)
 
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
-        beyond = np.maximum(self.sizes - cap, 0.0)
-        return max(0.0, float(self._counts() @ beyond) / max(self.rows, float(self.part)))
+        return self.loss(cap).share
 
-    def best(self, epsilon: float, *, cells: int = 1) -> int:
-        """The cap with the least error of a count per cell: rows lost, and noise cap / ε."""
-        caps = sorted({max(1, ceil(step * self.part)) for step in STEPS})
-        errors = [self.lost(cap) * self.rows / cells + sqrt(2) * cap / epsilon for cap in caps]
-        return caps[int(np.argmin(errors))]
-
-    def _counts(self) -> NDArray[np.float64]:
-        """The numbers up to the last bin that stands clear of noise; the others count nothing.
-
-        Bins are tried by themselves and pooled with their neighbours. Large bins weigh much, and by
-        chance one seems clear now and then, so bins far beyond the others must be beyond doubt. A
-        model of the tail, not a claim.
-        """
-        counts, end, first = np.array(self.units, np.float64), 0, 0
-        while first < counts.size:
-            chance = _ALARM if first <= end + _GAP else _DOUBT
-            sums = np.cumsum(counts[first : first + _POOLED[-1]])
-            wide = next((each for each in _POOLED if each <= sums.size and
-                         sums[each - 1] > self.scale * _clear(each, chance)), 0)  # fmt: skip
-            end = first + wide if wide else end
-            first += wide or 1
-        counts[end:] = 0.0
-        return counts
+    def best(self, epsilon: float, *, cells: int = 1, ratios: bool = False) -> int:
+        """The cap with the least error of a count per cell, or of an average with ``ratios``."""
+        return self.sizes.best(epsilon, cells=cells, ratios=ratios)
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)
@@ -154,16 +156,12 @@ class Profile:
         return "\n".join(lines)
 
 
-@cache
-def _clear(width: int, chance: float) -> float:
-    """What ``width`` bins hold by noise alone with at most this chance, wherever they begin.
-
-    For noise of scale 1 of either sign, the chance of t or more is at most the least of
-    e^(-λt) / (1 - λ²)^width over 0 < λ < 1 (Chernoff).
-    """
-    tries = log(len(_POOLED) * len(STEPS) / chance)
-    rates = np.linspace(0.01, 0.99, 99)
-    return float(np.min((tries - width * np.log(1 - rates**2)) / rates))
+@lru_cache(maxsize=64)
+def _sizes(units: tuple[int, ...], scale: float, part: Fraction) -> Sizes:
+    """Numbers of rows are whole: the second bin holds 2 alone."""
+    highs = np.array(STEPS) * float(part)
+    lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
+    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs)
 
 
 def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:

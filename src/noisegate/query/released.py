@@ -63,8 +63,8 @@ def blank_table(draft: Draft) -> "pa.Table":
     return arrow_table(columns)
 
 
-def released_block(draft: Draft, estimates: Estimates) -> ReleasedBlock:
-    """The block's table in Arrow, with its error bars."""
+def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -> ReleasedBlock:
+    """The block's table in Arrow, with its error bars, or those of the ``noise`` alone."""
     import pyarrow as pa  # noqa: PLC0415
 
     columns: dict[str, Any] = {
@@ -78,7 +78,7 @@ def released_block(draft: Draft, estimates: Estimates) -> ReleasedBlock:
     table = arrow_table(columns)
 
     def half_widths(name: str, confidence: Fraction) -> Sequence[float | None]:
-        found = estimates.columns[name].margin(confidence)
+        found = estimates.columns[name].margin(confidence, noise=noise)
         return [None] * table.num_rows if found is None else found.tolist()
 
     lows = {each.aggregate.name: _bounds(each, draft)[0] for each in draft.recipes}

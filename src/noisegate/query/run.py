@@ -25,13 +25,24 @@ from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
 from noisegate.query.estimates.known import grains_of
+from noisegate.query.estimates.losses import Lost, lost_of
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.estimates.terms import count_term
 from noisegate.query.limits import caps_of
-from noisegate.query.looks import Look, clipping, looks_of, seen
+from noisegate.query.looks import (
+    Chosen,
+    Look,
+    clipping,
+    known_profile,
+    looks_of,
+    price_of,
+    seen,
+    sight_of,
+)
 from noisegate.query.margins import Margins
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
+from noisegate.query.profiles import Profile
 from noisegate.query.question import USUAL, Block, Question, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
@@ -90,6 +101,12 @@ class _Order:
     keys: tuple[Measurement, ...]
     found: tuple[Release, ...] | None  # the keys, where they are known already
     needed: tuple[Needed, ...]
+    profile: Profile | None = None  # how large units are, if that was looked at
+
+    @property
+    def loss(self) -> Lost | None:
+        """What the cap loses, as far as that is known."""
+        return None if self.profile is None else lost_of(self.bought, self.profile)
 
     def measurements(self) -> Iterator[Measurement]:
         """What is still to be paid for."""
@@ -125,12 +142,14 @@ class Run:
             return self._explained(plan, asked.terms)
         self._curator.ledger.require_room(plan.event, account=self._curator.account)
         looked: list[Release] = []
-        if asked.looks:
-            looked = [self._curator.measure(look.measurement) for look in asked.looks]
+        if asked.missing:
+            looked = [self._curator.measure(look.measurement) for look in asked.missing]
             asked = self._asked(sql, terms)
             orders = self._orders(asked, fresh=fresh)
             plan = self._plan(asked, orders, fresh=fresh)
         parcels = [self._fetched(order, fresh=fresh) for order in orders]
+        paid = {release.request_id for release in looked}
+        looked += [each for each in asked.seen if each.request_id not in paid]
         return self._answer(plan, parcels, looked)
 
     # before paying
@@ -139,11 +158,15 @@ class Run:
         """What is asked, with what earlier looks have found."""
         question = self.sampled(read(sql, self._curator.tables))
         agreed = self._agreed(terms, question)
-        looks = looks_of(question, agreed)
-        found = [self._curator.find(look.measurement) for look in looks]
-        missing = tuple(look for look, each in zip(looks, found, strict=True) if each is None)
-        question, agreed, words = seen(question, agreed, looks, found)
-        return _Asked(sql, question, agreed, looks, missing, words)
+        looks = looks_of(question, agreed, self._accountant)
+        sights = [sight_of(look, self._shelf, self._curator) for look in looks]
+        missing = tuple(look for look, each in zip(looks, sights, strict=True) if each is None)
+        used = tuple(sight.release for sight in sights if sight is not None)
+        return _Asked(sql, seen(question, agreed, looks, sights), looks, missing, used)
+
+    @property
+    def _accountant(self) -> str:
+        return self._curator.ledger.balance(self._curator.account).accountant
 
     def sampled(self, question: Question) -> Question:
         """The question about a sample, if these are the rules."""
@@ -182,17 +205,19 @@ class Run:
         return agreed
 
     def _orders(self, asked: "_Asked", *, fresh: bool) -> list[_Order]:
-        blocks, terms = asked.question.blocks, asked.terms
-        orders = [self._order(block, terms, len(blocks), fresh=fresh) for block in blocks]
-        looks = sum((look.epsilon for look in asked.looks), Fraction(0))
-        self._rules.require_price(sum((order.epsilon for order in orders), looks))
+        blocks = asked.question.blocks
+        orders = [self._order(asked, block, fresh=fresh) for block in blocks]
+        self._rules.require_price(sum((order.epsilon for order in orders), asked.epsilon))
         return orders
 
-    def _order(self, block: Block, terms: Terms, count: int, *, fresh: bool) -> _Order:
+    def _order(self, asked: "_Asked", block: Block, *, fresh: bool) -> _Order:
+        terms, count = asked.terms, len(asked.question.blocks)
         caps = caps_of(block, terms)
+        if block.name in asked.chosen.caps:
+            caps = replace(caps, rows_per_unit=asked.chosen.caps[block.name])
+        profile = asked.chosen.profiles.get(block.name)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
-        accountant = self._curator.ledger.balance(self._curator.account).accountant
-        rows = terms.rows
+        accountant, rows = self._accountant, terms.rows
         known = draft(block, caps, accountant=accountant)
         epsilon = _epsilon(known, terms, count, delta, rows)
         finders = key_mechanisms(known, epsilon=epsilon, delta=delta / count)
@@ -214,6 +239,7 @@ class Run:
             keys=keys,
             found=found,
             needed=self._needed(bought, terms, fresh=fresh),
+            profile=profile or known_profile(self._shelf, block, accountant),
         )
 
     def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
@@ -252,26 +278,26 @@ class Run:
             events = list({each.question(): each.event() for each in wanted}.values())
         price, fits = self._curator.price(_all(events))
         reused = (needed.words for order in orders for needed in order.needed)
-        blind = any(look.expression is None for look in asked.missing)
+        blind = {look.block.name for look in asked.missing if look.counted is not None}
         clipped = (
             words
             for order in orders
-            if not blind
-            and (words := clipping(self._shelf, order.bought, order.caps.rows_per_unit))
+            if order.bought.draft.block.name not in blind
+            for words in clipping(order.bought, order.profile, order.caps.rows_per_unit)
         )
-        looks = sum((look.epsilon for look in asked.looks), Fraction(0))
         return Plan(
             sql=asked.sql,
             question=asked.question,
             bought=tuple(order.bought for order in orders),
             needed=tuple(order.needed for order in orders),
-            epsilon=sum((order.epsilon for order in orders), looks),
+            epsilon=sum((order.epsilon for order in orders), asked.epsilon),
             event=_all(events),
             price=price,
             fits=fits,
             rows=lambda: asked.terms.rows or self._known_rows(orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
-            clipping=(*asked.words, *clipped),
+            clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
+            losses=tuple(order.loss for order in orders),
         )
 
     def _known_rows(self, orders: Sequence[_Order]) -> int | None:
@@ -325,7 +351,8 @@ class Run:
                 releases.append(release)
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
-        return _Parcel(bought, estimate(bought, numbers), (*(order.found or ()), *kept, *releases))
+        estimates = estimate(bought, numbers, order.loss)
+        return _Parcel(bought, estimates, (*(order.found or ()), *kept, *releases))
 
     def _with_keys(
         self, order: _Order, releases: Sequence[Release]
@@ -335,7 +362,7 @@ class Run:
             order.bought.draft.block,
             order.caps,
             found=[release.keys or () for release in releases],
-            accountant=self._curator.ledger.balance(self._curator.account).accountant,
+            accountant=self._accountant,
         )
         bought = purchase(known, epsilon=order.epsilon, delta=order.delta, rows=order.rows)
         pairs = zip(known.parts, bought.mechanisms, strict=True)
@@ -376,13 +403,21 @@ class Run:
             words = "What was measured is paid for and kept: mend the question and ask again, free."
             raise Unsupported(refusal.problem, fix=f"{refusal.fix} {words}") from None
         margins = Margins(question.outer, released, public, shown)
+        noise = None
+        if any(parcel.estimates.is_raised for parcel in parcels):
+            proven = {
+                name: released_block(parcel.bought.draft, parcel.estimates, noise=True)
+                for name, parcel in zip(names, parcels, strict=True)
+            }
+            noise = Margins(question.outer, proven, public, shown)
         releases = [*looked, *(release for parcel in parcels for release in parcel.releases)]
         paid = [release.event for release in releases if not release.free]
-        caveats = [*plan.caveats, *plan.clipping, *([CHOSEN] if margins.chosen else [])]
+        caveats = [*plan.clipping, *plan.caveats, *([CHOSEN] if margins.chosen else [])]
         return Answer(
             sql=plan.sql,
             table=shown,
             half_widths=lambda level: _widths(margins, level),
+            noise_widths=None if noise is None else lambda level: _widths(noise, level),
             cost=self._curator.loss_of(_all(paid)),
             remaining=self._curator.remaining(),
             guarantee=self._guarantee(releases, question),
@@ -439,11 +474,25 @@ class _Asked:
     """A question with its terms, what is to be found for it, and what of that is still missing."""
 
     sql: str
-    question: Question
-    terms: Terms
+    chosen: Chosen
     looks: tuple[Look, ...]
     missing: tuple[Look, ...]
-    words: tuple[str, ...]
+    seen: tuple[Release, ...]  # by the looks that were paid for
+
+    @property
+    def question(self) -> Question:
+        """With bounds that were found as if they were declared."""
+        return self.chosen.question
+
+    @property
+    def terms(self) -> Terms:
+        """With the price that is left after the looks."""
+        return self.chosen.terms
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What the looks cost, each once."""
+        return price_of(self.looks)
 
 
 @final

@@ -243,7 +243,7 @@ def basis_of(
         by=by,
         term=tally.terms[0],
         rows_per_unit=tally.rows_per_unit,
-        caveats=drafted.caveats,
+        caveats=(*drafted.capped, *drafted.caveats),
     )
 
 

@@ -27,7 +27,7 @@ from noisegate.query.estimates.others import Other, others_of, recipe_of
 from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
 from noisegate.query.estimates.split import Split, split
 from noisegate.query.estimates.terms import count_term
-from noisegate.query.estimates.words import caveats
+from noisegate.query.estimates.words import capped_words, caveats
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
@@ -83,6 +83,7 @@ class Draft:
     split: Split
     gaussian: bool
     amplified: bool = False
+    capped: tuple[str, ...] = ()  # how much of a unit counts, in words
     caveats: tuple[str, ...] = ()
 
     @property
@@ -225,11 +226,10 @@ class _Drafting:
             split=sketch.split,
             gaussian=self.gaussian,
             amplified=self.amplified,
-            caveats=caveats(
-                block,
-                [(part.query, part.other and part.other.function) for part in parts],
-                kinds={recipe.kind for recipe in sketch.recipes},
+            capped=capped_words(
+                block, [(part.query, part.other and part.other.function) for part in parts]
             ),
+            caveats=caveats(block, kinds={recipe.kind for recipe in sketch.recipes}),
         )
 
     def _is_additive(self, aggregate: Aggregate) -> bool:

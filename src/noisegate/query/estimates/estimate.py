@@ -35,6 +35,7 @@ from noisegate.query.estimates.known import (
     rounded,
 )
 from noisegate.query.estimates.laws import Floats, as_noise, combined
+from noisegate.query.estimates.losses import Lost, raised
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling, sampling_of
@@ -51,29 +52,34 @@ class Estimate:
     """One column: the numbers, and how far they may be off.
 
     ``kind`` DATE and TIMESTAMP have datetime64 values. ``bars`` and ``ranks`` are those of the
-    grouping sets, one after the other; ``rows`` says which of their cells are shown.
+    grouping sets, one after the other; ``rows`` says which of their cells are shown. ``noise`` are
+    the proven part of the bars, without what contribution bounds lose.
     """
 
     name: str
     kind: Kind
     values: Numbers
     bars: tuple[Bars, ...] = ()
+    noise: tuple[Bars, ...] = ()
     ranks: tuple[Ranks, ...] = ()
     rows: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
 
-    def interval(self, confidence: Number) -> tuple[Floats, Floats] | None:
-        """Lower and upper ends for each row, or None where the error is in ranks only."""
+    def interval(self, confidence: Number, *, noise: bool = False) -> tuple[Floats, Floats] | None:
+        """Lower and upper ends for each row, or None where the error is in ranks only.
+
+        With ``noise``, those of the noise alone.
+        """
         if not self.bars:
             return None
         level = fraction(confidence, name="confidence")
-        found = [bars(level) for bars in self.bars]
+        found = [bars(level) for bars in (self.noise if noise else self.bars)]
         low = np.concatenate([each.low for each in found])[self.rows]
         high = np.concatenate([each.high for each in found])[self.rows]
         return low, high
 
-    def margin(self, confidence: Number) -> Floats | None:
+    def margin(self, confidence: Number, *, noise: bool = False) -> Floats | None:
         """The half-width ± of each row: the farther end."""
-        ends = self.interval(confidence)
+        ends = self.interval(confidence, noise=noise)
         if ends is None:
             return None
         centre = self.values.astype(np.float64)
@@ -98,33 +104,37 @@ class Estimates:
     kinds: Mapping[str, Kind]
     grouping_id: tuple[int, ...] | None
     columns: Mapping[str, Estimate]
+    is_raised: bool = False  # by what a cap loses, so that bars are more than noise
 
 
 def estimate(
     bought: Purchase,
     releases: Sequence[Released],
+    lost: Lost | None = None,
 ) -> Estimates:
     """The table, from what was released for each part of the draft, in its order.
 
     A release is the whole numbers of the part's mechanisms, or, where sums were released before,
-    for each term all that is known of it: several answers become their weighted average.
+    for each term all that is known of it: several answers become their weighted average. ``lost``
+    is what the cap loses, where that was looked at.
     """
     draft = bought.draft
     sets = tuple(dict.fromkeys(draft.block.sets))
     if not all(draft.groups):
         sets = ()  # no group was found, so there is no row, nor a total of them
     keys, ids, rows = _rows(draft, sets)
-    measured = _Measured(bought, releases)
+    measured = _Measured(bought, releases, lost)
     columns = {}
     for recipe in draft.recipes:
         found = [measured.column(recipe, columns) for columns in sets] if draft.parts else []
-        values = np.concatenate([values for values, _, _ in found]) if found else np.zeros(0)
+        values = np.concatenate([each.values for each in found]) if found else np.zeros(0)
         columns[recipe.aggregate.name] = Estimate(
             name=recipe.aggregate.name,
             kind=recipe.kind,
             values=_typed(values, recipe)[rows],
-            bars=tuple(bars for _, bars, _ in found if bars is not None),
-            ranks=tuple(ranks for _, _, ranks in found if ranks is not None),
+            bars=tuple(each.bars for each in found if each.bars is not None),
+            noise=tuple(each.noise for each in found if each.noise is not None),
+            ranks=tuple(each.ranks for each in found if each.ranks is not None),
             rows=rows,
         )
     return Estimates(
@@ -132,6 +142,7 @@ def estimate(
         kinds={key.name: key.domain.kind for key in draft.block.by},
         grouping_id=ids if len(set(draft.block.sets)) > 1 else None,
         columns=columns,
+        is_raised=lost is not None,
     )
 
 
@@ -161,6 +172,17 @@ def _rows(
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The numbers of one grouping set; ``noise`` are bars without what a cap loses."""
+
+    values: Numbers
+    bars: Bars | None
+    ranks: Ranks | None = None
+    noise: Bars | None = None
+
+
+@final
 class _Measured:
     """The released numbers, by piece and grouping set; answers to the same question are pooled.
 
@@ -172,9 +194,15 @@ class _Measured:
     marginals: dict[int, Marginals]
 
     def __init__(
-        self, bought: Purchase, releases: Sequence[Released], *, consistent: bool = True
+        self,
+        bought: Purchase,
+        releases: Sequence[Released],
+        lost: Lost | None = None,
+        *,
+        consistent: bool = True,
     ) -> None:
-        self.draft = draft = bought.draft
+        self.draft, self.lost = bought.draft, lost
+        draft = bought.draft
         self.consistent = consistent
         self.sizes = [len(keys) for keys in draft.groups]
         self.tables, self.choices, self.marginals = {}, {}, {}
@@ -214,17 +242,15 @@ class _Measured:
             known = released(row, as_noise(mechanisms[place]), grain)
             self.tables.setdefault(piece, {}).setdefault(columns, []).append(known)
 
-    def column(self, recipe: Recipe, columns: Columns) -> tuple[Numbers, Bars | None, Ranks | None]:
+    def column(self, recipe: Recipe, columns: Columns) -> _Column:
         """The numbers of one grouping set, with bars or ranks."""
         if recipe.direct in self.choices:
             points, noise = self.choices[recipe.direct][columns]
-            return (
-                points[:, recipe.level],
-                None,
-                lambda level: noise.rank_errors(level)[recipe.level],
-            )
+            ranks: Ranks = lambda level: noise.rank_errors(level)[recipe.level]  # noqa: E731
+            return _Column(points[:, recipe.level], None, ranks)
         if recipe.direct is not None:
-            return *self._shown(recipe, self.known(recipe.direct, columns)), None
+            values, bars = self._shown(recipe, self.known(recipe.direct, columns))
+            return self._all(recipe, values, bars)
         means = [self.known(mean.piece, columns) for mean in recipe.means]
         assert recipe.count is not None  # noqa: S101 - made of averages
         count = self.known(recipe.count, columns)
@@ -233,9 +259,20 @@ class _Measured:
             law = combined([(Fraction(1), means[0].law), (middle, count.law)])
             factor = int(middle) if middle.denominator == 1 else float(middle)
             known = Known(means[0].values + factor * count.values, law)
-            return *self._shown(recipe, known, count), None
+            return self._all(recipe, *self._shown(recipe, known, count))
         sampling = self.samplings[recipe.count] if recipe.sampled else None
-        return *average_of(recipe, means, count, sampling), None
+        values, noise_bars = average_of(recipe, means, count, sampling)
+        if self.lost is None or self.lost.people:
+            return _Column(values, noise_bars, noise=noise_bars)
+        loss = self.lost.loss
+        return _Column(*average_of(recipe, means, count, sampling, loss), noise=noise_bars)
+
+    def _all(self, recipe: Recipe, values: Numbers, bars: Bars) -> _Column:
+        """A count or a sum of all there is, where it is known what a cap loses of it."""
+        if self.lost is None or not self.lost.touches(recipe):
+            return _Column(values, bars, noise=bars)
+        values, bars, noise = raised(self.lost, recipe, values, bars)
+        return _Column(values, bars, noise=noise)
 
     def _shown(
         self, recipe: Recipe, known: Known, count: Known | None = None
@@ -339,6 +376,7 @@ def predicted(
     confidence: Number,
     *,
     rows: int | None = None,
+    loss: Lost | None = None,
     known: Callable[[int, NDArray[np.int64]], Released] = lambda _, guessed: guessed,
 ) -> dict[str, float | None]:
     """The ± to expect of each aggregate before anything is paid: the worst of its grouping sets.
@@ -354,24 +392,31 @@ def predicted(
         return dict.fromkeys(recipe.aggregate.name for recipe in bought.draft.recipes)
     sets = tuple(dict.fromkeys(bought.draft.block.sets))
     parts = range(len(bought.mechanisms))
-    guessed = [_pretended(bought, part, rows) for part in parts]
+    if rows is None and loss is not None and not loss.people and not loss.units:
+        rows = max(1, int(loss.loss.kept))
+    guessed = [_pretended(bought, part, rows, loss) for part in parts]
     answers = [known(part, guessed[part]) for part in parts]
-    blank = _Measured(bought, answers, consistent=bought.draft.is_found)
+    blank = _Measured(bought, answers, loss, consistent=bought.draft.is_found)
     found: dict[str, float | None] = {}
     for recipe in bought.draft.recipes:
         widths: list[float] = []
         for columns in sets:
-            values, bars, _ = blank.column(recipe, columns)
-            if bars is None or not recipe.is_foreseen(rows):
+            shown = blank.column(recipe, columns)
+            if shown.bars is None or not recipe.is_foreseen(rows):
                 continue
-            ends = bars(level)
+            values, ends = shown.values, shown.bars(level)
             widths.append(float(np.max(np.maximum(values - ends.low, ends.high - values))))
         found[recipe.aggregate.name] = max(widths) if len(widths) == len(sets) else None
     return found
 
 
-def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int64]:
-    """What a part would give if rows were spread evenly and values over their bounds."""
+def _pretended(
+    bought: Purchase, place: int, rows: int | None, lost: Lost | None
+) -> NDArray[np.int64]:
+    """What a part would give if rows were spread evenly and values over their bounds.
+
+    Or, of sums whose total a look at units has shown, that total.
+    """
     part = bought.draft.parts[place]
     tally, cells = part.query.tally, bought.draft.cells(part.columns)
     each = Fraction(rows or 0) / cells
@@ -382,8 +427,15 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
     wanted |= {
         recipe.direct: each * Fraction(recipe.typical)
         for recipe in bought.draft.recipes
-        if recipe.sampled
+        if recipe.sampled or lost is not None
     }
+    if lost is not None:
+        kept = Fraction(lost.loss.kept) / cells
+        wanted |= {piece: kept * Fraction(unit) for piece, unit in lost.units.items()}
+        if lost.people:
+            wanted |= {
+                recipe.direct: kept for recipe in bought.draft.recipes if lost.touches(recipe)
+            }
     for mean in (mean for recipe in bought.draft.recipes for mean in recipe.means):
         half = max(mean.high - mean.middle, mean.middle - mean.low)
         wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)

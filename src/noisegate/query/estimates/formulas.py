@@ -22,8 +22,10 @@ import numpy as np
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import Bars, Known
 from noisegate.query.estimates.laws import Floats, combined
+from noisegate.query.estimates.losses import widened
 from noisegate.query.estimates.recipe import Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling
+from noisegate.query.estimates.tails import Loss
 from noisegate.query.question import Function
 
 _SAMPLED: Final = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
@@ -33,11 +35,16 @@ _EIGHTH: Final = Fraction(1, 8)  # of the failure, for each part that is not the
 
 
 def average_of(
-    recipe: Recipe, means: Sequence[Known], count: Known, sampling: Sampling | None
+    recipe: Recipe,
+    means: Sequence[Known],
+    count: Known,
+    sampling: Sampling | None,
+    loss: Loss | None = None,
 ) -> tuple[Floats, Bars]:
     """The estimate, with the count taken as 1 where it is less, and its bars.
 
     Of a sample, with the ``sampling`` of its count, half of what may fail is for what that adds.
+    With a ``loss``, the bars are about all rows, and not those that a cap leaves.
     """
     function = recipe.aggregate.function
     rows = np.maximum(count.values.astype(np.float64), 1.0)
@@ -66,6 +73,13 @@ def average_of(
                 )
                 for ratio, mean in pairs
             ]
+        if loss is not None:
+            triples = zip(ratios, means, recipe.means, strict=True)
+            ratios = [
+                widened(ratio, np.asarray(known.values / rows, np.float64), mean, rows, loss,
+                        confidence)
+                for ratio, known, mean in triples
+            ]  # fmt: skip
         parts = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
         return _combined(function, recipe.means, parts, held)
 

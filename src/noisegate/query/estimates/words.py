@@ -18,18 +18,21 @@ _COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
 _UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
 
 
-def caveats(
-    block: Block,
-    drawn: Iterable[tuple[Query, Function | None]],
-    *,
-    kinds: Collection[Kind] = (),
+def capped_words(
+    block: Block, drawn: Iterable[tuple[Query, Function | None]], *, known: bool = False
 ) -> tuple[str, ...]:
-    """Sentences for a plan and an answer; they depend on the question and the policy only.
+    """How much of one unit counts in each number; ``known``: what that loses is in the ±.
 
     ``drawn`` are the queries, each with its function where it is drawn for itself.
     """
     lower = _rises(block)
-    found = [w for query, function in drawn if (w := _capped(query, function, lower=lower))]
+    found = (_capped(query, function, lower=lower, known=known) for query, function in drawn)
+    return tuple(dict.fromkeys(words for words in found if words))
+
+
+def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
+    """Sentences for a plan and an answer; they depend on the question and the policy only."""
+    found: list[str] = []
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
         found.append("Values are read within their bounds; the error bars are about those.")
@@ -108,7 +111,7 @@ def _rises(block: Block) -> bool:
     return False
 
 
-def _capped(query: Query, function: Function | None, *, lower: bool) -> str | None:
+def _capped(query: Query, function: Function | None, *, lower: bool, known: bool) -> str | None:
     """How much of one unit counts, and what becomes of more."""
     tally, cap, noun = query.tally, query.per_unit, _noun(query)
     what, left_out = _of(cap, "row"), "(not in the ±)"
@@ -117,7 +120,9 @@ def _capped(query: Query, function: Function | None, *, lower: bool) -> str | No
             return None  # nobody is in more groups than there are
         what = _of(cap, "group") if function is Function.COUNT_UNITS else what
         more = "of one with more, all is scaled down"
-        if lower:
+        if known:
+            left_out = ""
+        elif lower:
             left_out = "(not in the ±): counts, and sums of values from 0 on, are lower bounds"
     elif isinstance(tally, Values) and tally.rows_per_unit is not None:
         more = "of more, some are left out evenly"
@@ -125,7 +130,7 @@ def _capped(query: Query, function: Function | None, *, lower: bool) -> str | No
         what, more = _of(cap, "value"), "of more, some are left out"
     else:
         return None
-    return f"Capped: {what} per {noun}; {more} {left_out}."
+    return f"Capped: {what} per {noun}; {more} {left_out}".rstrip() + "."
 
 
 def _ownerless(table: TableDomain) -> str | None:

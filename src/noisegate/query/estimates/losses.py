@@ -1,0 +1,130 @@
+"""Bounded numbers as estimates of all there is: raised by what the bound loses, with its doubt.
+
+The ± of a number has two parts. What noise may have done is proven. What the contribution bound
+loses is estimated by the model of `tails.py`; its standard deviation is taken as that of a normal
+law. Both are independent, so half-widths add up in squares.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.tally import Sums, Values
+from noisegate.privacy.domain import Kind
+from noisegate.query.estimates.intervals import Interval
+from noisegate.query.estimates.known import Bars, grains_of
+from noisegate.query.estimates.laws import Floats
+from noisegate.query.estimates.purchase import Purchase
+from noisegate.query.estimates.recipe import COUNTS, Mean, Recipe
+from noisegate.query.estimates.tails import Loss
+from noisegate.query.profiles import Profile
+from noisegate.query.question import Function
+
+Numbers: TypeAlias = NDArray[Any]
+_APART = 1 / 4  # of the widest spread that a mean allows: how far averages of units differ
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """What the cap of a block loses, for each of its numbers.
+
+    ``units`` are what a row's worth is in direct sums, by piece; ``signed`` are pieces of either
+    sign. ``people``: it is about counts of units by group, and else about sums over rows.
+    """
+
+    loss: Loss
+    people: bool
+    units: Mapping[int, float]
+    signed: frozenset[int]
+
+    def touches(self, recipe: Recipe) -> bool:
+        """Whether the number is one that the cap scales."""
+        return (recipe.aggregate.function is Function.COUNT_UNITS) is self.people
+
+
+def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
+    """What the cap loses; None where no number is capped as the profile has it."""
+    for part in bought.draft.parts:
+        tally = part.query.tally
+        is_people = part.other is not None and part.other.function is Function.COUNT_UNITS
+        if isinstance(tally, Values) and tally.rows_per_unit is not None and not profile.people:
+            return Lost(loss=profile.loss(part.query.per_unit), people=False, units={},
+                        signed=frozenset())  # fmt: skip
+        if not isinstance(tally, Sums) or not tally.is_weighed or is_people is not profile.people:
+            continue
+        pieces = list(zip(part.pieces, tally.terms, grains_of(part.query), strict=True))
+        reach = {piece: float(term.reach * grain) for piece, term, grain in pieces}
+        return Lost(
+            loss=profile.loss(part.query.per_unit),
+            people=is_people,
+            units={} if profile.part == 1 else reach,
+            signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
+        )
+    return None
+
+
+def normal(confidence: Fraction) -> float:
+    """The half-width of the standard normal law."""
+    return NormalDist().inv_cdf((1 + float(confidence)) / 2)
+
+
+def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Numbers, Bars, Bars]:
+    """Counts or sums of all there is, their bars, and those of the noise alone.
+
+    Where it is not known what a row's worth is in the number, all groups together are taken to be
+    what the cap keeps.
+    """
+    loss, centre = lost.loss, values.astype(np.float64)
+    unit = lost.units.get(recipe.direct) if recipe.direct is not None else None
+    if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
+        unit = 1.0
+    total = loss.kept * unit if unit is not None else float(np.abs(centre).sum())
+    total = max(total, 1e-300)
+    signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
+    off = loss.off(centre / total, signed=signed) * (total / loss.kept)
+    shown: Numbers = centre * loss.factor
+    step = 0.0
+    if recipe.kind is Kind.INTEGER:
+        rounded = np.clip(np.rint(shown), -(2.0**62), 2.0**62).astype(np.int64)
+        step = 0.0 if np.array_equal(rounded, values) else 0.5
+        shown = rounded
+
+    def around(confidence: Fraction, doubt: Floats) -> Interval:
+        inner, at = bars(confidence), shown.astype(np.float64)
+        down = np.hypot((centre - inner.low) * loss.factor, doubt) + step
+        up = np.hypot((inner.high - centre) * loss.factor, doubt) + step
+        if recipe.kind is Kind.INTEGER:
+            down, up = np.floor(down), np.floor(up)
+        return Interval(at - down, at + up)
+
+    nothing = np.zeros_like(off)
+    return (
+        shown,
+        lambda confidence: around(confidence, normal(confidence) * off),
+        lambda confidence: around(confidence, nothing),
+    )
+
+
+def widened(
+    ratio: Interval, point: Floats, mean: Mean, rows: Floats, loss: Loss, confidence: Fraction
+) -> Interval:
+    """Where an average of all rows lies, from where that of the weighed rows does.
+
+    Why: values with mean μ in [low, high] have a variance of at most (μ - low)(high - μ); averages
+        of units are taken to differ by a quarter of that spread.
+    """
+    low, high = float(mean.low - mean.middle), float(mean.high - mean.middle)
+    inside = np.clip(point, low, high)
+    spread = _APART * np.sqrt((inside - low) * (high - inside))
+    off = normal(confidence) * spread * loss.average_off(rows / loss.kept)
+    down = np.hypot(np.maximum(inside - ratio.low, 0), off)
+    up = np.hypot(np.maximum(ratio.high - inside, 0), off)
+    return Interval(
+        np.minimum(ratio.low, inside - down), np.maximum(ratio.high, inside + up)
+    ).clipped(low, high)

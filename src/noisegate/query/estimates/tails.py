@@ -1,0 +1,229 @@
+"""What contribution bounds lose: estimated from noisy numbers of units by size, with a model.
+
+A unit of size s (its rows, or what it adds) loses s - C beyond a bound C. A released histogram says
+about how many units there are of each size, up to a few units that noise can hide; yet few large
+units may add much. So what lies beyond the last bin that stands clear of its noise is
+extrapolated. The model, which nothing proves:
+
+- From there on the numbers fall at least as smoothly as before: log λ_k = c - a k - b k²/2 over
+  bins whose sizes grow by a constant factor, k from the last clear bin on, a ≥ 0.1 and b ≥ 0. Zipf
+  (b = 0) and lognormal sizes are such, and Poisson and exponential ones nearly. All (a, b, c) on a
+  grid are weighed by how well they agree with the noisy numbers: a posterior under a flat prior.
+- Large units spread over groups as all rows do, each unit by itself.
+
+Nothing can certify that nobody has a million rows: one unit is invisible at any price that hides
+it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, sqrt
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.query.estimates.laws import Floats
+
+Whole: TypeAlias = NDArray[np.int64]
+
+_ALARM: Final = 0.01  # the chance that noise alone makes the next bin stand clear
+_FADING: Final = 0.75  # of that chance, for each bin that lies between
+_DOUBT: Final = 1e-6  # the least such chance
+_BACK, _AHEAD = 5, 16  # bins before and after the last clear one that the curve is fitted to
+_REACH: Final = 20  # bins beyond it that it is extrapolated to
+_FARTHEST: Final = 14  # bins beyond it in which a bound may lie
+_MISFIT: Final = 0.25  # of a number: how far the curve may be off
+_RARE, _USUAL = 0.05, 0.7  # units that are expected less often are left out of a bar, of a guess
+_SURE: Final = 0.9  # of all curves, for the ends of a bar
+_UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
+_TWO: Final = 2.0  # standard deviations at 95 %
+_SLOPES: Final = (0.1, 0.14, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.5,
+                  0.6, 0.75, 0.9, 1.1, 1.4, 1.8, 2.5, 4.0, 7.0)  # fmt: skip
+_BENDS: Final = (0.0, 0.01, 0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.8, 2.0)
+_HEIGHTS: Final = np.linspace(-2.5, 1.5, 13)  # logarithms, from the highest number
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What a bound ``cap`` loses, in rows' worth: ``kept`` and ``lost`` add up to all there is.
+
+    ``spread`` is a standard deviation of ``lost``: noise of the look, and doubt about the tail.
+    ``squares`` is Σ e² over units that lose e: how unevenly they may spread over groups.
+    """
+
+    cap: int
+    kept: float
+    lost: float
+    spread: float
+    squares: float
+
+    @property
+    def factor(self) -> float:
+        """What bounded sums are multiplied by, so that they estimate all there is."""
+        return 1 + self.lost / self.kept
+
+    @property
+    def share(self) -> float:
+        """What is lost, of all there is."""
+        return self.lost / (self.kept + self.lost)
+
+    def off(self, share: Floats, *, signed: bool = False) -> Floats:
+        """A standard deviation of sums that are a ``share`` of all, in rows' worth.
+
+        Why: let each of the units that lose e be in a group by itself with chance p, the group's
+            share. What the group loses has mean p Σe and variance p (1 - p) Σe². Sums of either
+            sign may lose e or -e for each unit, whatever they are themselves.
+        """
+        held = np.clip(np.abs(share), 0.0, 1.0)
+        apart = np.ones_like(held) if signed else held * (1 - held)
+        found: Floats = np.sqrt(
+            (held * self.spread) ** 2 + apart * self.squares + (_UNLIKE * held * self.lost) ** 2
+        )
+        return found
+
+    def average_off(self, share: Floats) -> Floats:
+        """A standard deviation of averages of a group, of values whose own one is 1.
+
+        Why: the average of all is that of the rest, moved by (lost share) times the difference of
+            what was lost. That is an average over few units, each in the group with chance p.
+        """
+        held = np.clip(share, 1e-9, 1.0)
+        among: Floats = np.hypot(np.sqrt(self.squares / held), _UNLIKE * self.lost)
+        return among / (self.kept + self.lost)
+
+
+@final
+class Sizes:
+    """Noisy numbers of units in bins (low, high], the noise of each two-sided geometric.
+
+    ``lows`` and ``highs`` are the smallest and the largest size in each bin.
+    """
+
+    def __init__(self, units: Whole, scale: float, lows: Floats, highs: Floats) -> None:
+        self._units, self._scale = units.astype(np.float64), scale
+        self._lows, self._highs = lows, highs
+
+    @cached_property
+    def end(self) -> int:
+        """One past the last bin that stands clear of noise, by itself or with its neighbours."""
+        counts, end, first = self._units, 0, 0
+        while first < counts.size:
+            chance = max(_ALARM * _FADING ** max(0, first - end - 1), _DOUBT)
+            wide = next((each for each in (1, 2, 4) if first + each <= counts.size and
+                         noise_tail(each, counts[first : first + each].sum() / self._scale)
+                         < chance), 0)  # fmt: skip
+            end = first + wide if wide else end
+            first += wide or 1
+        return end
+
+    @cached_property
+    def _curves(self) -> tuple[Floats, Floats]:
+        """Weights of the likely curves, and the numbers of units that each expects beyond `end`."""
+        last = max(self.end - 1, 0)
+        first = max(0, last - _BACK)
+        seen = self._units[first : last + 1 + _AHEAD]
+        top = np.log(max(float(seen.max(initial=0.0)), self._scale, 1.0))
+        axes = np.meshgrid(top + _HEIGHTS, _SLOPES, _BENDS, indexing="ij")
+        height, slope, bend = (axis.reshape(-1, 1) for axis in axes)
+        step = np.arange(first - last, self._units.size - last)
+        curve = np.exp(np.clip(height - slope * step - bend * step**2 / 2, -30, 30))
+        variance = curve + (_MISFIT * curve) ** 2
+        spread = np.sqrt(2 * self._scale**2 + variance[:, : seen.size])
+        fit = -(sqrt(2) * np.abs(seen - curve[:, : seen.size]) / spread + np.log(spread)).sum(
+            axis=1
+        )
+        weight = np.exp(fit - fit.max())
+        likely = weight > 1e-4 * weight.max()
+        from_here = slice(self.end - first, self.end - first + _REACH)
+        guess, doubt = curve[likely][:, from_here], variance[likely][:, from_here]
+        told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
+        noisy = self._units[self.end : self.end + _REACH]
+        beyond = np.zeros((guess.shape[0], self._units.size - self.end))
+        beyond[:, : guess.shape[1]] = np.maximum(guess + told * (noisy - guess), 0.0)
+        return weight[likely] / weight[likely].sum(), beyond
+
+    @cached_property
+    def total(self) -> float:
+        """About what all units add up to."""
+        return self.loss(0).lost
+
+    def loss(self, cap: int) -> Loss:
+        """What a bound loses."""
+        return self._loss(cap)[0]
+
+    def _loss(self, cap: int) -> tuple[Loss, float]:
+        """What a bound loses, and how far that is off in the middle of all curves."""
+        far, end = _excess(self._lows, self._highs, cap), self.end
+        weights, curves = self._curves
+        tail = far[end:]
+        more = np.cumsum(curves[:, ::-1], axis=1)[:, ::-1]  # units expected from a bin on
+        usual, rare = curves * (more > _USUAL), curves * (more > _RARE)
+        guess, chance = usual @ tail, np.sqrt(usual @ tail**2)
+        middle = _quantile(guess, weights, 0.5)
+        high = _quantile(rare @ tail + 1.6 * np.sqrt(rare @ tail**2), weights, _SURE)
+        low = _quantile(np.maximum(guess - 1.6 * chance, 0.0), weights, 1 - _SURE)
+        near = self._units[:end]
+        noise = 2 * self._scale**2 * float((far[:end] ** 2).sum())
+        noise += float(((near * self._wide(cap)[:end]) ** 2).sum())
+        lost = max(0.0, float(near @ far[:end]) + middle)
+        squares = float(near @ far[:end] ** 2) + _quantile(usual @ tail**2, weights, 0.5)
+        doubt = max(high - middle, middle - low) / _TWO
+        typical = np.hypot(_quantile(guess, weights, 0.8) - middle, _quantile(chance, weights, 0.5))
+        kept = 0.0 if cap == 0 else max(self.total - lost, 1.0)
+        found = Loss(
+            cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0)
+        )
+        return found, sqrt(noise + float(typical) ** 2)
+
+    def _wide(self, cap: int) -> Floats:
+        """How far the mean beyond the cap may be off in each bin, since its law is not known."""
+        found: Floats = (self._highs - np.clip(cap, self._lows, self._highs)) / sqrt(12)
+        return found
+
+    def best(self, epsilon: float, *, cells: int = 1, ratios: bool = False) -> int:
+        """The bound with the least error of a sum per cell, or of an average (``ratios``).
+
+        That is noise of scale cap / ε, and what is not known of what the bound loses.
+        """
+        last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
+        ends: list[float] = self._highs.tolist()
+        caps = sorted({max(1, ceil(high)) for high in ends if high <= last})
+        return min(caps, key=lambda cap: self._error(cap, epsilon, cells, ratios=ratios))
+
+    def _error(self, cap: int, epsilon: float, cells: int, *, ratios: bool) -> float:
+        loss, typical = self._loss(cap)
+        loss = Loss(cap=cap, kept=loss.kept, lost=loss.lost, spread=typical, squares=loss.squares)
+        noise, share = sqrt(2) * cap / epsilon, np.full(1, 1 / cells)
+        if not ratios:
+            return float(np.hypot(noise, loss.off(share)[0]))
+        spread = 1 / 4  # of the half-width of the bounds: the values of units
+        return float(np.hypot(2 * noise * cells / loss.kept, spread * loss.average_off(share)[0]))
+
+
+def noise_tail(draws: int, at: float) -> float:
+    """The chance that the sum of so many Laplace draws of scale 1 is at least ``at``: 1, 2 or 4.
+
+    Two-sided geometric noise of a large scale is such noise, nearly.
+    """
+    if at <= 0:
+        return 1.0 - noise_tail(draws, -at) if at < 0 else 0.5
+    more = {1: 0.5, 2: (2 + at) / 4, 4: (48 + at * (33 + at * (9 + at))) / 96}
+    return float(more[draws] * np.exp(-at))
+
+
+def _excess(lows: Floats, highs: Floats, cap: int) -> Floats:
+    """The mean of (size - cap)⁺ in each bin, if sizes in it are spread evenly over their logs."""
+    low = np.maximum(lows, highs / 8)
+    first = np.clip(cap, low, highs)
+    wide = np.maximum(np.log(highs / low), 1e-12)
+    spread = (highs - first - cap * np.log(highs / first)) / wide
+    found: Floats = np.where(highs > low, spread, np.maximum(highs - cap, 0.0))
+    return np.maximum(found, 0.0)
+
+
+def _quantile(values: Floats, weights: Floats, level: float) -> float:
+    order = np.argsort(values)
+    place = int(np.searchsorted(np.cumsum(weights[order]), level))
+    return float(values[order[min(place, values.size - 1)]])
