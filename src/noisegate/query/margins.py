@@ -122,6 +122,11 @@ class Margins:
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return [name for name, item in pairs if item is None]
 
+    def noisy(self) -> tuple[str, ...]:
+        """The columns that are made of released numbers, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.parts)
+
     def unsigned(self) -> tuple[str, ...]:
         """The columns that cannot be negative before noise, by name."""
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
