@@ -398,6 +398,7 @@ class Run:
             practice=self._rules.practice,
             unfollowed=margins.unknown if question.blocks else tuple,
             unsigned=margins.unsigned,
+            amounts=margins.amounts,
             log=self._curator.ledger.log(),
         )
 

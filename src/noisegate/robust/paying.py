@@ -165,10 +165,11 @@ class Found:
         caveats: Sequence[str] = (),
         *,
         unsigned: bool,
+        amount: bool = True,
     ) -> Answer:
         """The answer; ``widths`` are those of the last column at a confidence, where known.
 
-        ``unsigned``: it cannot be negative before noise.
+        ``unsigned``: it cannot be negative before noise; and if it is an ``amount``, 0 is nothing.
         """
         names = table.column_names
 
@@ -178,7 +179,8 @@ class Found:
 
         return Answer(
             sql=sql, table=table, half_widths=half_widths, caveats=tuple(caveats),
-            unsigned=lambda: names[-1:] if unsigned else (), **self.standing,
+            unsigned=lambda: names[-1:] if unsigned else (),
+            amounts=lambda: names[-1:] if unsigned and amount else (), **self.standing,
         )  # fmt: skip
 
 
