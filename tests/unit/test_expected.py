@@ -206,3 +206,16 @@ def test_a_relative_error_is_asked_on_every_face():
 def test_made_up_numbers_choose_no_rows():
     sql = "SELECT ROUND(a / 4, 1) + 1 AS x FROM t WHERE a > 3 ORDER BY a LIMIT 1"
     assert _plain(sql) == "SELECT (a / 4) + 1 AS x FROM t"
+
+
+def test_a_plan_names_groups_as_the_answer_does():
+    plan = capped().plan(
+        "SELECT ward, COUNT(DISTINCT pid) AS n FROM people GROUP BY ward", epsilon=1
+    )
+    because = next(words for kind, words in plan.facts() if kind == "because")
+    assert "one row for each unit and ward" in because
+
+
+def test_an_empty_answer_says_nothing_about_its_error():
+    answer = gate_of().sql("SELECT COUNT(*) AS n FROM people HAVING COUNT(*) < -1000", epsilon=1)
+    assert (answer.rows, "±" in answer.footer()) == ((), False)

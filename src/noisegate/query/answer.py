@@ -222,7 +222,7 @@ class Answer:
         if self.practice:
             paid = f"PRACTICE on made-up rows: nothing was paid ({paid})"
         line = paid if self.remaining is None else f"{paid} · left {self.remaining:left}"
-        if any(each is not None for each in self.half_widths(confidence)):
+        if self.table.num_rows and any(each is not None for each in self.half_widths(confidence)):
             line += f" · ± at {percent(confidence)} confidence"
         if any(ZERO in cell for row in self.cells(confidence) for cell in row):
             line += f"; {ZERO.strip()}: may be noise alone"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
+from re import escape, sub
 from typing import Any, Final, final
 
 import sqlglot
@@ -100,7 +101,8 @@ class Plan:
             for record in _measurements(bought):
                 lines.append(("measured", record["what"]))
                 lines.append(("noise", "; ".join(record["noise"])))
-                lines.append(("because", "; ".join(record["stability"])))
+                because = _with_names("; ".join(record["stability"]), bought.draft, names)
+                lines.append(("because", because))
         lines += self._errors(confidence)
         lines += [("clipping", words) for words in self.clipping]
         lines += [("reused", words) for words in self.reused]
@@ -177,6 +179,14 @@ def _groups(draft: Draft, names: Mapping[tuple[str, str], str]) -> list[tuple[st
             more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
             lines.append(("groups", f"{name}: {some}{more}"))
     return lines
+
+
+def _with_names(words: str, draft: Draft, names: Mapping[tuple[str, str], str]) -> str:
+    """The same words with the keys of the block under the names that the answer shows."""
+    for key in draft.block.by:
+        shown = names.get((draft.block.name, key.name), key.name)
+        words = sub(rf"\b{escape(key.name)}\b", lambda _, shown=shown: shown, words)  # type: ignore[misc]
+    return words
 
 
 def _measurements(bought: Purchase) -> list[dict[str, Any]]:
