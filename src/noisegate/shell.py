@@ -32,6 +32,7 @@ HELP: Final = (
     ("SELECT …;", "ask; ends with a semicolon, may span lines"),
     ("\\plan SELECT …", "price and error of a question, free"),
     ("\\epsilon 0.1", "what to pay for each question from here on; alone: what it is"),
+    ("\\rows 10000", "about how many rows take part, for the error of averages; alone: forget it"),
     ("\\budget", "what is spent and what is left"),
     ("\\tables", "the tables"),
     ("\\d TABLE", "the columns of a table"),
@@ -66,10 +67,10 @@ class Desk(Protocol):
     def history(self) -> "Sequence[Entry]":
         """The ledger's entries."""
 
-    def sql(self, sql: str, *, epsilon: str | None) -> "Answer":
+    def sql(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Answer":
         """Ask."""
 
-    def plan(self, sql: str, *, epsilon: str | None) -> "Plan":
+    def plan(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Plan":
         """Price and error."""
 
 
@@ -79,10 +80,11 @@ def run(
     read: Callable[[str], str] = input,
     write: Callable[[str], None] = print,
     epsilon: str | None = None,
+    rows: int | None = None,
     confidence: str = "0.95",
 ) -> None:
     """Read, ask, show, until the end of the input. A refusal is shown and ends nothing."""
-    session = _Session(gate, write, epsilon, confidence)
+    session = _Session(gate, write, epsilon, confidence, rows)
     typed: list[str] = []
     with _line_editing(gate) if read is input else nullcontext():
         while not session.ended:
@@ -120,15 +122,21 @@ class _Session:
     """What the prompt knows between two lines: the price, and the last answer."""
 
     def __init__(
-        self, gate: Desk, write: Callable[[str], None], epsilon: str | None, confidence: str
+        self,
+        gate: Desk,
+        write: Callable[[str], None],
+        epsilon: str | None,
+        confidence: str,
+        rows: int | None,
     ) -> None:
         self._gate, self._show, self._confidence = gate, write, confidence
-        self._epsilon = epsilon
+        self._epsilon, self._rows = epsilon, rows
         self._answer: Answer | None = None
         self.ended = False
         self._commands: Mapping[str, Callable[[str], None]] = {
             "plan": self._plan,
             "epsilon": self._set_epsilon,
+            "rows": self._set_rows,
             "budget": self._budget,
             "tables": self._tables,
             "d": self._describe,
@@ -162,20 +170,27 @@ class _Session:
         self._show(lines(text))
 
     def _ask(self, sql: str) -> None:
-        self._answer = answer = self._gate.sql(sql, epsilon=self._epsilon)
+        self._answer = answer = self._gate.sql(sql, epsilon=self._epsilon, rows=self._rows)
         self._table(answer.columns, answer.cells(self._confidence))
         self._write(f"{answer.footer(self._confidence)}\n{answer.guarantee}")
 
     def _plan(self, sql: str) -> None:
         if not sql:
             raise SpecError("There is no question.", fix="Use \\plan SELECT ….")
-        self._table(("", ""), self._gate.plan(sql, epsilon=self._epsilon).facts(self._confidence))
+        plan = self._gate.plan(sql, epsilon=self._epsilon, rows=self._rows)
+        self._table(("", ""), plan.facts(self._confidence))
 
     def _set_epsilon(self, text: str) -> None:
         if text:
             positive(text, name="epsilon")
             self._epsilon = text
         self._write(f"ε = {self._epsilon}" if self._epsilon else "ε is what the policy says.")
+
+    def _set_rows(self, text: str) -> None:
+        if text and not (text.isdecimal() and int(text)):
+            raise SpecError("rows is no number of rows.", fix="Use \\rows 10000.")
+        self._rows = int(text) if text else None
+        self._write(f"about {self._rows:,} rows" if self._rows else "Nobody says how many rows.")
 
     def _budget(self, _: str) -> None:
         self._write(f"spent {self._gate.spent} · left {self._gate.remaining:left}")

@@ -88,7 +88,7 @@ def grid(classes):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize(("penalty", "scale"), [(1, 10), (50, "1/2"), (2, 2)])
+@pytest.mark.parametrize(("penalty", "scale"), [(1, 10), (50, "1/2"), (2, 2), (1, "1/1000")])
 def test_one_row_moves_the_law_of_the_minimiser_by_no_more_than_its_price(classes, penalty, scale):
     asked = objective(classes, penalty, scale)
     stated = float(asked.event(L1(1)).epsilon)
@@ -122,6 +122,16 @@ def test_it_costs_exactly_what_it_was_made_for(epsilon, classes):
 
 
 # how near doubles come
+
+
+@pytest.mark.parametrize("epsilon", [10**4, 10**6])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_noise_too_narrow_to_be_drawn_is_the_narrowest_and_costs_less(epsilon, classes):
+    asked = PerturbedLogistic.for_epsilon(
+        epsilon, columns=3, classes=classes, reach=1000, whole=1, rows=1, penalty=Fraction(1)
+    )
+    assert min(asked.scale, asked.blur) == Fraction(1, 1000)
+    assert asked.event(L1(1)).epsilon < epsilon
 
 
 def true_slope(asked, rows, at, slope):

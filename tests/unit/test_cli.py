@@ -145,6 +145,17 @@ def test_a_plan_leaves_nothing_behind(folder):
     assert "± 6" in run("plan", "people.csv", TOTAL, "--epsilon", "0.5", cwd=folder).stdout
 
 
+def test_a_relative_error_and_the_error_of_an_average_can_be_asked_for(folder):
+    rows = ("--rows", "10000", "--budget", "1")
+    shown = run("ask", "people.csv", TOTAL, "--relative", "0.05", *rows, cwd=folder).stdout
+    assert "± 500" in shown
+    mean = "SELECT AVG(id) AS mean FROM people"
+    words = ("plan", "people.csv", mean, "--epsilon", "0.5", "--between", "id=0,400")
+    assert "for about 10,000 rows" in run(*words, *rows, cwd=folder).stdout
+    refused = run("ask", "people.csv", TOTAL, "--relative", "0.05", code=2, cwd=folder).stderr
+    assert "--rows 10000" in refused
+
+
 def test_a_damaged_ledger_is_noticed(folder):
     import sqlite3
 

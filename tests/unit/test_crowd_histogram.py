@@ -195,7 +195,7 @@ def test_bounds_cover_whatever_the_count_is(people):
     assert chances[people > above].sum() <= 0.05
 
 
-def test_a_picture_shows_cells_and_is_refused_where_all_are_hidden(gate):
+def test_a_picture_shows_cells_and_says_where_all_are_hidden(gate):
     made = gate.release("crowd-histogram", **ASKED)
     hiding = replace(made, counts=np.where(np.arange(made.counts.size) == 0, 0, 10**6))
     title = hiding.plot().to_dict()["title"]
@@ -204,8 +204,8 @@ def test_a_picture_shows_cells_and_is_refused_where_all_are_hidden(gate):
     ages = gate.release("crowd-histogram", **ASKED | {"columns": {"age": 50}})
     assert [row[0] for row in ages.shown().rows] == ["0–49", "50–99", "(none)"]
     assert ages.to_arrow()["age"].to_pylist() == [0, 50, None]
-    with pytest.raises(SpecError, match="nothing to draw"):
-        replace(made, counts=np.zeros_like(made.counts)).plot()
+    empty = replace(made, counts=np.zeros_like(made.counts)).plot()
+    assert "nothing to draw" in str(empty.to_dict())
 
 
 def test_words_say_what_is_and_is_not_promised():
@@ -298,8 +298,7 @@ def test_a_crowd_of_nobody_has_no_points(gate):
     assert nobody.size == 0
     with pytest.raises(SpecError):
         nobody.mean(lambda age, **_: age)
-    with pytest.raises(SpecError):
-        nobody.plot()
+    assert "to draw" in str(nobody.plot().to_dict())
 
 
 def test_other_crowds_are_not_known(gate):

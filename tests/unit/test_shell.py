@@ -28,11 +28,12 @@ BLOCK = ReleasedBlock(table=RELEASED, noisy=("n",), half_widths=lambda *_: [6, 6
 
 
 class Facts:
-    def __init__(self, sql, epsilon):
-        self.sql, self.epsilon = sql, epsilon
+    def __init__(self, sql, epsilon, rows):
+        self.sql, self.epsilon, self.rows = sql, epsilon, rows
 
     def facts(self, confidence):
-        return [("question", self.sql), ("price", f"ε = {self.epsilon}"), ("at", confidence)]
+        return [("question", self.sql), ("price", f"ε = {self.epsilon}"), ("at", confidence),
+                ("rows", str(self.rows))]  # fmt: skip
 
 
 class Desk:
@@ -58,10 +59,10 @@ class Desk:
     def history(self):
         return []
 
-    def plan(self, sql, *, epsilon):
-        return Facts(sql, epsilon)
+    def plan(self, sql, *, epsilon, rows):
+        return Facts(sql, epsilon, rows)
 
-    def sql(self, sql, *, epsilon):
+    def sql(self, sql, *, epsilon, rows):
         if epsilon == "9":
             raise OverBudget("This costs ε = 9.", fix="Ask for less.")
         self.paid.append((sql, epsilon))
@@ -133,7 +134,8 @@ def test_ctrl_c_drops_the_line_and_ctrl_d_leaves():
 def test_plans_prices_tables_and_columns_are_shown():
     desk = Desk()
     shown = play(
-        "\\epsilon", "\\epsilon 0.25", "\\plan SELECT n FROM visits;", "\\budget", "\\tables",
+        "\\epsilon", "\\epsilon 0.25", "\\rows 12345", "\\plan SELECT n FROM visits;", "\\rows x",
+        "\\rows", "\\budget", "\\tables",
         "\\d visits", "\\history", "\\help", "\\d nothing", "\\plan", "\\epsilon x", "\\quit",
         "SELECT n FROM visits;", desk=desk,
     )  # fmt: skip
@@ -142,6 +144,7 @@ def test_plans_prices_tables_and_columns_are_shown():
         "ε is what the policy says.", "ε = 0.25", "SELECT n FROM visits", "spent ε = 0.1 · left ε = 1",
         "public", "patient", "north, south", "0 to 120", "\\save FILE", "no table 'nothing'",
         "There is no question.", "bad-parameter",
+        "about 12,345 rows", "│ rows     │ 12345", "rows is no number", "Nobody says how many",
     ):  # fmt: skip
         assert words in shown, words
     assert "secret" not in shown  # a hidden column is not listed

@@ -63,3 +63,28 @@ def test_bounds_that_were_found_are_not_called_declared():
     answer = gate().sql("SELECT AVG(cost) AS x FROM t", epsilon=5, choose="bounds")
     assert "declared" not in str(answer)
     assert "as found" in str(answer.plan)
+
+
+MEANS = [
+    "AVG(cost)", "SUM(cost) / COUNT(*)", "STDDEV(cost)", "SUM(cost - 20)", "COUNT(*) - 5", "-COUNT(*)",
+    "COUNT(*) FILTER (WHERE cost > 30) / COUNT(*)", "ABS(COUNT(*) - 10)",
+]  # fmt: skip
+AMOUNTS = [
+    "COUNT(*)",
+    "SUM(cost)",
+    "COUNT(*) / 4",
+    "SUM(cost) + 2 * COUNT(*)",
+    "COUNT(DISTINCT cost)",
+]
+
+
+@pytest.mark.parametrize("sql", [*MEANS, *AMOUNTS])
+def test_only_where_0_means_that_nothing_is_there_it_is_said_so(sql):
+    known = {"type": "number", "between": [0, 40]}
+    answer = gate(cost=known).sql(
+        f"SELECT {sql} AS x FROM t WHERE cost < 3", epsilon="0.0001", rows_per_unit=1
+    )
+    assert answer.amounts() == (("x",) if sql in AMOUNTS else ())
+    if sql in MEANS:
+        assert answer.within_noise() == [[False]]
+        assert "≈ 0" not in str(answer)

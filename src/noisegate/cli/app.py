@@ -44,6 +44,9 @@ Epsilon = Annotated[str | None, typer.Option(help="What to pay for this question
 Within = Annotated[str | None, typer.Option(help="Or: how far each number may be off.")]
 Relative = Annotated[str | None, typer.Option(help="Or: the same as a share, such as 0.01.")]
 Confidence = Annotated[str, typer.Option(help="How surely the ± holds.", callback=_confidence)]
+Rows = Annotated[
+    int | None, typer.Option(help="About how many rows take part: for the error of averages.")
+]
 KeysDelta = Annotated[str | None, typer.Option(help="δ for finding groups that are not declared.")]
 Budget = Annotated[str | None, typer.Option(help="ε of the whole data set, at the first question.")]
 Delta = Annotated[str, typer.Option(help="δ of the whole data set.")]

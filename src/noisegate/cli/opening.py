@@ -108,6 +108,8 @@ class Opening:
                     "--rows-per-unit N.", err=True)  # fmt: skip
         for file in writes or []:
             require_output(file)
+            if self.practice and file.suffix.lower() == ".md":
+                raise SpecError("Made-up numbers have no card.", fix="Save another form.")
         return opened(found if self.sample is None else found.sample(self.sample))
 
     @property

@@ -18,6 +18,7 @@ from noisegate.cli.app import (
     KeysDelta,
     LedgerPath,
     Relative,
+    Rows,
     RowsPerUnit,
     Sql,
     Unit,
@@ -36,6 +37,7 @@ def ask(
     epsilon: Epsilon = None,
     within: Within = None,
     relative: Relative = None,
+    rows: Rows = None,
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
@@ -56,7 +58,7 @@ def ask(
     gate = opening.gate(writes=save)
     terms: dict[str, Any] = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
-        "delta": keys_delta, "choose": choose, "fresh": fresh, **opening.caps,
+        "delta": keys_delta, "rows": rows, "choose": choose, "fresh": fresh, **opening.caps,
     }  # fmt: skip
     if any(path.suffix.lower() in PICTURES for path in save or []):
         from noisegate.query.plot import require_numbers  # noqa: PLC0415
@@ -80,6 +82,7 @@ def plan(
     epsilon: Epsilon = None,
     within: Within = None,
     relative: Relative = None,
+    rows: Rows = None,
     confidence: Confidence = "0.95",
     keys_delta: KeysDelta = None,
     choose: Choose = None,
@@ -89,7 +92,7 @@ def plan(
     gate = opening.gate(to_plan=True)
     terms = {
         "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
-        "delta": keys_delta, "choose": choose, **opening.caps,
+        "delta": keys_delta, "rows": rows, "choose": choose, **opening.caps,
     }  # fmt: skip
     found = gate.plan(sql, **terms)  # type: ignore[arg-type]  # terms by name
     print_plan(found, confidence, as_json=as_json)
@@ -100,13 +103,14 @@ def plan(
 def shell(
     opening: Opening,
     epsilon: Epsilon = None,
+    rows: Rows = None,
     confidence: Confidence = "0.95",
 ) -> None:
     """Ask one question after the other at a prompt, with history."""
     from noisegate.shell import run  # noqa: PLC0415
 
     gate = opening.gate()
-    run(gate, epsilon=epsilon, confidence=confidence)
+    run(gate, epsilon=epsilon, rows=rows, confidence=confidence)
 
 
 @app.command()

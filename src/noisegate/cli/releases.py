@@ -89,7 +89,8 @@ def release(
     }  # fmt: skip
     if isinstance(questions := terms.get("questions"), str):  # of "above"
         terms["questions"] = ranges_of(questions)
-    gate = opening.gate(to_plan=plan, writes=[] if report is None else [report])
+    reports = [] if report is None else [report]
+    gate = opening.gate(to_plan=plan, writes=[*(save or []), *reports])
     if save:
         require_writable(save, gate.release_endings(name, sql, **terms))
     if plan:
@@ -100,7 +101,7 @@ def release(
         made = gate.release(name, sql, progress=progress, fresh=fresh, **terms)
     with (
         saved(save, lambda path: made.save(path, confidence)),
-        saved([] if report is None else [report], lambda path: made.report(confidence).save(path)),
+        saved(reports, lambda path: made.report(confidence).save(path)),
     ):
         if as_json:
             say_json(made.to_dict(confidence))

@@ -172,6 +172,7 @@ def open_policy(
         keys_delta=policy.keys_delta,
         practice=practice,
         crowd=policy.crowd,
+        rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
     )
     curator = Curator(
         source=rows, tables=tables, ledger=book, account=account, packages=policy.packages

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from noisegate.crowd.histogram import CrowdOrder, release_crowd
 from noisegate.curator.curator import Curator
 from noisegate.exact import Number
@@ -44,7 +46,7 @@ def ask_having(curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool
     """The groups that are shown, as SQL has it."""
     made = release_crowd(curator, rules, order, fresh=fresh)
     answer = made.answer()
-    shown = [place for place, gone in enumerate(made.hidden.ravel().tolist()) if not gone]
+    shown = np.flatnonzero(~made.hidden)  # maybe none, and then still of numbers
 
     def half_widths(confidence: Number) -> Sequence[HalfWidths]:
         return [

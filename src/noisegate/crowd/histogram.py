@@ -29,7 +29,7 @@ from noisegate.privacy.release import Release
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
-from noisegate.query.plot import drawn, framed
+from noisegate.query.plot import drawn, framed, nothing
 from noisegate.query.question import Block, Terms
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
@@ -71,6 +71,7 @@ class CrowdOrder:
 class CrowdPlan:
     """Price and error before paying: free, and depends on no row."""
 
+    numbers: ClassVar[tuple[str, ...]] = ("n",)  # as of the plan of a question: it counts
     sql: str
     cells: int
     probability: Fraction
@@ -244,12 +245,10 @@ class CrowdRelease(Charged):
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
         """A picture of the cells that are shown, an altair chart."""
-        if self.hidden.all():
-            raise SpecError(
-                "All cells are hidden, so there is nothing to draw.",
-                fix="Use wider cells, or a smaller crowd.",
-            )
         answer = self.answer(self.counts.size)
+        if self.hidden.all():
+            words = "All cells are hidden: there is nothing to draw."
+            return framed(nothing(words), answer, title=None)
         notes = self._words()[:1] if self.hidden.any() else ()
         return framed(drawn(answer, confidence), answer, title=None, notes=notes)
 

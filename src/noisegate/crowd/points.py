@@ -23,7 +23,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import Answer
 from noisegate.query.card import Card
-from noisegate.query.plot import altair, framed
+from noisegate.query.plot import altair, framed, nothing
 from noisegate.releases.axes import Axis
 from noisegate.releases.chance import Coins, public_coins
 from noisegate.releases.held import Held, loading, read_held
@@ -87,7 +87,9 @@ class CrowdPoints(Held):
         axes = sorted(self.histogram.axes, key=lambda axis: axis.ends is None)
         if sum(axis.ends is not None for axis in axes) < 2:
             return self.histogram.plot(confidence)
-        self._require_points()
+        if not self.size:
+            words = "No cell is shown: there are no points to draw."
+            return framed(nothing(words), self.answer(0), title=title)
         alt, shown = altair(), dict(zip(_CHANNELS, axes, strict=False))
         points = zip(*map(self._values, shown.values()), strict=True)
         rows = [dict(zip(shown, point, strict=True)) for point in points if None not in point]

@@ -32,7 +32,7 @@ from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
-from noisegate.releases.asking import Price, require_shares, variance_of
+from noisegate.releases.asking import VARIANCE_MIN, Price, require_shares, variance_of
 from noisegate.transforms.checks import MOVED_MAX
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.features import One
@@ -136,11 +136,11 @@ def _noise(
 
 
 def noise_variance(noise: NoiseMechanism[Any] | Hidden) -> float:
-    """The variance of the noise of one number."""
+    """The variance of the noise of one number; never 0, so that learners can weigh by it."""
     if isinstance(noise, Hidden):
         return noise.variance
     if isinstance(noise, BoxNoise):
-        return box_variance(noise.scale, noise.width)
+        return max(box_variance(noise.scale, noise.width), VARIANCE_MIN)
     return variance_of(noise)
 
 

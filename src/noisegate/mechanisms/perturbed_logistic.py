@@ -93,13 +93,17 @@ class PerturbedLogistic(Mechanism[L1]):
         rows: int,
         penalty: Fraction,
     ) -> "PerturbedLogistic":
-        """For exactly this ε, where one unit weighs ``rows`` rows; the penalty is at least this."""
+        """For exactly this ε, where one unit weighs ``rows`` rows; the penalty is at least this.
+
+        For less, where the noise would be too narrow to be drawn: `event` falls with its scales.
+        """
         exact = positive(epsilon, name="epsilon")
         lines, width = _lines(classes), columns + 1
         bend = rows * _bend(classes) * width
         kept = max(penalty, bend / (_CURVED * exact), _SCALES[0])
-        blur = 2 * lines * width / (_HIDDEN * exact)
-        scale = rows * _pull(classes) / (exact * (1 - _HIDDEN) - bend / kept)
+        blur = max(2 * lines * width / (_HIDDEN * exact), _SCALES[0])
+        pull = rows * _pull(classes)
+        scale = max(pull / (exact * (1 - _HIDDEN) - bend / kept), _SCALES[0])
         most = _digits_max(lines * width, columns, kept / scale)
         return cls(
             columns=columns, classes=classes, reach=reach, whole=whole, penalty=kept, scale=scale,

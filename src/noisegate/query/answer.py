@@ -13,7 +13,7 @@ from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import ZERO, bare, is_noise, marked, percent
+from noisegate.query.display import ZERO, bare, is_noise, marked, percent, with_margin
 from noisegate.sheets import csv_text
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Answer:
     practice: bool = False
     unfollowed: Callable[[], Sequence[str]] = tuple  # columns whose error is not known
     unsigned: Callable[[], Sequence[str]] = tuple  # that cannot be negative before noise
+    amounts: Callable[[], Sequence[str]] = tuple  # of those, counts and sums: 0 is nothing at all
     log: Log = NO_LOG
 
     @property
@@ -97,13 +98,18 @@ class Answer:
         return dict(zip(self.columns, widths(confidence), strict=True))
 
     def within_noise(self, confidence: Number = 0.95) -> list[list[bool]]:
-        """Row by row, which numbers are no further from 0 than their ±: nothing may be there."""
-        widths = self.half_widths(confidence)
+        """Row by row, which counts and sums are no further from 0 than their ±.
+
+        There, nothing may be there at all. It is said of counts, and of sums of what cannot be
+        negative. An average, a ratio or a difference may be near 0 whatever is there: False.
+        """
+        widths, amounts = self.half_widths(confidence), self.amounts()
+        triples = zip(self.columns, self.table.columns, widths, strict=True)
         columns = [
             [is_noise(value, width) for value, width in zip(column.to_pylist(), each, strict=True)]
-            if each is not None
+            if each is not None and name in amounts
             else [False] * len(column)
-            for column, each in zip(self.table.columns, widths, strict=True)
+            for name, column, each in triples
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -209,13 +215,14 @@ class Answer:
     # on a screen
 
     def cells(self, confidence: Number = 0.95) -> list[list[str]]:
-        """The rows as text, with ± behind every noisy number; ≈ 0 where that reaches 0."""
-        widths = self.half_widths(confidence)
+        """The rows as text, with ± behind every noisy number; ≈ 0 where nothing may be there."""
+        widths, amounts = self.half_widths(confidence), self.amounts()
+        triples = zip(self.columns, self.table.columns, widths, strict=True)
         columns = [
             list(map(bare, column.to_pylist()))
             if each is None
-            else list(map(marked, column.to_pylist(), each))
-            for column, each in zip(self.table.columns, widths, strict=True)
+            else list(map(marked if name in amounts else with_margin, column.to_pylist(), each))
+            for name, column, each in triples
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -229,7 +236,7 @@ class Answer:
         if self.practice:
             paid = f"PRACTICE on made-up rows: nothing was paid ({paid})"
         line = paid if self.remaining is None else f"{paid} · left {self.remaining:left}"
-        if any(each is not None for each in self.half_widths(confidence)):
+        if self.table.num_rows and any(each is not None for each in self.half_widths(confidence)):
             line += f" · ± at {percent(confidence)} confidence"
         if any(ZERO in cell for row in self.cells(confidence) for cell in row):
             line += f"; {ZERO.strip()}: may be noise alone"

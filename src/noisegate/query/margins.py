@@ -52,13 +52,15 @@ class ReleasedBlock:
 
     ``table`` has the block's key columns and aggregates by their names. ``noisy`` are the
     aggregates; ``half_widths(name, confidence)`` gives one for each row, or None for a column
-    that has none. ``unsigned`` are aggregates that cannot be negative before noise.
+    that has none. ``unsigned`` are aggregates that cannot be negative before noise; ``amounts`` are
+    those of them that count or add up, so that 0 means that nothing is there.
     """
 
     table: "pa.Table"
     noisy: tuple[str, ...]
     half_widths: Callable[[str, Fraction], Sequence[float | int | None] | NDArray[Any] | None]
     unsigned: frozenset[str] = frozenset()
+    amounts: frozenset[str] = frozenset()
 
 
 @final
@@ -68,7 +70,8 @@ class _Item:
 
     ``parts`` are the released numbers in it; without any it is exact. ``leaves`` are the hidden
     columns that it needs, as SQL by name. ``own`` is the half-width's column of an item that is a
-    released number itself. ``unsigned``: it cannot be negative before noise.
+    released number itself. ``unsigned``: it cannot be negative before noise. ``amount``: nor is it
+    an average or a ratio, so that 0 means that nothing is there.
     """
 
     parts: frozenset[str]
@@ -76,6 +79,7 @@ class _Item:
     ends: Callable[[Leaves], Ends]
     own: str | None = None
     unsigned: bool = False
+    amount: bool = False
 
 
 @final
@@ -122,10 +126,20 @@ class Margins:
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return [name for name, item in pairs if item is None]
 
+    def noisy(self) -> tuple[str, ...]:
+        """The columns that are made of released numbers, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.parts)
+
     def unsigned(self) -> tuple[str, ...]:
         """The columns that cannot be negative before noise, by name."""
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return tuple(name for name, item in pairs if item is not None and item.unsigned)
+
+    def amounts(self) -> tuple[str, ...]:
+        """Those of them that are counts, or sums from 0 on, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.amount)
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
         """For each shown column: the half-width of each row, or None if it has no error bar."""
@@ -312,6 +326,9 @@ class _Follower:
             known[0].own if isinstance(node, KEEPING) else None,
             isinstance(node, exp.Abs)
             or (isinstance(node, _FROM_ZERO) and all(each.unsigned for each in known)),
+            isinstance(node, _FROM_ZERO)
+            and all(each.amount for each in known)
+            and not (isinstance(node, exp.Div) and known[1].parts),
         )
 
     def _column(self, column: exp.Column, scope: "Scope | _Whole") -> _Item | None:
@@ -329,6 +346,7 @@ class _Follower:
             lambda leaves: (leaves(value) - leaves(width), leaves(value) + leaves(width)),
             width,
             name in block.unsigned,
+            name in block.amounts,
         )
 
 
@@ -337,12 +355,8 @@ def _exact(node: exp.Expr) -> _Item:
     sql = node.sql(dialect="duckdb")
     leaf = f"TRY_CAST({sql} AS DOUBLE)"
     ends: Callable[[Leaves], Ends] = lambda leaves: (leaves(leaf), leaves(leaf))  # noqa: E731
-    return _Item(
-        frozenset(),
-        {leaf: leaf},
-        ends,
-        unsigned=isinstance(node, exp.Literal) and not node.is_string,
-    )
+    number = isinstance(node, exp.Literal) and not node.is_string
+    return _Item(frozenset(), {leaf: leaf}, ends, unsigned=number, amount=number)
 
 
 def _through(given: _Item, column: exp.Column) -> _Item:
@@ -356,6 +370,7 @@ def _through(given: _Item, column: exp.Column) -> _Item:
         lambda leaves: given.ends(lambda leaf: leaves(f"{alias}.{leaf}")),
         given.own and f"{alias}.{given.own}",
         given.unsigned,
+        given.amount,
     )
 
 

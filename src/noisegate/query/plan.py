@@ -1,10 +1,11 @@
 """A question before it is paid for: price, noise, error and why. Made without touching a row."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
-from typing import Any, final
+from re import escape, sub
+from typing import Any, Final, final
 
 import sqlglot
 from sqlglot import exp
@@ -18,13 +19,13 @@ from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent
 from noisegate.query.estimates.draft import Draft
-from noisegate.query.estimates.estimate import predicted
 from noisegate.query.estimates.known import grains_of
-from noisegate.query.estimates.losses import Lost
 from noisegate.query.estimates.purchase import Purchase
-from noisegate.query.question import Question
-from noisegate.query.shelf import Needed
+from noisegate.query.expected import Expectation, Foreseen
+from noisegate.query.question import Function, Question
 from noisegate.transforms.query import Query
+
+_RANKED: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
 
 
 @final
@@ -34,22 +35,19 @@ class Plan:
 
     ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
     before, 0 where all of it was. ``reused`` says in words what comes from earlier answers.
-    ``rows`` finds about how many rows take part, if that was said or released. ``numbers`` are the
-    columns of the answer that hold some.
+    ``expected`` says how far numbers may be off. ``numbers`` are the columns that hold some.
     """
 
     sql: str
     question: Question
     bought: tuple[Purchase, ...]
-    needed: tuple[tuple[Needed, ...], ...]
     epsilon: Fraction
     event: Event
     price: ApproxDP
     fits: bool
-    rows: Callable[[], int | None] = lambda: None
+    expected: Expectation
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
-    losses: tuple[Lost | None, ...] = ()
     numbers: tuple[str, ...] = ()
 
     @property
@@ -58,23 +56,15 @@ class Plan:
         return self.question.columns
 
     def margins(self, confidence: Number = 0.95) -> dict[str, float | None]:
-        """The ± to expect of each measured number, by the name under which the answer shows it.
+        """The ± to expect of each noisy column of the answer, in its worst row.
 
-        None where it depends on the rows (quantiles, and averages where no size is declared).
+        Averages and ratios err by how many rows there are: as said (``rows``), or as released
+        before. None where that is not known; where the error is one of ranks (quantiles); and
+        where the free SQL does not say how errors follow. Conditions may leave any share of the
+        rows: the ± is the larger one.
         """
-        names, rows = shown_names(self.question), self.rows()
-        found: dict[str, float | None] = {}
-        losses = self.losses or (None,) * len(self.bought)
-        for bought, needed, loss in zip(self.bought, self.needed, losses, strict=True):
-            block = bought.draft.block
-            widths = predicted(
-                bought, confidence, rows=rows, loss=loss,
-                known=lambda part, guessed, needed=needed: needed[part].expected(guessed),  # type: ignore[misc]
-            )  # fmt: skip
-            for name, width in widths.items():
-                plain = name if len(self.bought) == 1 else f"{block.name}.{name}"
-                found[names.get((block.name, name), plain)] = width
-        return found
+        found = self.expected.columns(confidence).items()
+        return {name: None if each.at_best else each.most for name, each in found}
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -91,6 +81,11 @@ class Plan:
             "epsilon": float(self.epsilon),
             "confidence": float(confidence),
             "margins": self.margins(confidence),
+            "margins_at_best": {
+                name: each.most
+                for name, each in self.expected.columns(confidence).items()
+                if each.at_best
+            },
             "measurements": [each for bought in self.bought for each in _measurements(bought)],
             "reused": list(self.reused),
             "clipping": list(self.clipping),
@@ -106,16 +101,27 @@ class Plan:
             for record in _measurements(bought):
                 lines.append(("measured", record["what"]))
                 lines.append(("noise", "; ".join(record["noise"])))
-                lines.append(("because", "; ".join(record["stability"])))
-        for name, width in self.margins(confidence).items():
-            sure = f"± {bare(_readable(width or 0))} at {percent(confidence)} confidence"
-            words = "depends on the rows" if width is None else sure
-            lines.append(("error", f"{name}: {words}"))
+                because = _with_names("; ".join(record["stability"]), bought.draft, names)
+                lines.append(("because", because))
+        lines += self._errors(confidence)
         lines += [("clipping", words) for words in self.clipping]
         lines += [("reused", words) for words in self.reused]
         lines += [("mind", words) for words in self.caveats]
         lines.append(("price", f"{self.price}" + ("" if self.fits else " (more than is left)")))
         return lines
+
+    def _errors(self, confidence: Number) -> list[tuple[str, str]]:
+        """How far each number may be off."""
+        names, found = shown_names(self.question), self.expected.columns(confidence)
+        ranked = {
+            names.get((bought.draft.block.name, each.name), each.name)
+            for bought in self.bought
+            for each in bought.draft.block.aggregates
+            if each.function in _RANKED
+        }
+        said = {name: _off(each, confidence) for name, each in found.items()}
+        said |= dict.fromkeys(ranked & said.keys(), "in ranks, as said below")
+        return [("error", f"{name}: {words}") for name, words in said.items()]
 
     def __str__(self) -> str:
         return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
@@ -124,6 +130,20 @@ class Plan:
         from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
 
         return facts_html(self.facts())
+
+
+def _off(foreseen: Foreseen, confidence: Number) -> str:
+    """An error in words: of all rows, or from the best to the worst."""
+    if foreseen.most is None or foreseen.least is None:
+        return "depends on the rows" if foreseen.followed else "no ± is known"
+    ends = [bare(_readable(end)) for end in (foreseen.least, foreseen.most)]
+    words = f"± {' to '.join(dict.fromkeys(ends))} at {percent(confidence)} confidence"
+    if not foreseen.rows:
+        return words
+    rows = " and ".join(f"{each:,}" for each in foreseen.rows)
+    if foreseen.at_best:
+        return f"depends on the rows: {words} with {rows} of them, the most that there can be"
+    return f"{words}, for about {rows} rows"
 
 
 def _readable(width: float) -> float | int:
@@ -159,6 +179,14 @@ def _groups(draft: Draft, names: Mapping[tuple[str, str], str]) -> list[tuple[st
             more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
             lines.append(("groups", f"{name}: {some}{more}"))
     return lines
+
+
+def _with_names(words: str, draft: Draft, names: Mapping[tuple[str, str], str]) -> str:
+    """The same words with the keys of the block under the names that the answer shows."""
+    for key in draft.block.by:
+        shown = names.get((draft.block.name, key.name), key.name)
+        words = sub(rf"\b{escape(key.name)}\b", lambda _, shown=shown: shown, words)  # type: ignore[misc]
+    return words
 
 
 def _measurements(bought: Purchase) -> list[dict[str, Any]]:

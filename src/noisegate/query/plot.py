@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final, final
 
+from noisegate.arrow import holds_numbers
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.extras import extra
@@ -81,7 +82,9 @@ def drawn(
     y: str | None = None,
     color: str | None = None,
 ) -> Any:  # noqa: ANN401 - a chart
-    """The same without a frame."""
+    """The same without a frame. What was paid for is never refused: of no row, it says so."""
+    if not answer.table.num_rows:
+        return nothing("There is no row to draw.")
     pictures = _pictures(answer, answer.margins(confidence), x, y, color)
     parts = [_part(answer, confidence, each) for each in pictures]
     return parts[0] if len(parts) == 1 else altair().concat(*parts, columns=2)
@@ -90,7 +93,8 @@ def drawn(
 def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa: ANN401 - a chart
     alt = altair()
     widths = answer.margins(confidence)
-    points = _points(answer, widths, picture)
+    if not (points := _points(answer, widths, picture)):
+        return nothing(f"There is no number to draw: {', '.join(picture.y)}.")
     values = {each["x"] for each in points if each["x"] is not None}
     width = max(180, min(900, 44 * len({(each["x"], each["color"]) for each in points})))
     place, lines = _axis(alt, picture.x, values, width)
@@ -104,7 +108,8 @@ def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa
         points = _largest(points)
         place = place.title(f"{picture.x}; the {_BARS_MAX} largest of {len(values):,}")
     if len(points) > _POINTS_MAX:
-        raise Unsupported("There are too many rows for one chart.", fix="Ask with LIMIT or WHERE.")
+        place = place.title(f"{picture.x}; the first {_POINTS_MAX:,} of {len(points):,} numbers")
+        points = points[:_POINTS_MAX]
     base = alt.Chart(alt.InlineData(values=points)).encode(x=place)
     if picture.color:
         name, scale = " · ".join(picture.color), _shades(alt, answer, picture)
@@ -116,6 +121,13 @@ def _part(answer: Answer, confidence: Number, picture: _Picture) -> Any:  # noqa
     colored, many = bool(picture.color), len(values) > _BARS_MAX
     layers = _layers(alt, base, label, lines=lines, colored=colored, many=many)
     return alt.layer(*layers).properties(width=560 if lines else width, height=300)
+
+
+def nothing(words: str) -> Any:  # noqa: ANN401 - a chart
+    """A picture that says why it is empty."""
+    alt = altair()
+    chart = alt.Chart(alt.InlineData(values=[{"words": words}])).mark_text(fontSize=14, color=_INK)
+    return chart.encode(text="words:N").properties(width=560, height=120)
 
 
 def altair() -> Any:  # noqa: ANN401 - it may be missing
@@ -235,9 +247,8 @@ def _pictures(
 
 
 def _numbers(answer: Answer) -> list[str]:
-    """The columns that hold numbers alone."""
-    columns = zip(answer.columns, zip(*answer.rows, strict=True), strict=False)
-    return [name for name, held in columns if all(type(each) in (int, float) for each in held)]
+    """The columns that hold numbers."""
+    return [each.name for each in answer.table.schema if holds_numbers(each.type)]
 
 
 def _are_alike(answer: Answer, names: Sequence[str]) -> bool:

@@ -16,9 +16,12 @@ from typing import Any, Final, TypeVar, final, get_args, get_origin
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Relation
 from noisegate.errors import SpecError
+from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Domain
+from noisegate.transforms.checks import CAP_MAX
 
 T = TypeVar("T")
+_ROWS_MAX: Final = 1 << 40
 USUAL: Final = Fraction(95, 100)  # confidence, where nobody says another
 
 
@@ -109,6 +112,20 @@ class Terms:
     groups_per_unit: int | None = None
     rows: int | None = None
     choose: tuple[str, ...] | None = None
+
+
+def checked_terms(terms: Terms) -> Terms:
+    """Refuse terms that are none, whether or not the question uses them."""
+    if terms.confidence is not None:
+        failure_of(terms.confidence)
+    if terms.delta is not None and not 0 <= terms.delta < 1:
+        raise SpecError("delta is no probability.", fix="Use a small delta such as 1e-6.")
+    if terms.rows is not None and (type(terms.rows) is not int or not 1 <= terms.rows <= _ROWS_MAX):
+        raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
+    for cap in (terms.rows_per_unit, terms.groups_per_unit):
+        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+    return terms
 
 
 def require_known(terms: Mapping[str, object], order: type, *without: str) -> None:

@@ -83,11 +83,14 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
 
     lows = {each.aggregate.name: _bounds(each, draft)[0] for each in draft.recipes}
     unsigned = frozenset(name for name, low in lows.items() if low is not None and low >= 0)
+    added = (*_COUNTED, Function.SUM)
+    adding = {r.aggregate.name for r in draft.recipes if r.aggregate.function in added}
     return ReleasedBlock(
         table=table,
         noisy=tuple(estimates.columns),
         half_widths=half_widths,
         unsigned=unsigned,
+        amounts=unsigned & adding,
     )
 
 

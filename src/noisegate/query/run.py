@@ -1,9 +1,9 @@
 """One question from SQL to answer: read, draft, buy, measure, estimate, and the free SQL on top."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import sqlglot
 from sqlglot import exp
@@ -15,7 +15,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import Mechanism, failure_of
+from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
@@ -24,10 +24,10 @@ from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft, draft
 from noisegate.query.estimates.estimate import Estimates, estimate
-from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.losses import Lost, lost_of
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
-from noisegate.query.estimates.terms import count_term
+from noisegate.query.expected import Expectation
+from noisegate.query.guesses import Guess
 from noisegate.query.limits import caps_of
 from noisegate.query.looks import (
     Chosen,
@@ -43,17 +43,18 @@ from noisegate.query.margins import Margins
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
 from noisegate.query.profiles import Profile
-from noisegate.query.question import USUAL, Block, Question, Terms
+from noisegate.query.question import USUAL, Block, Question, Terms, checked_terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
-from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 NOTHING: Final = ApproxDP(0)
 EPSILON_MAX: Final = 10**6  # of an account
-_ROWS_MAX: Final = 1 << 40
 
 
 @final
@@ -67,6 +68,7 @@ class Rules:
     practice: bool = False
     sample: Fraction | None = None  # of units, drawn anew for each question
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
+    rows_max: Mapping[str, int] = field(default_factory=dict)  # of each table that declares it
 
     def price(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""
@@ -125,6 +127,10 @@ class Run:
         self._curator, self._rules = curator, rules
         self._shelf = Shelf(curator.ledger)
 
+    @property
+    def _accountant(self) -> str:
+        return self._curator.ledger.balance(self._curator.account).accountant
+
     def plan(self, sql: str, terms: Terms, *, fresh: bool) -> Plan:
         """The plan of a question, as of now."""
         asked = self._asked(sql, terms)
@@ -164,10 +170,6 @@ class Run:
         used = tuple(sight.release for sight in sights if sight is not None)
         return _Asked(sql, seen(question, agreed, looks, sights), looks, missing, used)
 
-    @property
-    def _accountant(self) -> str:
-        return self._curator.ledger.balance(self._curator.account).accountant
-
     def sampled(self, question: Question) -> Question:
         """The question about a sample, if these are the rules."""
         chance = self._rules.sample
@@ -189,7 +191,7 @@ class Run:
         inner = question.terms
         if any(name in said for name in ways):
             inner = replace(inner, epsilon=None, within=None, relative=None)
-        agreed = _checked(replace(inner, **said))
+        agreed = checked_terms(replace(inner, **said))
         given = [name for name in ways if getattr(agreed, name) is not None]
         if not given and self._rules.epsilon is not None:
             agreed, given = replace(agreed, epsilon=self._rules.epsilon), ["epsilon"]
@@ -289,33 +291,30 @@ class Run:
             sql=asked.sql,
             question=asked.question,
             bought=tuple(order.bought for order in orders),
-            needed=tuple(order.needed for order in orders),
             epsilon=sum((order.epsilon for order in orders), asked.epsilon),
             event=_all(events),
             price=price,
             fits=fits,
-            rows=lambda: asked.terms.rows or self._known_rows(orders),
+            expected=self._expected(asked, orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
-            losses=tuple(order.loss for order in orders),
         )
 
-    def _known_rows(self, orders: Sequence[_Order]) -> int | None:
-        """How many rows take part, if that was released. For plans alone: no price looks at it."""
-        if len(orders) != 1 or not orders[0].bought.draft.parts:
-            return None
-        tally = orders[0].bought.draft.parts[0].query.tally
-        if not isinstance(tally, Sums):
-            return None
-        query = orders[0].bought.draft.parts[0].query
-        count = count_term((), cap=query.per_unit if tally.is_weighed else None)
-        sized = (count,) if tally.is_weighed else ()
-        counted = replace(tally, by=(), terms=(count,), sized=sized)
-        offers = self._shelf.offers(Query(counted), 0)
-        if not offers:
-            return None
-        best = min(offers, key=lambda offer: offer.law.variance)
-        return max(1, int(best.values[0] * grains_of(Query(counted))[0]))
+    def _expected(self, asked: "_Asked", orders: Sequence[_Order]) -> Expectation:
+        """What the numbers may be. For plans alone: no price looks at it."""
+        guesses = (
+            Guess(
+                bought=order.bought, needed=order.needed, caps=order.caps, shelf=self._shelf,
+                accountant=self._accountant, said=asked.terms.rows, lost=order.loss,
+            )
+            for order in orders
+        )  # fmt: skip
+        return Expectation(
+            question=asked.question,
+            guesses=tuple(guesses),
+            public=lambda: self._tables(asked.question),
+            rows_max=self._rules.rows_max,
+        )
 
     def _rehearse(self, question: Question, orders: Sequence[_Order]) -> tuple[str, ...]:
         """Run the free SQL on made-up numbers: what it refuses is refused before it is paid.
@@ -324,7 +323,7 @@ class Run:
         """
         drafts = [order.bought.draft for order in orders]
         blank = {draft.block.name: blank_table(draft) for draft in drafts}
-        public = {name: self._curator.public(name) for name in self._public(question.outer)}
+        public = self._tables(question)
         try:
             shown = shown_table(question, blank, public)
         except Unsupported as refusal:
@@ -395,7 +394,7 @@ class Run:
             name: released_block(parcel.bought.draft, parcel.estimates)
             for name, parcel in zip(names, parcels, strict=True)
         }
-        public = {name: self._curator.public(name) for name in self._public(question.outer)}
+        public = self._tables(question)
         tables = {name: block.table for name, block in released.items()}
         try:
             shown = shown_table(question, tables, public)
@@ -429,6 +428,7 @@ class Run:
             practice=self._rules.practice,
             unfollowed=margins.unknown if question.blocks else tuple,
             unsigned=margins.unsigned,
+            amounts=margins.amounts,
             log=self._curator.ledger.log(),
         )
 
@@ -440,14 +440,14 @@ class Run:
         loss = self._curator.loss_of(_all(list(events.values())))
         return Guarantee(loss=loss, unit=unit, scope=scope, also=tuple(others))
 
-    def _public(self, outer: str) -> list[str]:
+    def _tables(self, question: Question) -> "dict[str, pa.Table]":
         """The public tables that the free SQL names."""
         public = [name for name, table in self._curator.tables.items() if table.is_public]
         if not public:
-            return []
-        tree = sqlglot.parse_one(outer, dialect="duckdb")
+            return {}
+        tree = sqlglot.parse_one(question.outer, dialect="duckdb")
         named = {table.name.lower() for table in tree.find_all(exp.Table)}
-        return [name for name in public if name.lower() in named]
+        return {name: self._curator.public(name) for name in public if name.lower() in named}
 
     def _explained(self, plan: Plan, terms: Terms) -> Answer:
         """EXPLAIN: the plan as a table, for clients that know only SQL."""
@@ -503,20 +503,6 @@ class _Parcel:
     bought: Purchase
     estimates: Estimates
     releases: tuple[Release, ...]
-
-
-def _checked(terms: Terms) -> Terms:
-    """Refuse terms that are none, whether or not the question uses them."""
-    if terms.confidence is not None:
-        failure_of(terms.confidence)
-    if terms.delta is not None and not 0 <= terms.delta < 1:
-        raise SpecError("delta is no probability.", fix="Use a small delta such as 1e-6.")
-    if terms.rows is not None and (type(terms.rows) is not int or not 1 <= terms.rows <= _ROWS_MAX):
-        raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
-    for cap in (terms.rows_per_unit, terms.groups_per_unit):
-        if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
-    return terms
 
 
 def _epsilon(known: Draft, terms: Terms, count: int, delta: Fraction, rows: int | None) -> Fraction:

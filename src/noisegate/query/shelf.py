@@ -143,13 +143,20 @@ class Shelf:
         missing = _of_strength(wanted, rest) if same and level is None else wanted
         return Line(offers=tuple(same), noise=missing)
 
-    def offers(self, query: Query, term: int) -> list[Offer]:
-        """Everything on the shelf that answers one term of a question."""
-        return self._found(query, term, self._read())
+    def offers(self, query: Query, term: int, *, strictly: bool = True) -> list[Offer]:
+        """Everything on the shelf that answers one term of a question.
 
-    def _found(self, query: Query, term: int, known: _Known) -> list[Offer]:
+        Without ``strictly``, units may have other weights in it: good enough for a guess.
+        """
+        return self._found(query, term, self._read(), strictly=strictly)
+
+    def _found(
+        self, query: Query, term: int, known: _Known, *, strictly: bool = True
+    ) -> list[Offer]:
         record = _plain(query.to_record())
         asked = next(_sums(record, term, term + 1))
+        if not strictly:
+            asked = replace(asked, weights=None)
         found = known.sums.get((asked.rows, asked.term), ())
         offers = (_offer(stored, asked) for stored in found)
         return [offer for offer in offers if offer is not None]

@@ -92,7 +92,7 @@ class Applied(Charged):
 
         words = words_of(self.noise, self.answers, trusted=self.trusted, sample=self.sample)
         unsigned = ("value",) if all(low >= 0 for low, _ in self.ranges) else ()
-        return self.stating(table, half_widths, words, unsigned=unsigned)
+        return self.stating(table, half_widths, words, unsigned=unsigned, amounts=())
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
         """A picture of the numbers, an altair chart."""

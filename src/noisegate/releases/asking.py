@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, expm1, floor, isqrt
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ from noisegate.privacy.event import (
 )
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Block, Strategy
+
+VARIANCE_MIN: Final = 1e-30  # of noise so narrow that a double takes it for none
 
 
 @final
@@ -113,13 +115,18 @@ class Price:
         return record if self.sample is None else record | {"sample": str(self.sample)}
 
     def noise(self, query: Query, shares: Sequence[Fraction]) -> tuple[NoiseMechanism[Any], ...]:
-        """The noise that the shares buy for a query's blocks (or its one term)."""
-        return tuple(
-            DiscreteGaussian(variance=l2.squared / (2 * share * self.amount))
-            if self.gaussian
-            else Geometric(scale=l1.value / (share * self.amount))
-            for l1, l2, share in zip(query.l1s, query.l2s, shares, strict=True)
-        )
+        """The noise that the shares buy for a query's blocks (or its one term).
+
+        Where that is narrower than can be drawn, the narrowest, which costs less.
+        """
+        triples = zip(query.l1s, query.l2s, [share * self.amount for share in shares], strict=True)
+        if self.gaussian:
+            variances = [l2.squared / (2 * rho) for _, l2, rho in triples]
+            return tuple(
+                DiscreteGaussian(variance=max(v, DiscreteGaussian.LEAST)) for v in variances
+            )
+        scales = [l1.value / epsilon for l1, _, epsilon in triples]
+        return tuple(Geometric(scale=max(scale, Geometric.LEAST)) for scale in scales)
 
     def epsilon(self, share: Fraction) -> Fraction:
         """The ε of a choice. Under zCDP it costs at most ε²/2 [BS16], so ε² = 2 ρ, rounded down."""
@@ -152,10 +159,10 @@ class Price:
 
 
 def variance_of(noise: NoiseMechanism[Any]) -> float:
-    """The variance of each number."""
+    """The variance of each number; never 0, so that recipes can weigh by it."""
     if isinstance(noise, Geometric):
         loss = 1 / float(noise.scale)
-        return 2 * exp(-loss) / expm1(-loss) ** 2
+        return max(2 * exp(-loss) / expm1(-loss) ** 2, VARIANCE_MIN)
     if isinstance(noise, DiscreteGaussian):
         return float(noise.variance)
     raise Bug("This noise has no variance here.", fix="Report the recipe.")

@@ -232,8 +232,12 @@ class Charged(Held):
         caveats: Sequence[str],
         unfollowed: Callable[[], tuple[str, ...]] = tuple,
         unsigned: Sequence[str] = (),
+        amounts: Sequence[str] | None = None,
     ) -> Answer:
-        """Some of its numbers as an answer, with all that the release states."""
+        """Some of its numbers as an answer, with all that the release states.
+
+        What is ``unsigned`` is an amount, unless it is said what else is.
+        """
         return Answer(
             sql=self.sql,
             table=table,
@@ -247,6 +251,7 @@ class Charged(Held):
             practice=self.practice,
             unfollowed=unfollowed,
             unsigned=lambda: unsigned,
+            amounts=lambda: unsigned if amounts is None else amounts,
             log=self.log,
         )
 

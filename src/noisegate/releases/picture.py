@@ -125,6 +125,7 @@ def _along(release: Drawable, place: int, confidence: Number, *, running: bool) 
         table=pa.table({axis.name: keys, value: numbers}),
         half_widths=lambda _: (None, None if widths is None else tuple(widths)),
         unsigned=lambda: unsigned,
+        amounts=lambda: unsigned,
     )
     return drawn(answer, confidence, x=axis.name, y=value)
 

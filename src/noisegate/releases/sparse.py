@@ -26,7 +26,7 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.display import bare
 from noisegate.query.estimates import selected
 from noisegate.query.estimates.sampling import Sampling
-from noisegate.query.plot import drawn, framed
+from noisegate.query.plot import drawn, framed, nothing
 from noisegate.releases.estimate import Floats
 from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
@@ -328,7 +328,8 @@ class SparseRelease(Charged):
         """Bars of the largest cells. ``.save("x.png")`` writes it."""
         answer = self.answer(_BARS)
         if answer.table.num_rows == 0:
-            raise SpecError("No cell is shown, so there is nothing to draw.", fix="Pay more.")
+            words = "No cell is shown: there is nothing to draw."
+            return framed(nothing(words), answer, title=None)
         import pyarrow as pa  # noqa: PLC0415
 
         rows, cell = answer.rows, " · ".join(self._names)

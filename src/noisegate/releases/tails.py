@@ -75,7 +75,8 @@ def reach(variance: Floats, failure: float, price: Price, moved: int) -> Floats:
     deviation = np.sqrt(variance)
     if price.gaussian:
         return tail_factor(failure, gaussian=True) * deviation
-    least = variance_of(Geometric(scale=Fraction(moved) / price.amount))
+    scale = max(Fraction(moved) / price.amount, Geometric.LEAST)
+    least = variance_of(Geometric(scale=scale))
     part = 1 / sqrt(6 * max(least, _TINY))
     best = min(
         tail_factor(failure * (1 - _beyond(k)), gaussian=False) * sqrt(1 + part**2) + k * part

@@ -33,6 +33,7 @@ Outcome: TypeAlias = Any  # an Answer; of a till that plans, a RobustPlan
 METHODS: Final = ("smooth", "ptr")
 UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
 REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
+_TOGETHER_MAX: Final = 4_000  # ε of all rows of a unit, beyond which no δ is left to each
 
 
 @final
@@ -165,10 +166,11 @@ class Found:
         caveats: Sequence[str] = (),
         *,
         unsigned: bool,
+        amount: bool = True,
     ) -> Answer:
         """The answer; ``widths`` are those of the last column at a confidence, where known.
 
-        ``unsigned``: it cannot be negative before noise.
+        ``unsigned``: it cannot be negative before noise; and if it is an ``amount``, 0 is nothing.
         """
         names = table.column_names
 
@@ -178,7 +180,8 @@ class Found:
 
         return Answer(
             sql=sql, table=table, half_widths=half_widths, caveats=tuple(caveats),
-            unsigned=lambda: names[-1:] if unsigned else (), **self.standing,
+            unsigned=lambda: names[-1:] if unsigned else (),
+            amounts=lambda: names[-1:] if unsigned and amount else (), **self.standing,
         )  # fmt: skip
 
 
@@ -256,6 +259,11 @@ def _delta_each(delta: Fraction, price: Fraction, steps: int) -> Fraction:
     """
     if steps == 1:
         return delta
+    if steps * price > _TOGETHER_MAX:
+        raise SpecError(
+            f"So large an epsilon leaves no δ to each of {steps} rows of a unit.",
+            fix="Ask for less, or give rows_per_unit=1.",
+        )
     part = lower(lambda: real(price).expm1() / real(steps * price).expm1())
     return digits_down(delta * part)
 

@@ -49,7 +49,8 @@ class SmoothQuantile:
     def _answer(self, found: Found) -> Answer:
         words = (*self._read.words(found), *self._draft.caveats)
         table, widths = self._table(found), self._read.widths(found)
-        return found.answer(self._sql, table, widths, words, unsigned=self._read.unsigned)
+        unsigned = self._read.unsigned
+        return found.answer(self._sql, table, widths, words, unsigned=unsigned, amount=False)
 
     def _table(self, found: Found) -> "pa.Table":
         import pyarrow as pa  # noqa: PLC0415 - only when asked for

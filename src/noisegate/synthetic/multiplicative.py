@@ -6,7 +6,7 @@ of them, instead of waiting for it as a session does [HLM12]. See `releases/mult
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from noisegate.accounting.pure import promised
 from noisegate.curator.curator import Curator
@@ -21,7 +21,7 @@ from noisegate.releases.attempts import Attempts
 from noisegate.releases.multiplicative import ROUNDS_MAX, build
 from noisegate.releases.order import Order
 from noisegate.releases.plan import ReleasePlan
-from noisegate.releases.table import TableRelease
+from noisegate.releases.table import TableRelease, endings_of
 from noisegate.releases.transcript import pack, unpack
 from noisegate.synthetic.cells_release import CellsRelease, price_of
 from noisegate.synthetic.questions import counting_grid
@@ -32,8 +32,6 @@ Progress = Callable[[float, str], None]
 @final
 class QuestionsBench:
     """Makes the release called "questions"."""
-
-    endings: ClassVar[tuple[str, ...]] = TableRelease.endings
 
     def __init__(self, curator: Curator, rules: Rules, order: Order) -> None:
         asked = _questions(order)
@@ -58,6 +56,11 @@ class QuestionsBench:
             **self._price.to_record(),
         }
         self._attempts = Attempts(curator, json.dumps(record, sort_keys=True, ensure_ascii=False))
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The forms of file that it can be saved in: known before it is paid for."""
+        return endings_of(self._grid.axes)
 
     def plan(self, *, fresh: bool = False) -> ReleasePlan:
         """Price: free, reads no row."""

@@ -46,7 +46,7 @@ class Goal:
         if self.relative is not None and self.rows is None:
             raise Unsupported(
                 "A relative error needs to know roughly how many rows there are.",
-                fix="Say about how many rows there are: rows=10000. Or ask by epsilon or within.",
+                fix="Say so: rows=10000 (--rows 10000). Or ask by epsilon or within.",
             )
 
 
@@ -115,7 +115,7 @@ def _require_width(recipe: Recipe, goal: Goal) -> None:
 def _require_foreseen(recipe: Recipe, goal: Goal) -> None:
     if recipe.is_foreseen(goal.rows):
         return
-    fix = "Ask by epsilon, or say about how many rows there are: rows=10000."
+    fix = "Ask by epsilon, or say about how many there are: rows=10000 (--rows 10000)."
     if goal.rows is not None:
         fix = "Ask by epsilon, or write the FILTER as WHERE."
     raise Unsupported(

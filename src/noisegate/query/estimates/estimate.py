@@ -376,7 +376,6 @@ def predicted(
     confidence: Number,
     *,
     rows: int | None = None,
-    loss: Lost | None = None,
     known: Callable[[int, NDArray[np.int64]], Released] = lambda _, guessed: guessed,
 ) -> dict[str, float | None]:
     """The ± to expect of each aggregate before anything is paid: the worst of its grouping sets.
@@ -392,11 +391,9 @@ def predicted(
         return dict.fromkeys(recipe.aggregate.name for recipe in bought.draft.recipes)
     sets = tuple(dict.fromkeys(bought.draft.block.sets))
     parts = range(len(bought.mechanisms))
-    if rows is None and loss is not None and not loss.people and not loss.units:
-        rows = max(1, int(loss.loss.kept))
-    guessed = [_pretended(bought, part, rows, loss) for part in parts]
+    guessed = [_pretended(bought, part, rows) for part in parts]
     answers = [known(part, guessed[part]) for part in parts]
-    blank = _Measured(bought, answers, loss, consistent=bought.draft.is_found)
+    blank = _Measured(bought, answers, consistent=bought.draft.is_found)
     found: dict[str, float | None] = {}
     for recipe in bought.draft.recipes:
         widths: list[float] = []
@@ -410,13 +407,8 @@ def predicted(
     return found
 
 
-def _pretended(
-    bought: Purchase, place: int, rows: int | None, lost: Lost | None
-) -> NDArray[np.int64]:
-    """What a part would give if rows were spread evenly and values over their bounds.
-
-    Or, of sums whose total a look at units has shown, that total.
-    """
+def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int64]:
+    """What a part would give if rows were spread evenly and values over their bounds."""
     part = bought.draft.parts[place]
     tally, cells = part.query.tally, bought.draft.cells(part.columns)
     each = Fraction(rows or 0) / cells
@@ -427,15 +419,8 @@ def _pretended(
     wanted |= {
         recipe.direct: each * Fraction(recipe.typical)
         for recipe in bought.draft.recipes
-        if recipe.sampled or lost is not None
+        if recipe.sampled
     }
-    if lost is not None:
-        kept = Fraction(lost.loss.kept) / cells
-        wanted |= {piece: kept * Fraction(unit) for piece, unit in lost.units.items()}
-        if lost.people:
-            wanted |= {
-                recipe.direct: kept for recipe in bought.draft.recipes if lost.touches(recipe)
-            }
     for mean in (mean for recipe in bought.draft.recipes for mean in recipe.means):
         half = max(mean.high - mean.middle, mean.middle - mean.low)
         wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)

@@ -25,9 +25,11 @@ _OPTIONS: Final = {
     "confidence": "confidence",
     "rows_per_unit": "rows_per_unit",
     "groups_per_unit": "groups_per_unit",
+    "rows": "rows",
     "max_rows_contributed": "rows_per_unit",
     "max_groups_contributed": "groups_per_unit",
 }
+_WHOLE: Final = ("rows", "rows_per_unit", "groups_per_unit")
 _HINT: Final = "noisegate:"
 
 
@@ -115,7 +117,7 @@ def _terms(said: Iterable[tuple[str, str]]) -> Terms:
     terms: dict[str, object] = {}
     for option, value in found.items():
         number = positive(value, name=option)
-        if option.endswith("_per_unit"):
+        if option in _WHOLE:
             if number.denominator != 1:
                 raise Unsupported(f"{option} is not whole.", fix="Use a whole number.")
             terms[option] = int(number)
