@@ -205,7 +205,7 @@ def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
         value = getattr(mechanism, field.name)
         if field.name in _WEAKER and not isinstance(mechanism, CrowdCounts):
             changed[field.name] = value * _WEAKER[field.name]
-        elif field.name == "epsilon_levels":
+        elif field.name in ("epsilon_levels", "factors"):
             changed[field.name] = tuple(each * Fraction(5, 4) for each in value)
         elif field.name == "probability":
             changed[field.name] = 1 - (1 - value) * Fraction(4, 5)
