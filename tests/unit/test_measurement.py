@@ -157,7 +157,7 @@ def test_a_question_is_one_text_that_names_rows_and_noise():
         for noise in FITTING[name]
     }
     others |= {question, measured(TALLIES["sums"], Geometric(scale=7)).question()}
-    assert len(others) == 9  # 8 pairs, one of them the question, and the other scale
+    assert len(others) == 10  # 9 pairs, one of them the question, and the other scale
 
 
 # draws

@@ -32,7 +32,7 @@ Rounding: ln(K / β) / factor up to a whole rank. Errors are clamped at 2**30 ra
 True
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -159,10 +159,8 @@ class Brackets(Repeatable[int]):
             points = private_ranks(data, goal, wanted.size, points=self.points, bits=bits)
             places = uniform_below(self.radii.size + 1, wanted.size, bits=bits)
             excess = self.excess(data, place, points, places)
-            kept = bernoulli_exp(
-                float(unit) * excess, lambda lane, e=excess: unit * int(e[lane]),  # type: ignore[misc]
-                error=_ROUGH, bits=bits,
-            )  # fmt: skip
+            rough = (float(unit) * excess).astype(np.float64)
+            kept = bernoulli_exp(rough, _lane(unit, excess), error=_ROUGH, bits=bits)
             found[wanted[kept]] = np.stack([points, places], axis=1)[kept]
             wanted = wanted[~kept]
         return found
@@ -220,17 +218,43 @@ class Brackets(Repeatable[int]):
         )
         return low, high
 
-    def rank_errors(self, confidence: Number) -> tuple[int, ...]:
+    def expected(self, rows: int) -> Int64Array:
+        """What a use would give if so many values were spread evenly over the grid."""
+        found = []
+        for tau, ranks in zip(self.taus, self.rungs, strict=True):
+            spare = 2 * self.slack * rows + _SPARE
+            needed = [each + spare for each in ranks]
+            most = min(tau, 1 - tau) * rows
+            reached = [
+                all(
+                    min(Fraction(int(radius) * rows, self.points), most) >= each
+                    for radius, each in zip(self._radius(place + np.arange(3)), needed, strict=True)
+                )
+                for place in range(self.radii.size)
+            ]
+            place = reached.index(True) if True in reached else self.radii.size
+            found += [self.low + int(tau * (self.points - 1)), place]
+        return np.array(found, np.int64)
+
+    def rank_errors(self, confidence: Number, *, even: bool = False) -> tuple[int, ...]:
         """How many ranks each point may be off, each at this confidence on its own.
 
-        Why: some pair has an error of 0, and there are so many pairs [MT07, Thm 7]. Rounding: up.
+        Claim: whatever the values are; or, if ``even``, where gaps between neighbouring values are
+            alike around each answer.
+        Why: some pair has an error of 0, and there are so many pairs [MT07, Thm 7]. Where gaps are
+            alike, errors of k ranks and up to one more have odds of e^(-factor k) to 1 for each
+            radius, and one radius at least stands beside every point. Rounding: up.
         """
-        pairs, failure = self.points * (self.radii.size + 1), failure_of(confidence)
-        return tuple(rank_error_up(f, points=pairs, failure=failure) for f in self.factors)
+        return self._rank_errors(failure_of(confidence), even=even)
 
-    def rank_error(self, confidence: Number) -> int:
-        """The largest of `rank_errors`."""
-        return max(self.rank_errors(confidence))
+    def rank_error(self, confidence: Number, *, even: bool = False) -> int:
+        """How many ranks all points may be off, all of them at once."""
+        return max(self._rank_errors(failure_of(confidence) / len(self.taus), even=even))
+
+    def _rank_errors(self, failure: Fraction, *, even: bool) -> tuple[int, ...]:
+        pairs = (self.radii.size + 1) * (1 if even else self.points)
+        errors = (rank_error_up(f, points=pairs, failure=failure) for f in self.factors)
+        return tuple(error + even for error in errors)
 
     @property
     def rungs(self) -> tuple[tuple[int, ...], ...]:
@@ -253,6 +277,10 @@ class Brackets(Repeatable[int]):
 
     def _denominator(self, tau: Fraction) -> int:
         return lcm(tau.denominator, self.slack.denominator)
+
+
+def _lane(unit: Fraction, excess: Int64Array) -> Callable[[int], Fraction]:
+    return lambda lane: unit * int(excess[lane])
 
 
 def moved(tau: Fraction, slack: Fraction) -> Fraction:
