@@ -57,7 +57,7 @@ _FIFTH: Final = "a fifth too little noise in every draw"
 _KNOWN: Final = (Geometric, DiscreteGaussian, BoxNoise, FourierCut)
 # They work out a number, or its reaches, and hand it to a noise: which is what is heard.
 _HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum, Unevenness)
-_WIDEST: Final = 8  # numbers of an output that are kept as they are; more become one pattern
+_WIDEST: Final = 10  # numbers of an output that are kept as they are; more become one pattern
 # A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
 _WEAKER: Final[Mapping[str, Fraction]] = {
     "scale": Fraction(4, 5), "threshold_scale": Fraction(4, 5), "query_scale": Fraction(4, 5),

@@ -61,6 +61,7 @@ from noisegate.noise.uniform import uniform_below
 from noisegate.privacy.event import Event, ExponentialEvent, Sequential
 
 LADDER: Final = (Fraction(1, 20), Fraction(1, 100), Fraction(1, 1000))  # failures of the rungs
+_AT_ONCE: Final = 24  # pairs that are proposed for a draw
 _SPARE: Final = 2  # ranks: quantiles of SQL are within one of τ n
 _ROUGH: Final = 2.0**-38  # far above what products of doubles lose below 700
 
@@ -148,21 +149,23 @@ class Brackets(Repeatable[int]):
         """Pairs of one level, drawn by rejection.
 
         Claim: exact. Why: c has odds e^(-factor · a(c)) and j is uniform, and a pair is kept with
-            probability e^(-factor · (e - a)) ≤ 1. Each c has a radius with e = a, so that at least
-            one of K + 1 pairs is kept.
+            probability e^(-factor · (e - a)) ≤ 1; the first that is kept counts. Each c has a
+            radius with e = a, so that one of K + 1 pairs is kept on average, or more.
         """
         tau, factor = self.taus[place], self.factors[place]
         goal, unit = RankGoal(tau, factor), factor / self._denominator(tau)
         found = np.empty((count, 2), np.int64)
         wanted = np.arange(count)
         while wanted.size:
-            points = private_ranks(data, goal, wanted.size, points=self.points, bits=bits)
-            places = uniform_below(self.radii.size + 1, wanted.size, bits=bits)
+            lanes = np.repeat(wanted, max(1, _AT_ONCE // wanted.size))
+            points = private_ranks(data, goal, lanes.size, points=self.points, bits=bits)
+            places = uniform_below(self.radii.size + 1, lanes.size, bits=bits)
             excess = self.excess(data, place, points, places)
             rough = (float(unit) * excess).astype(np.float64)
             kept = bernoulli_exp(rough, _lane(unit, excess), error=_ROUGH, bits=bits)
-            found[wanted[kept]] = np.stack([points, places], axis=1)[kept]
-            wanted = wanted[~kept]
+            done, first = np.unique(lanes[kept], return_index=True)
+            found[done] = np.stack([points, places], axis=1)[kept][first]
+            wanted = np.setdiff1d(wanted, done, assume_unique=True)
         return found
 
     def excess(
