@@ -16,7 +16,7 @@ from noisegate.algebra.tally import Sums, Values
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
 from noisegate.mechanisms.base import Mechanism
-from noisegate.mechanisms.brackets import Brackets
+from noisegate.mechanisms.brackets import LADDER, Brackets, radii_below
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection
@@ -203,10 +203,12 @@ def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fracti
     """How far out a private minimum can be: the lowest level that stands clear of the lower bound.
 
     Grid points below all values err by the goal's rank r alone, and there may be as many as
-    ``points``, so r must exceed ln(points) / factor by some; factor = ε / 2 for low levels.
+    ``points``, so r must exceed ln(points) / factor by some; factor = ε / 2 for low levels. Its ±
+    ends above the bound only if r is more than all rungs of its bracket need.
     """
     if rows is None:
         return EXTREME
-    ranks = 2 * (log(points) + 3) / float(epsilon)
+    rungs = log(radii_below(points - 1).size / LADDER[-1]) + 1
+    ranks = 2 * max(log(points) + 3, rungs) / float(epsilon) + 3
     thousandths = ceil(10_000 * ranks / max(rows, 1))
     return min(Fraction(thousandths, 10_000), Fraction(1, 2))
