@@ -102,6 +102,14 @@ def test_dates_have_margins_in_days():
     (width,) = answer.margins(SURE)["d"]
     assert abs((answer.rows[0][0] - true).days) <= width < 60
     assert f"± {answer.margins(0.95)['d'][0]} d" in str(answer)
+    wards = gate_of().sql("SELECT g, MEDIAN(d) AS d, COUNT(*) AS n FROM t GROUP BY g", epsilon=50)
+    assert " d</td>" in wards._repr_html_()
+    assert len(wards.to_arrow(0.95).column_names) == 5
+    assert not any(row[1] for row in wards.within_noise())
+    pytest.importorskip("altair")
+    assert wards.plot().to_dict()
+    with pytest.raises(Unsupported, match="no numbers to draw"):
+        answer.plot()
     later = gate_of().sql("SELECT MEDIAN(d) + INTERVAL 1 DAY AS d FROM t", epsilon=50)
     assert later.margins()["d"] is None
 

@@ -151,7 +151,7 @@ def _bars(
         return [""] * len(values)
     drawn = [
         None
-        if value is None or width is None
+        if value is None or width is None or isinstance(value, date)
         else (float(value), *ends(float(value), float(width), from_zero=from_zero))
         for value, width in zip(values, widths, strict=False)
     ]

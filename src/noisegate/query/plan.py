@@ -58,7 +58,8 @@ class Plan:
     def margins(self, confidence: Number = 0.95) -> dict[str, float | None]:
         """The ± to expect of each measured number, by the name under which the answer shows it.
 
-        None where it depends on the rows (quantiles, and averages where no size is declared).
+        None where it depends on the rows: averages and quantiles, if nobody said or released how
+        many there are. That of quantiles is for values that are spread evenly over their bounds.
         """
         names, rows = shown_names(self.question), self.rows()
         found: dict[str, float | None] = {}
