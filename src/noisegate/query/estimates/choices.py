@@ -34,7 +34,8 @@ class Chosen:
     def values(self, level: int) -> Numbers:
         """One level. Several are chosen independently: they are put in order, cell by cell.
 
-        Sorting is free, and brings none of them further from the exact levels, which are in order.
+        Sorting is free, and the largest error of a cell does not grow: exact levels are in order.
+        A bracket stays that of its level.
         """
         found = self.released
         if isinstance(self.noise, Brackets):
