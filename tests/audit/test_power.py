@@ -111,6 +111,7 @@ CHANCES = {
     "splits": cut_first,
     "quantile": lambda more: ranked(3, more),
     "quantiles": lambda more: ranked(2.85, more),
+    "brackets": lambda more: ranked(3, more),
     "winsorised": lambda more: tuple(float(at_least(5120 / 9 / more, k)) for k in (0, 1024)),
     "above-threshold": lambda more: noes_then_yes(
         SPARSE, ((-1, -1, -1, 0), (0, 0, 0, -1)), more

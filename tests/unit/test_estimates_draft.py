@@ -11,9 +11,9 @@ from noisegate.algebra.relation import Filter, PerUnit, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import Sequential
@@ -71,7 +71,7 @@ def event_of(bought):
     for part, mechanisms in zip(bought.draft.parts, bought.mechanisms, strict=True):
         query = part.query
         for place, mechanism in enumerate(mechanisms):
-            if isinstance(mechanism, Quantile | Quantiles):
+            if isinstance(mechanism, Brackets | Quantiles):
                 events.append(mechanism.event(query.per_unit))
             elif isinstance(mechanism, DiscreteGaussian):
                 events.append(mechanism.event(query.l2s[place]))
@@ -366,7 +366,7 @@ def test_accuracy_is_refused_where_it_would_need_the_rows():
     for goal in ({"within": Fraction(1)}, {"relative": Fraction(1, 10)}):
         with pytest.raises(Unsupported, match="write the FILTER as WHERE"):
             epsilon_for(some, Goal(**goal, rows=10_000))
-    with pytest.raises(Unsupported, match="in ranks"):
+    with pytest.raises(Unsupported, match="how close together"):
         epsilon_for(draft(block(ask(Function.MIN, "age")), Caps()), Goal(within=Fraction(1)))
     with pytest.raises(Unsupported, match=r"how many rows.*rows=10000"):
         Goal(relative=Fraction(1, 10))
@@ -384,7 +384,7 @@ def test_accuracy_is_refused_where_it_would_need_the_rows():
 def test_extremes_say_which_quantile_they_are():
     found = draft(block(ask(Function.MIN, "age"), ask(Function.MAX, "age")), Caps())
     bought = purchase(found, epsilon=1, rows=100_000)
-    low, high = (mechanisms[0].tau for mechanisms in bought.mechanisms)
+    low, high = (mechanisms[0].taus[0] for mechanisms in bought.mechanisms)
     assert 0 < low < Fraction(1, 500)
     assert high == 1 - low
     ranks = bought.mechanisms[0][0].rank_error("0.95")
@@ -395,7 +395,7 @@ def test_extremes_say_which_quantile_they_are():
     )
     where = Call("gt", (Field("age"), Literal(40)))
     some = draft(block(ask(Function.MIN, "age", where=where)), Caps())
-    assert purchase(some, epsilon=1, rows=100_000).mechanisms[0][0].tau == Fraction(1, 100)
+    assert purchase(some, epsilon=1, rows=100_000).mechanisms[0][0].taus[0] == Fraction(1, 100)
     assert extreme_level(Fraction(1), points=73, rows=None) == Fraction(1, 100)
     assert extreme_level(Fraction(1), points=73, rows=5) == HALF
 

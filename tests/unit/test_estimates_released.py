@@ -10,6 +10,7 @@ import pytest
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.estimates.draft import Caps, draft
@@ -70,7 +71,8 @@ def measured(bought, *, draws=1):
     for part, mechanisms in zip(bought.draft.parts, bought.mechanisms, strict=True):
         tally, cells = part.query.tally, bought.draft.cells(part.columns)
         if not hasattr(tally, "terms"):
-            found.append(np.full((cells, 1), 20))
+            width = 2 if isinstance(mechanisms[0], Brackets) else 1
+            found.append(np.full((cells, width), 20))
             continue
         row = listed(np.arange(tally.cells) * 1001, tally.by)
         found.append([

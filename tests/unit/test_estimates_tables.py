@@ -100,16 +100,19 @@ def test_grouping_ids_are_those_of_sql():
     assert table.keys["sex"] == ("f", "m", "f", "m", None, None, "f", "m", None)
 
 
-def test_dates_and_times_come_back_as_such_and_have_no_bars_in_values():
+def test_dates_and_times_come_back_as_such_with_bars_in_days_and_hours():
     bought = purchase(
         draft(block((Function.MIN, "born"), (Function.MAX, "seen")), Caps()), epsilon=1, rows=1000
     )
-    table = estimate(bought, [np.array([[31]]), np.array([[25]])])
+    table = estimate(bought, [np.array([[31, 4]]), np.array([[25, 2]])])
     born, seen = table.columns["a0"], table.columns["a1"]
     assert (born.kind, seen.kind) == (Kind.DATE, Kind.TIMESTAMP)
     assert born.values[0] == np.datetime64("1970-02-01")
     assert seen.values[0] == np.datetime64("1970-01-02T01:00")
-    assert born.interval("0.95") is None
+    assert [float(end[0]) for end in born.interval("0.95")] == [31 - 4, 31 + 4]
+    assert [float(end[0]) for end in born.interval("0.99")] == [31 - 6, 31 + 6]
+    assert [float(end[0]) for end in seen.interval("0.95")] == [25 - 2, 25 + 2 + 1]  # cut hours
+    assert (born.margin("0.95")[0], seen.margin("0.95")[0]) == (4, 3)
     assert born.rank_error("0.95") > 0
     assert any("to the hour" in words for words in bought.caveats)
 

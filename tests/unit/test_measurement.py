@@ -13,6 +13,7 @@ from noisegate.algebra.relation import PerUnit, Table
 from noisegate.algebra.tally import Distinct, Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.fourier_cut import FourierCut
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -43,6 +44,7 @@ NOISES = {
     "gaussian": DiscreteGaussian(variance=18),
     "quantile": Quantile.for_epsilon(1, tau="1/2", low=0, high=100, values_per_unit=3),
     "quantiles": Quantiles.for_epsilon(1, taus=("1/4", "3/4"), low=0, high=100, values_per_unit=3),
+    "brackets": Brackets.for_epsilon(1, taus=("1/4", "3/4"), low=0, high=100, values_per_unit=3),
     "key selection": KeySelection.for_budget(1, "1e-12", keys_per_unit=3),
     "thresholded": ThresholdedGeometric.for_budget(1, "1e-12", keys_per_unit=3),
     "laplace": Laplace(scale=6),
@@ -50,7 +52,7 @@ NOISES = {
 FITTING = {
     "sums": {"geometric", "gaussian"},
     "distinct": {"geometric", "gaussian"},
-    "values": {"quantile", "quantiles"},
+    "values": {"quantile", "quantiles", "brackets"},
     "keys": {"key selection", "thresholded"},
 }
 
@@ -155,7 +157,7 @@ def test_a_question_is_one_text_that_names_rows_and_noise():
         for noise in FITTING[name]
     }
     others |= {question, measured(TALLIES["sums"], Geometric(scale=7)).question()}
-    assert len(others) == 9  # 8 pairs, one of them the question, and the other scale
+    assert len(others) == 10  # 9 pairs, one of them the question, and the other scale
 
 
 # draws

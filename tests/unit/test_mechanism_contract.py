@@ -14,6 +14,7 @@ from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import INPUT_MAX, NoiseMechanism, to_record
 from noisegate.mechanisms.bounds import PrivateBounds
 from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.catalogue import MECHANISMS, from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
@@ -63,6 +64,7 @@ EXAMPLES = (
     AboveThreshold(threshold=-4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Quantile(tau=THIRD, factor=THIRD, low=-6, high=6, step=3),
     Quantiles(taus=(THIRD, 2 * THIRD), epsilon_levels=(THIRD, THIRD), low=0, high=8),
+    Brackets(taus=(THIRD, 2 * THIRD), factors=(THIRD, THIRD), low=-4, high=8, slack=THIRD),
     KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
     ThresholdedGeometric(scale=THIRD, threshold=4),
     PrivateBounds(scale=THIRD, threshold=4, digits=20),
@@ -216,6 +218,15 @@ REFUSED = [
     lambda: Quantiles.for_epsilon(
         1, taus=(Fraction(1, 999_999_937), Fraction(999_999_929, 10**9)), **GRID
     ),
+    lambda: Brackets.for_epsilon(1, taus=(), **GRID),
+    lambda: Brackets.for_epsilon(1, taus=(0,), **GRID),
+    lambda: Brackets(taus=("1/2",), factors=(1, 1), **GRID),
+    lambda: Brackets(taus=("1/2",), factors=(0,), **GRID),
+    lambda: Brackets(taus=("1/2",), factors=(1 << 41,), **GRID),
+    lambda: Brackets(taus=("1/2",), factors=(1,), low=0, high=0),
+    lambda: Brackets(taus=("1/2",), factors=(1,), slack=2, **GRID),
+    lambda: Brackets(taus=("1/2",), factors=(1,), slack=Fraction(1, 10**9 + 1), **GRID),
+    lambda: Brackets(taus=("1/2",), factors=(1,), **GRID).event(0),
     lambda: KeySelection(epsilon=0, delta="1e-6"),
     lambda: KeySelection(epsilon=1, delta=0),
     lambda: KeySelection(epsilon=1, delta=1),
@@ -317,6 +328,7 @@ EPSILON = Fraction(7, 30)
         ).event(Fraction(3)),
         Quantile.for_epsilon(EPSILON, tau="1/5", values_per_unit=3, **GRID).event(3),
         Quantiles.for_epsilon(EPSILON, taus=("1/5", "1/2"), values_per_unit=3, **GRID).event(3),
+        Brackets.for_epsilon(EPSILON, taus=("1/5", "1/2"), values_per_unit=3, **GRID).event(3),
         PrivateBounds.for_epsilon(EPSILON, sensitivity=L1(3), digits=9, confidence="0.99").event(
             L1(3)
         ),

@@ -7,6 +7,7 @@ so `reachable` is derived, and so is how many runs a copy with a fifth too littl
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import exp, log
 from typing import Any, Final
@@ -18,6 +19,7 @@ from noisegate.audit.confidence import Floats
 from noisegate.audit.draws import Blocks
 from noisegate.audit.registry import each, many, weaker
 from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.noisy_max import NoisyMax
@@ -174,6 +176,17 @@ def _quantiles() -> Audit:
     )  # fmt: skip
 
 
+def _brackets() -> Audit:
+    middle = Brackets.for_epsilon(3, taus=("1/2",), low=0, high=_LAST)
+    pair = middle, replace(middle, factors=(_MORE * middle.factors[0],))
+    one, two = _below_chances(3)  # of so few values all radii are as good as each other
+    words = "one value at 20 of 0, …, 99, without and with one at 99: few points lie below"
+    return each(
+        "brackets", pair, _TWO_VALUES, words, width=2, event=_below, trials=120_000,
+        reachable=log(one / two) / 3, why=_SHARED,
+    )  # fmt: skip
+
+
 def _furthest() -> Audit:
     choice = Furthest.for_epsilon(3, guesses=(1, *[10] * _OTHERS), score_sensitivity=1)
     pair = choice, weaker(choice, factor=_MORE)
@@ -236,6 +249,7 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "splits": _splits,
     "quantile": _quantile,
     "quantiles": _quantiles,
+    "brackets": _brackets,
     "winsorised": _winsorised,
     "above-threshold": _above_threshold,
     "outside-band": _outside_band,

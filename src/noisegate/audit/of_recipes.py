@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from math import exp, log
 from types import MappingProxyType
@@ -136,33 +135,34 @@ def _of_kind(name: str) -> Audit:
 
 
 def _boxplot() -> Audit:
-    """The median, whose level has a third of the price: it is found below the one value, or not.
+    """The median, which has a fifth of the price: it is found below the one value, or not.
 
-    Values have ten random digits, so there are 33 · 1024 points, of which 8 · 1024 lie below. Of
-    one value they are half a rank off, as is all but one point: 8 h / 33 h with h = e^(-ε/6). Of
-    two they are one rank off, and those between are not: 8 h² to 24 + (8 + 1) h² with the ends.
+    Of one value all other points are half a rank off: 8 h to 1 + 24 h with h = e^(-ε/2). Of two
+    those below are one rank off, and those between are not: 8 h² to 25. So few values hardly
+    choose among radii.
     """
     one, two = rows((8, 0, "b")), rows((8, 0, "b"), (32, 0, "a"))
-    share = Fraction(_EPSILON)
-    asked = Asked("boxplot", {"columns": {"x": None}, "epsilon": 3 * _EPSILON})
+    half = exp(-_EPSILON / 2)
+    chances = 8 * half / (1 + 32 * half), 8 * half**2 / (25 + 8 * half**2)
+    asked = Asked("boxplot", {"columns": {"x": None}, "epsilon": 5 * _EPSILON})
     audit = path_audit(
         "release: boxplot", asked, opened=opened, pair=(one, two), tries=1, trials=6_000,
         neighbours="one row at 8 of 0, …, 32, without and with one at 32", event=_below_eight,
-        reachable=log(8 / 33 * (24 * exp(_EPSILON) + 9) / 8) / _EPSILON,
-        why="the claim is for the median, a third of the price; 'quantiles' audits the kind",
+        reachable=log(chances[0] / chances[1]) / _EPSILON,
+        why="the claim is for the median, a fifth of the price; 'brackets' audits the kind",
     )  # fmt: skip
     (use,) = audit.draws[0].uses  # type: ignore[attr-defined]  # one question
-    halved = replace(use.mechanism, epsilon_levels=(2 * share,) * len(use.mechanism.epsilon_levels))
+    halved = replace(use.mechanism, factors=tuple(2 * each for each in use.mechanism.factors))
     uses = (replace(use, mechanism=halved),)
     broken = PathRuns(uses=uses, first=True), PathRuns(uses=uses, first=False)
     return replace(
-        audit, claims={0.0: float(share)}, broken=broken, broken_words="half of the noise"
+        audit, claims={0.0: float(_EPSILON)}, broken=broken, broken_words="half of the noise"
     )
 
 
 def _below_eight(outputs: Floats) -> Floats:
-    """The third of five ranks is below 8; the first column is of added noise, of which is none."""
-    return np.asarray(outputs[:, 3] < 8, np.float64)
+    """The third of five points is below 8; the first column is of added noise, of which is none."""
+    return np.asarray(outputs[:, 5] < 8, np.float64)
 
 
 AUDITS: Final[Mapping[str, Callable[[], Audit]]] = MappingProxyType(

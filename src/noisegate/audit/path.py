@@ -57,7 +57,7 @@ _FIFTH: Final = "a fifth too little noise in every draw"
 _KNOWN: Final = (Geometric, DiscreteGaussian, BoxNoise, FourierCut)
 # They work out a number, or its reaches, and hand it to a noise: which is what is heard.
 _HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum, Unevenness)
-_WIDEST: Final = 8  # numbers of an output that are kept as they are; more become one pattern
+_WIDEST: Final = 10  # numbers of an output that are kept as they are; more become one pattern
 # A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
 _WEAKER: Final[Mapping[str, Fraction]] = {
     "scale": Fraction(4, 5), "threshold_scale": Fraction(4, 5), "query_scale": Fraction(4, 5),
@@ -205,7 +205,7 @@ def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
         value = getattr(mechanism, field.name)
         if field.name in _WEAKER and not isinstance(mechanism, CrowdCounts):
             changed[field.name] = value * _WEAKER[field.name]
-        elif field.name == "epsilon_levels":
+        elif field.name in ("epsilon_levels", "factors"):
             changed[field.name] = tuple(each * Fraction(5, 4) for each in value)
         elif field.name == "probability":
             changed[field.name] = 1 - (1 - value) * Fraction(4, 5)

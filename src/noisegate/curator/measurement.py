@@ -15,6 +15,7 @@ from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
@@ -60,7 +61,7 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Marginals: _NOISE,
     Rows: _NOISE | {BoxNoise, PerturbedLogistic},
     Distinct: _NOISE,
-    Values: {Quantile, Quantiles, LocalQuantile},
+    Values: {Quantile, Quantiles, Brackets, LocalQuantile},
     Keys: {KeySelection, ThresholdedGeometric},
     Cells: {SparseGeometric, SparsePriority, GraphNumber, LocalGraph},
 }

@@ -17,6 +17,7 @@ from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.bounds import PrivateBounds
 from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.dawa_partition import DawaPartition
 from noisegate.mechanisms.exponential import Exponential
@@ -49,8 +50,8 @@ from noisegate.mechanisms.winsorised import Winsorised
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,
-    Exponential, PermuteAndFlip, TopK, NoisyMax, AboveThreshold, Quantile, Quantiles, KeySelection,
-    ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
+    Exponential, PermuteAndFlip, TopK, NoisyMax, AboveThreshold, Quantile, Quantiles, Brackets,
+    KeySelection, ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
     Unevenness, SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
     ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,

@@ -1,6 +1,6 @@
 """Numbers and answers for human eyes: cells with ±, and the table a notebook shows."""
 
-from datetime import datetime
+from datetime import date, datetime
 from math import ceil, floor, isfinite, log10
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,9 +33,14 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
 
     >>> with_margin(1234, 6), with_margin(41.23456, 0.5123), with_margin(0.5, None)
     ('1,234 ± 6', '41.23 ± 0.52', '0.5 ± ?')
+    >>> with_margin(date(2020, 5, 1), 6), with_margin(datetime(2020, 5, 1), 33)
+    ('2020-05-01 ± 6 d', '2020-05-01 00:00:00 ± 33 h')
     """
     if value is None:
         return "–"
+    if isinstance(value, date):
+        unit = "h" if isinstance(value, datetime) else "d"
+        return f"{value} ± {'?' if margin is None else f'{ceil(margin):,} {unit}'}"
     if margin is None or not isfinite(margin):
         return f"{value:,} ± ?" if isinstance(value, int) else f"{value:,.6g} ± ?"
     if margin == 0 or isinstance(value, int):
@@ -46,7 +51,9 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
 
 
 def is_noise(value: Any, margin: float | None) -> bool:  # noqa: ANN401 - a cell
-    """Whether a number is no further from 0 than its ±."""
+    """Whether a number is no further from 0 than its ±; a date is no number."""
+    if isinstance(value, date):
+        return False
     return value is not None and margin is not None and bool(abs(value) <= margin)
 
 
@@ -144,7 +151,7 @@ def _bars(
         return [""] * len(values)
     drawn = [
         None
-        if value is None or width is None
+        if value is None or width is None or isinstance(value, date)
         else (float(value), *ends(float(value), float(width), from_zero=from_zero))
         for value, width in zip(values, widths, strict=False)
     ]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums
 from noisegate.errors import Unsupported
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.query.estimates.draft import Caps, Draft, Part, draft
 from noisegate.query.estimates.estimate import Released, estimate, predicted
 from noisegate.query.estimates.grouping_sets import Columns
@@ -119,6 +120,11 @@ class Guess:
         tally = part.query.tally
         if not isinstance(tally, Sums):
             assert part.other is not None  # noqa: S101 - no sums
+            noise = self.bought.mechanisms[place][0]
+            if isinstance(noise, Brackets):
+                return np.array([noise.expected(int(rows)) for rows in each.tolist()]).reshape(
+                    cells, -1
+                )
             is_count = part.other.function is Function.COUNT_DISTINCT
             held = each * (share if counts is not None else 1.0) * is_count
             width = max(1, len(part.other.levels))

@@ -52,8 +52,9 @@ class ReleasedBlock:
 
     ``table`` has the block's key columns and aggregates by their names. ``noisy`` are the
     aggregates; ``half_widths(name, confidence)`` gives one for each row, or None for a column
-    that has none. ``unsigned`` are aggregates that cannot be negative before noise; ``amounts`` are
-    those of them that count or add up, so that 0 means that nothing is there.
+    that has none: in its own unit, of dates in days, of times in hours. ``unsigned`` are aggregates
+    that cannot be negative before noise; ``amounts`` are those of them that count or add up, so
+    that 0 means that nothing is there.
     """
 
     table: "pa.Table"
@@ -177,6 +178,8 @@ def _half_widths(item: _Item, shown: "pa.ChunkedArray", table: "pa.Table") -> Ha
     if item.own is not None:
         pairs = zip(shown.to_pylist(), table.column(item.own).to_pylist(), strict=True)
         return tuple(None if value is None else width for value, width in pairs)
+    if any(_is_time(column) for column in (shown, *map(table.column, item.leaves))):
+        return (None,) * len(shown)  # dates are not calculated with as numbers
     with np.errstate(all="ignore"):
         low, high = item.ends(lambda name: _array(table.column(name)))
         value = _array(shown)
@@ -185,6 +188,12 @@ def _half_widths(item: _Item, shown: "pa.ChunkedArray", table: "pa.Table") -> Ha
         widths = np.maximum(np.maximum(value - low, high - value), 0.0)
         widths += np.where(whole, 0.0, _ROUNDING * largest)  # whole: nothing was rounded
     return tuple(_plain_width(float(width)) for width in widths)
+
+
+def _is_time(column: "pa.ChunkedArray") -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return bool(pa.types.is_temporal(column.type))
 
 
 def _array(column: "pa.ChunkedArray") -> Array:

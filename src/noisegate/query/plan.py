@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 from re import escape, sub
-from typing import Any, Final, final
+from typing import Any, final
 
 import sqlglot
 from sqlglot import exp
@@ -15,6 +15,7 @@ from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent
@@ -22,10 +23,8 @@ from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.expected import Expectation, Foreseen
-from noisegate.query.question import Function, Question
+from noisegate.query.question import Question
 from noisegate.transforms.query import Query
-
-_RANKED: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
 
 
 @final
@@ -58,10 +57,10 @@ class Plan:
     def margins(self, confidence: Number = 0.95) -> dict[str, float | None]:
         """The ± to expect of each noisy column of the answer, in its worst row.
 
-        Averages and ratios err by how many rows there are: as said (``rows``), or as released
-        before. None where that is not known; where the error is one of ranks (quantiles); and
-        where the free SQL does not say how errors follow. Conditions may leave any share of the
-        rows: the ± is the larger one.
+        Averages, ratios and quantiles err by how many rows there are: as said (``rows``), or as
+        released before. None where that is not known, and where the free SQL does not say how
+        errors follow. Conditions may leave any share of the rows: the ± is the larger one. That of
+        quantiles is for values that are spread evenly over their bounds.
         """
         found = self.expected.columns(confidence).items()
         return {name: None if each.at_best else each.most for name, each in found}
@@ -114,10 +113,12 @@ class Plan:
         """How far each number may be off."""
         names, found = shown_names(self.question), self.expected.columns(confidence)
         ranked = {
-            names.get((bought.draft.block.name, each.name), each.name)
+            names.get((bought.draft.block.name, each.aggregate.name), each.aggregate.name)
             for bought in self.bought
-            for each in bought.draft.block.aggregates
-            if each.function in _RANKED
+            for part, noises in zip(bought.draft.parts, bought.mechanisms, strict=True)
+            if isinstance(noises[0], Quantiles)
+            for each in bought.draft.recipes
+            if each.direct in part.pieces
         }
         said = {name: _off(each, confidence) for name, each in found.items()}
         said |= dict.fromkeys(ranked & said.keys(), "in ranks, as said below")

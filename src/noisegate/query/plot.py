@@ -227,13 +227,16 @@ def _pictures(
     y: str | None,
     color: str | None,
 ) -> list[_Picture]:
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
     for name in (x, y, color):
         if name is not None and name not in answer.columns:
             raise SpecError(
                 f"There is no column {name!r}.", fix=f"Use {', '.join(answer.columns)}."
             )
     noisy = [name for name in answer.columns if widths[name]]
-    heights = [y] if y is not None else noisy or _numbers(answer)[-1:]
+    drawn = [name for name in noisy if not pa.types.is_temporal(answer.table[name].type)]
+    heights = [y] if y is not None else drawn or _numbers(answer)[-1:]
     if not heights:
         raise _nothing()
     known = {*noisy, *heights, *answer.unfollowed(), x, color}

@@ -17,7 +17,7 @@ from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.query.estimates.draft import Draft, is_sought
 from noisegate.query.estimates.estimate import Estimates
 from noisegate.query.estimates.grouping_sets import Columns, grouping_id
-from noisegate.query.estimates.recipe import COUNTS, VARIANCES, Recipe
+from noisegate.query.estimates.recipe import CHOSEN, COUNTS, VARIANCES, Recipe
 from noisegate.query.margins import ReleasedBlock
 from noisegate.query.question import Function
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ROWS_MAX: Final = 50  # of a made-up table
 GUESSES: Final = (1_000_000, 7, 0)  # a table of one row has the large one
-_CHOSEN: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
 _COUNTED: Final = (*COUNTS, Function.COUNT_UNITS, Function.COUNT_DISTINCT)
 _MADE_UP: Final[dict[Kind, tuple[Key, ...]]] = {
     Kind.BOOLEAN: (False, True),
@@ -139,7 +138,7 @@ def _bounds(recipe: Recipe, draft: Draft) -> tuple[Fraction | None, Fraction | N
         return recipe.means[0].low, recipe.means[0].high
     if function is Function.CORR:
         return Fraction(-1), Fraction(1)
-    if function not in (*_CHOSEN, Function.SUM):
+    if function not in (*CHOSEN, Function.SUM):
         return None, None
     domain = domain_of(args[0], schema_of(draft.block.relation))
     if function is not Function.SUM:

@@ -1,6 +1,6 @@
 """One question from SQL to answer: read, draft, buy, measure, estimate, and the free SQL on top."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
@@ -22,27 +22,24 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
-from noisegate.query.estimates.draft import Caps, Draft, draft
-from noisegate.query.estimates.estimate import Estimates, estimate
-from noisegate.query.estimates.losses import Lost, lost_of
+from noisegate.query.estimates.draft import Draft, draft
+from noisegate.query.estimates.estimate import estimate
+from noisegate.query.estimates.losses import rank_slack
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.expected import Expectation
 from noisegate.query.guesses import Guess
 from noisegate.query.limits import caps_of
 from noisegate.query.looks import (
-    Chosen,
-    Look,
     clipping,
     known_profile,
     looks_of,
-    price_of,
     seen,
     sight_of,
 )
 from noisegate.query.margins import Margins
+from noisegate.query.orders import Asked, Order, Parcel
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
-from noisegate.query.profiles import Profile
 from noisegate.query.question import USUAL, Block, Question, Terms, checked_terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
@@ -91,35 +88,6 @@ class Rules:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """A block with what it costs: bought noise, and which parts of it are still to be measured."""
-
-    bought: Purchase
-    caps: Caps
-    epsilon: Fraction
-    delta: Fraction
-    rows: int | None
-    keys: tuple[Measurement, ...]
-    found: tuple[Release, ...] | None  # the keys, where they are known already
-    needed: tuple[Needed, ...]
-    profile: Profile | None = None  # how large units are, if that was looked at
-
-    @property
-    def loss(self) -> Lost | None:
-        """What the cap loses, as far as that is known."""
-        return None if self.profile is None else lost_of(self.bought, self.profile)
-
-    def measurements(self) -> Iterator[Measurement]:
-        """What is still to be paid for."""
-        if self.found is None:
-            yield from self.keys
-        for needed in self.needed:
-            if needed.measurement is not None:
-                yield needed.measurement
-
-
-@final
 class Run:
     """Answers questions through a curator, by the rules of a policy."""
 
@@ -160,7 +128,7 @@ class Run:
 
     # before paying
 
-    def _asked(self, sql: str, terms: Terms) -> "_Asked":
+    def _asked(self, sql: str, terms: Terms) -> Asked:
         """What is asked, with what earlier looks have found."""
         question = self.sampled(read(sql, self._curator.tables))
         agreed = self._agreed(terms, question)
@@ -168,7 +136,7 @@ class Run:
         sights = [sight_of(look, self._shelf, self._curator) for look in looks]
         missing = tuple(look for look, each in zip(looks, sights, strict=True) if each is None)
         used = tuple(sight.release for sight in sights if sight is not None)
-        return _Asked(sql, seen(question, agreed, looks, sights), looks, missing, used)
+        return Asked(sql, seen(question, agreed, looks, sights), looks, missing, used)
 
     def sampled(self, question: Question) -> Question:
         """The question about a sample, if these are the rules."""
@@ -206,18 +174,19 @@ class Run:
             positive(getattr(agreed, name), name=name)
         return agreed
 
-    def _orders(self, asked: "_Asked", *, fresh: bool) -> list[_Order]:
+    def _orders(self, asked: Asked, *, fresh: bool) -> list[Order]:
         blocks = asked.question.blocks
         orders = [self._order(asked, block, fresh=fresh) for block in blocks]
         self._rules.require_price(sum((order.epsilon for order in orders), asked.epsilon))
         return orders
 
-    def _order(self, asked: "_Asked", block: Block, *, fresh: bool) -> _Order:
+    def _order(self, asked: Asked, block: Block, *, fresh: bool) -> Order:
         terms, count = asked.terms, len(asked.question.blocks)
         caps = caps_of(block, terms)
         if block.name in asked.chosen.caps:
             caps = replace(caps, rows_per_unit=asked.chosen.caps[block.name])
         profile = asked.chosen.profiles.get(block.name)
+        slack = rank_slack(profile, caps.rows_per_unit)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
         accountant, rows = self._accountant, terms.rows
         known = draft(block, caps, accountant=accountant)
@@ -231,8 +200,8 @@ class Run:
         if found:
             listed = [release.keys or () for release in found]
             known = draft(block, caps, found=listed, accountant=accountant)
-        bought = purchase(known, epsilon=epsilon, delta=delta / count, rows=rows)
-        return _Order(
+        bought = purchase(known, epsilon=epsilon, delta=delta / count, rows=rows, slack=slack)
+        return Order(
             bought=bought,
             caps=caps,
             epsilon=epsilon,
@@ -242,6 +211,7 @@ class Run:
             found=found,
             needed=self._needed(bought, terms, fresh=fresh),
             profile=profile or known_profile(self._shelf, block, accountant),
+            slack=slack,
         )
 
     def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
@@ -272,7 +242,7 @@ class Run:
         found = self._curator.find(Measurement(query=query, mechanisms=tuple(noises)))
         return replace(needed, stored=found)
 
-    def _plan(self, asked: "_Asked", orders: Sequence[_Order], *, fresh: bool) -> Plan:
+    def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
         wanted = [look.measurement for look in asked.missing]
         wanted += [each for order in orders for each in order.measurements()]
         events = [each.event() for each in wanted]
@@ -300,7 +270,7 @@ class Run:
             clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
         )
 
-    def _expected(self, asked: "_Asked", orders: Sequence[_Order]) -> Expectation:
+    def _expected(self, asked: Asked, orders: Sequence[Order]) -> Expectation:
         """What the numbers may be. For plans alone: no price looks at it."""
         guesses = (
             Guess(
@@ -316,7 +286,7 @@ class Run:
             rows_max=self._rules.rows_max,
         )
 
-    def _rehearse(self, question: Question, orders: Sequence[_Order]) -> tuple[str, ...]:
+    def _rehearse(self, question: Question, orders: Sequence[Order]) -> tuple[str, ...]:
         """Run the free SQL on made-up numbers: what it refuses is refused before it is paid.
 
         Gives the columns that hold numbers.
@@ -335,7 +305,7 @@ class Run:
 
     # paying
 
-    def _fetched(self, order: _Order, *, fresh: bool) -> "_Parcel":
+    def _fetched(self, order: Order, *, fresh: bool) -> Parcel:
         """Measure what is missing. Each measurement stands by itself in the ledger."""
         releases: list[Release] = []
         bought, needed = order.bought, order.needed
@@ -351,10 +321,10 @@ class Run:
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
         estimates = estimate(bought, numbers, order.loss)
-        return _Parcel(bought, estimates, (*(order.found or ()), *kept, *releases))
+        return Parcel(bought, estimates, (*(order.found or ()), *kept, *releases))
 
     def _with_keys(
-        self, order: _Order, releases: Sequence[Release]
+        self, order: Order, releases: Sequence[Release]
     ) -> tuple[Purchase, tuple[Needed, ...]]:
         """The same purchase, over the keys that were found."""
         known = draft(
@@ -363,7 +333,9 @@ class Run:
             found=[release.keys or () for release in releases],
             accountant=self._accountant,
         )
-        bought = purchase(known, epsilon=order.epsilon, delta=order.delta, rows=order.rows)
+        bought = purchase(
+            known, epsilon=order.epsilon, delta=order.delta, rows=order.rows, slack=order.slack
+        )
         pairs = zip(known.parts, bought.mechanisms, strict=True)
         needed = tuple(Needed.all_of(part.query, noises) for part, noises in pairs)
         planned, now = (
@@ -385,9 +357,7 @@ class Run:
 
     # after paying
 
-    def _answer(
-        self, plan: Plan, parcels: Sequence["_Parcel"], looked: Sequence[Release]
-    ) -> Answer:
+    def _answer(self, plan: Plan, parcels: Sequence[Parcel], looked: Sequence[Release]) -> Answer:
         question = plan.question
         names = [block.name for block in question.blocks]
         released = {
@@ -466,43 +436,6 @@ class Run:
             guarantee=self._guarantee((), plan.question),
             plan=plan,
         )
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question with its terms, what is to be found for it, and what of that is still missing."""
-
-    sql: str
-    chosen: Chosen
-    looks: tuple[Look, ...]
-    missing: tuple[Look, ...]
-    seen: tuple[Release, ...]  # by the looks that were paid for
-
-    @property
-    def question(self) -> Question:
-        """With bounds that were found as if they were declared."""
-        return self.chosen.question
-
-    @property
-    def terms(self) -> Terms:
-        """With the price that is left after the looks."""
-        return self.chosen.terms
-
-    @property
-    def epsilon(self) -> Fraction:
-        """What the looks cost, each once."""
-        return price_of(self.looks)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Parcel:
-    """What came back for a block: its table and the releases it was made of."""
-
-    bought: Purchase
-    estimates: Estimates
-    releases: tuple[Release, ...]
 
 
 def _epsilon(known: Draft, terms: Terms, count: int, delta: Fraction, rows: int | None) -> Fraction:

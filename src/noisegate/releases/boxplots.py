@@ -1,7 +1,7 @@
 """Box plots: `gate.release("boxplot", …)`.
 
-A box plot is five quantiles of each group, chosen by halving; its error is in ranks, since how far
-that is in values depends on the rows.
+A box plot is five quantiles of each group, each with a ± in values that was chosen with it, and an
+error in ranks that is known beforehand.
 """
 
 import json
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.mechanisms.base import failure_of
+from noisegate.mechanisms.brackets import LADDER, Brackets
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.answer import Answer, HalfWidths
@@ -93,7 +95,7 @@ class BoxplotRelease(Held):
             for question in self.held.questions
             for record in json.loads(question)["mechanisms"]
         ]
-        five = (each for each in found if isinstance(each, Quantiles))
+        five = (each for each in found if isinstance(each, Brackets | Quantiles))
         return max(each.rank_error(confidence, even=even) for each in five)
 
     def _ranks(self, confidence: Numeric) -> str:
@@ -122,28 +124,41 @@ class BoxplotRelease(Held):
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """Boxes with whiskers, an altair chart."""
         alt = altair()
+        widths = self.held.margins(confidence)
         rows = [
             {name: getattr(box, name) for name in _NAMES}
+            | {f"{name}_margin": each[place] for name in _NAMES if (each := widths[name])}
             | {"group": ", ".join(map(str, box.group)) or self.column}
-            for box in self.boxes
+            for place, box in enumerate(self.boxes)
         ]
         angle = label_angle((row["group"] for row in rows), _BOX)
         axis = alt.Axis(labelAngle=angle, labelLimit=160)
         x = alt.X("group:N", title=", ".join(self.by) or None, sort=None, axis=axis)
-        tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{name}:Q") for name in _NAMES)]
+        told = [name for name in rows[0] if name != "group"] if rows else []
+        tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{name}:Q") for name in told)]
         base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)
         whisker = base.mark_rule().encode(y=alt.Y("low:Q", title=self.column), y2="high:Q")
         body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
         words = f"{ends}; {self._ranks(confidence)}"
-        boxes = (whisker + body + middle).properties(width=alt.Step(_BOX))
+        layers = whisker + body + middle
+        if widths["middle"]:
+            sure = base.transform_calculate(
+                least="datum.middle - datum.middle_margin",
+                most="datum.middle + datum.middle_margin",
+            )
+            layers += sure.mark_rule(size=7, opacity=0.35).encode(y="least:Q", y2="most:Q")
+            words += "; the wide line is the ± of the median"
+        boxes = layers.properties(width=alt.Step(_BOX))
         title = title or " by ".join(filter(None, (self.column, ", ".join(self.by))))
         return framed(boxes, self.held, title=title, notes=[f"{words}."])
 
     def record(self) -> dict[str, Any]:
-        """What the boxes are of; the ± in ranks follows from the questions."""
+        """What the boxes are of, and their ±; that in ranks follows from the questions."""
+        widths = {str(failure): self.held.half_widths(1 - failure) for failure in LADDER}
         return {
+            "margins": {name: list(map(_listed, each)) for name, each in widths.items()},
             "column": self.column,
             "by": list(self.by),
             "whiskers": str(self.whiskers),
@@ -152,7 +167,7 @@ class BoxplotRelease(Held):
             "caveats": list(self.held.caveats),
         }
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - it has no ± in values
+    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - the record has the ±
         """A row for each group."""
         return self.held.table
 
@@ -165,7 +180,7 @@ class BoxplotRelease(Held):
         held = Answer(
             sql=paid["sql"],
             table=table.replace_schema_metadata(None),
-            half_widths=lambda _: (None,) * table.num_columns,
+            half_widths=lambda level: _kept(record.get("margins", {}), level, table.num_columns),
             cost=paid["cost"],
             remaining=None,
             guarantee=paid["guarantee"],
@@ -246,6 +261,17 @@ def boxplot(
         held=run.ask(sql, terms, fresh=fresh), column=column, by=by,
         whiskers=fraction(asked.whiskers),
     )  # fmt: skip
+
+
+def _listed(widths: HalfWidths | None) -> list[float | None] | None:
+    return None if widths is None else list(widths)
+
+
+def _kept(margins: Mapping[str, Any], confidence: Numeric, columns: int) -> list[HalfWidths]:
+    """The narrowest of the kept ± that are as sure as this; none where no file has them."""
+    sure = [each for each in LADDER if each <= failure_of(confidence) and str(each) in margins]
+    widths = margins[str(sure[0])] if sure else [None] * columns
+    return [None if each is None else tuple(each) for each in widths]
 
 
 def _quoted(name: str) -> str:

@@ -10,16 +10,17 @@ enough, since fewer rows have larger errors.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from typing import Final, final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.estimate import predicted
 from noisegate.query.estimates.purchase import Purchase, purchase
-from noisegate.query.estimates.recipe import COUNTS, Recipe
+from noisegate.query.estimates.recipe import CHOSEN, COUNTS, Recipe
 from noisegate.query.question import Function
 
 _DIGITS: Final = 900  # decimals of three digits per power of ten
@@ -99,14 +100,16 @@ def _limits(draft: Draft, goal: Goal) -> dict[str, float]:
         elif goal.relative is not None:
             _require_foreseen(recipe, goal)
             found[name] = float(goal.relative) * _expected(recipe, function, float(rows))
+            if function in CHOSEN:  # a share of the ranks, see `_meets`
+                found[name] = inf
     return found
 
 
 def _require_width(recipe: Recipe, goal: Goal) -> None:
     function = recipe.aggregate.function
-    if function in (Function.QUANTILE, Function.MIN, Function.MAX):
+    if function in CHOSEN:
         raise Unsupported(
-            f"The error of {function.value} is in ranks, so it has no half-width.",
+            f"The error of {function.value} depends on how close together the values are.",
             fix="Ask for it by epsilon, or by relative=0.01 (a share of the rows).",
         )
     _require_foreseen(recipe, goal)
@@ -143,7 +146,7 @@ def _meets(bought: Purchase, goal: Goal, limits: Mapping[str, float]) -> bool:
         for mechanism in mechanisms:
             rows = Fraction(goal.rows or 0) / bought.draft.cells(part.columns)
             if (
-                isinstance(mechanism, Quantile | Quantiles)
+                isinstance(mechanism, Brackets | Quantiles)
                 and mechanism.rank_error(goal.confidence) > (goal.relative or 0) * rows
             ):
                 return False

@@ -2,8 +2,8 @@
 
 A bar holds the number that the exact sums (clipped and weighted as the caveats say) would give,
 with at least the stated confidence, for every cell by itself. Counts and sums have the exact
-interval of their noise. A quantile's error is known in ranks only: how far a value lies from the
-next depends on the rows, so it has no bar in values.
+interval of their noise, quantiles the bracket that was chosen with them (`choices.py`). Of many
+levels at once only ranks are known: how far a value lies from the next depends on the rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,13 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Sums, Term, Values
+from noisegate.algebra.tally import Sums, Values
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
-from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.brackets import Brackets
 from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.privacy.domain import WHOLE_MAX, Key, Kind
+from noisegate.privacy.domain import Key, Kind
+from noisegate.query.estimates.choices import Chosen, Ranks
 from noisegate.query.estimates.draft import Draft, Part
 from noisegate.query.estimates.formulas import average_of
 from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
@@ -42,7 +43,6 @@ from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Function
 
 Numbers: TypeAlias = NDArray[Any]
-Ranks: TypeAlias = Callable[[Fraction], int]
 Released: TypeAlias = NDArray[np.int64] | Sequence[Sequence[Known]]
 
 
@@ -51,9 +51,10 @@ Released: TypeAlias = NDArray[np.int64] | Sequence[Sequence[Known]]
 class Estimate:
     """One column: the numbers, and how far they may be off.
 
-    ``kind`` DATE and TIMESTAMP have datetime64 values. ``bars`` and ``ranks`` are those of the
-    grouping sets, one after the other; ``rows`` says which of their cells are shown. ``noise`` are
-    the proven part of the bars, without what contribution bounds lose.
+    ``kind`` DATE and TIMESTAMP have datetime64 values; their ends are in days and hours since 1970,
+    and their ± in days and hours. ``bars`` and ``ranks`` are those of the grouping sets, one after
+    the other; ``rows`` says which of their cells are shown. ``noise`` are the proven part of the
+    bars, without what contribution bounds lose.
     """
 
     name: str
@@ -82,7 +83,10 @@ class Estimate:
         ends = self.interval(confidence, noise=noise)
         if ends is None:
             return None
-        centre = self.values.astype(np.float64)
+        centre = self.values
+        if self.kind is Kind.TIMESTAMP:
+            centre = centre.astype("datetime64[h]")
+        centre = centre.astype(np.float64)
         found: Floats = np.maximum(np.maximum(centre - ends[0], ends[1] - centre), 0.0)
         return found
 
@@ -190,7 +194,7 @@ class _Measured:
     """
 
     tables: dict[int, dict[Columns, list[Known]]]
-    choices: dict[int, dict[Columns, tuple[Numbers, Quantile | Quantiles]]]
+    choices: dict[int, dict[Columns, Chosen]]
     marginals: dict[int, Marginals]
 
     def __init__(
@@ -227,10 +231,11 @@ class _Measured:
     ) -> None:
         tally, columns = part.query.tally, part.columns
         if isinstance(tally, Values):
-            points = _points(values.reshape(self.draft.cells(columns), -1), tally.term)
             noise = mechanisms[0]
-            if isinstance(noise, Quantile | Quantiles):
-                self.choices.setdefault(part.pieces[0], {})[columns] = points, noise
+            if isinstance(noise, Brackets | Quantiles):
+                cells = values.reshape(self.draft.cells(columns), -1)
+                chosen = Chosen(cells, noise, tally.term)
+                self.choices.setdefault(part.pieces[0], {})[columns] = chosen
             return
         rows = values.reshape(len(mechanisms), -1)
         for place, (piece, grain) in enumerate(
@@ -245,9 +250,9 @@ class _Measured:
     def column(self, recipe: Recipe, columns: Columns) -> _Column:
         """The numbers of one grouping set, with bars or ranks."""
         if recipe.direct in self.choices:
-            points, noise = self.choices[recipe.direct][columns]
-            ranks: Ranks = lambda level: noise.rank_errors(level)[recipe.level]  # noqa: E731
-            return _Column(points[:, recipe.level], None, ranks)
+            chosen = self.choices[recipe.direct][columns]
+            bars = chosen.bars(recipe)
+            return _Column(chosen.values(recipe.level), bars, chosen.ranks(recipe.level), bars)
         if recipe.direct is not None:
             values, bars = self._shown(recipe, self.known(recipe.direct, columns))
             return self._all(recipe, values, bars)
@@ -346,18 +351,6 @@ def summed_bars(bars: Bars, rows: Bars, sampling: Sampling, mean: Mean) -> Bars:
     return wider
 
 
-def _points(values: NDArray[np.int64], term: Term) -> Numbers:
-    """Points of a grid as they are shown: whole where 64 bits hold them, else doubles.
-
-    A grid may end one step beyond the last whole number of 64 bits, and its last point there.
-    """
-    if term.grain.denominator == 1:
-        last = WHOLE_MAX // int(term.grain)
-        if term.reach <= last + 1:
-            return np.clip(values, -last, last) * int(term.grain)
-    return values * float(term.grain)
-
-
 def _typed(values: Numbers, recipe: Recipe) -> Numbers:
     """The numbers in the recipe's kind; days and hours since 1970 as dates and times."""
     if recipe.kind is Kind.NUMBER:
@@ -383,8 +376,8 @@ def predicted(
     Counts and sums err by their noise alone. Averages and the like depend on how many rows there
     are: ``rows`` is a released or otherwise known number of rows, spread evenly over the groups. An
     upper bound would promise too much. Without it they are None, and so are those with a FILTER of
-    their own, and quantiles, whose error is in ranks. Where groups are still to be found, every
-    grouping set is taken by itself: making them consistent errs less.
+    their own, and many quantiles at once, whose error is in ranks. Where groups are still to be
+    found, every grouping set is taken by itself: making them consistent errs less.
     """
     level = fraction(confidence, name="confidence")
     if not all(bought.draft.groups):  # nothing will be shown
@@ -413,6 +406,9 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
     tally, cells = part.query.tally, bought.draft.cells(part.columns)
     each = Fraction(rows or 0) / cells
     if not isinstance(tally, Sums):
+        noise = bought.mechanisms[place][0]
+        if isinstance(noise, Brackets):
+            return np.tile(noise.expected(int(each)), (cells, 1))
         width = 1 if part.other is None else max(1, len(part.other.levels))
         return np.zeros((cells, width), np.int64)
     wanted: dict[int | None, Fraction] = {recipe.count: each for recipe in bought.draft.recipes}

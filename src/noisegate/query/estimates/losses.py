@@ -8,6 +8,7 @@ law. Both are independent, so half-widths add up in squares.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from statistics import NormalDist
 from typing import Any, TypeAlias, final
 
@@ -67,6 +68,18 @@ def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
         )
     return None
+
+
+def rank_slack(profile: Profile | None, cap: int | None) -> Fraction:
+    """By which share of the ranks a quantile may be off because a cap leaves rows out.
+
+    Two standard deviations of a share of the rows whose own one is 1/2, the most that there is, and
+    half of that, since values of one unit are not all on one side. Rounding: up, to 1/1000.
+    """
+    if profile is None or profile.people or cap is None:
+        return Fraction(0)
+    off = float(profile.loss(cap).average_off(np.ones(1))[0]) / 2
+    return min(Fraction(ceil(1000 * off), 1000), Fraction(1, 4))
 
 
 def normal(confidence: Fraction) -> float:

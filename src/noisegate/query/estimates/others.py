@@ -15,6 +15,7 @@ from noisegate.query.estimates.terms import masked, numeric, value_term
 from noisegate.query.question import Aggregate, Function
 
 COUNTED: Final = (Function.COUNT_UNITS, Function.COUNT_DISTINCT)
+BRACKETS_MAX: Final = 3  # levels at once that have a ± in values; more are chosen by halving
 STRAY: Final = 4.0  # a private rank typically strays by a few times the inverse of its factor
 
 
@@ -41,7 +42,13 @@ class Other:
         if self.function in COUNTED:
             return 1.0
         ranges = [error_range(level) for level in self.levels] or [Fraction(2)]
-        return STRAY * float(max(ranges)) * max(1, depth(len(self.levels)))
+        count = len(self.levels)
+        return STRAY * float(max(ranges)) * max(1, count if self.is_bracketed else depth(count))
+
+    @property
+    def is_bracketed(self) -> bool:
+        """Whether each level is chosen by itself, with how far the exact one may be away."""
+        return len(self.levels) <= BRACKETS_MAX
 
 
 def others_of(aggregates: Sequence[Aggregate]) -> tuple[Other, ...]:

@@ -8,7 +8,7 @@ errs less for its share at 95 %.
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, log
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from noisegate.accounting.amplification import inner_epsilon_down, inner_rho_down
 from noisegate.accounting.search import digits_down
@@ -16,17 +16,19 @@ from noisegate.algebra.tally import Sums, Values
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
 from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.brackets import LADDER, Brackets, radii_below
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.quantiles import Quantiles, depth
 from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
+from noisegate.query.estimates.others import BRACKETS_MAX
 from noisegate.query.estimates.words import extreme, quantiles, ranks
 from noisegate.query.question import USUAL, Function
 from noisegate.transforms.query import Query
 
+Choice: TypeAlias = Brackets | Quantiles
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
@@ -74,16 +76,22 @@ class Funds:
 
 
 def purchase(
-    draft: Draft, *, epsilon: Number, delta: Number = 0, rows: int | None = None
+    draft: Draft,
+    *,
+    epsilon: Number,
+    delta: Number = 0,
+    rows: int | None = None,
+    slack: Fraction = Fraction(0),
 ) -> Purchase:
     """The noise that ε (and, where groups must be found, δ) buys.
 
     ``rows`` is a released or otherwise known number of rows: MIN and MAX go as far out as the noise
-    then allows. An upper bound would send them too far.
+    then allows. An upper bound would send them too far. ``slack`` is a share of the ranks by which
+    quantiles may be off besides noise.
     """
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
-    bought = tuple(_mechanisms(draft, part, funds, rows, words) for part in draft.parts)
+    bought = tuple(_mechanisms(draft, part, funds, rows, slack, words) for part in draft.parts)
     return Purchase(
         draft=draft,
         epsilon=funds.epsilon,
@@ -119,7 +127,7 @@ def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Key
 
 
 def _mechanisms(
-    draft: Draft, part: Part, funds: Funds, rows: int | None, words: list[str]
+    draft: Draft, part: Part, funds: Funds, rows: int | None, slack: Fraction, words: list[str]
 ) -> tuple[Mechanism[Any], ...]:
     query, tally = part.query, part.query.tally
     shares = [draft.split.shares[piece] * draft.rest / part.copies for piece in part.pieces]
@@ -134,17 +142,20 @@ def _mechanisms(
     price = inner_price(funds.choice(shares[0]), query.sample)
     if part.other.levels:
         taus = part.other.levels
-        if funds.gaussian and len(taus) > 1:  # levels of the halving add up in ρ, not in ε
-            depth = len(taus).bit_length()
-            price = digits_down(price * depth * sqrt_down(Fraction(1, depth)))
-        choice: Quantile | Quantiles = (
-            Quantile.for_epsilon(price, tau=taus[0], **grid)
-            if len(taus) == 1
+        bracketed = part.other.is_bracketed
+        steps = len(taus) if bracketed else depth(len(taus))
+        if funds.gaussian and steps > 1:  # they add up in ρ, not in ε
+            price = digits_down(price * steps * sqrt_down(Fraction(1, steps)))
+        choice: Choice = (
+            Brackets.for_epsilon(price, taus=taus, slack=slack, **grid)
+            if bracketed
             else Quantiles.for_epsilon(price, taus=taus, **grid)
         )
         errors = dict(zip(taus, choice.rank_errors(USUAL), strict=True))
         sampled = query.sample is not None
         words.append(quantiles(part.other.expression, errors, USUAL, sampled=sampled))
+        if not bracketed:
+            words.append(f"Of more than {BRACKETS_MAX} levels at once, errors are in ranks alone.")
         return (choice,)
     cells = max(1, draft.cells(part.columns))
     level = extreme_level(
@@ -153,7 +164,7 @@ def _mechanisms(
         rows=None if rows is None or part.other.where is not None else rows // cells,
     )
     tau = 1 - level if part.other.function is Function.MAX else level
-    end = Quantile.for_epsilon(price, tau=tau, **grid)
+    end = Brackets.for_epsilon(price, taus=(tau,), slack=slack, **grid)
     error = ranks(end.rank_error(USUAL), USUAL, sampled=query.sample is not None)
     words.append(extreme(part.other.function, part.other.expression, level, error))
     return (end,)
@@ -201,10 +212,12 @@ def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fracti
     """How far out a private minimum can be: the lowest level that stands clear of the lower bound.
 
     Grid points below all values err by the goal's rank r alone, and there may be as many as
-    ``points``, so r must exceed ln(points) / factor by some; factor = ε / 2 for low levels.
+    ``points``, so r must exceed ln(points) / factor by some; factor = ε / 2 for low levels. Its ±
+    ends above the bound only if r is more than all rungs of its bracket need.
     """
     if rows is None:
         return EXTREME
-    ranks = 2 * (log(points) + 3) / float(epsilon)
+    rungs = log(radii_below(points - 1).size / LADDER[-1]) + 1
+    ranks = 2 * max(log(points) + 3, rungs) / float(epsilon) + 3
     thousandths = ceil(10_000 * ranks / max(rows, 1))
     return min(Fraction(thousandths, 10_000), Fraction(1, 2))

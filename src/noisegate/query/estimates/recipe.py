@@ -40,6 +40,7 @@ from noisegate.query.question import Aggregate, Function
 OFF_CENTRE: Final = 1 / sqrt(12)  # of the half-width: how far off its middle an average may lie
 COUNTED: Final = 1 / 8  # of the weight of a sum of a sample: that of its count, at least
 _FEW: Final = 16  # whole numbers: of more, the nearest whole middle is about as good
+CHOSEN: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
 COUNTS: Final = (Function.COUNT, Function.COUNT_VALUES)
 VARIANCES: Final = (
     Function.VAR_SAMP,
@@ -96,9 +97,11 @@ class Recipe:
     def is_foreseen(self, rows: int | None) -> bool:
         """Whether its error is known beforehand: averages need the number of their rows.
 
-        So do counts and sums of a sample.
+        So do quantiles, and counts and sums of a sample.
         """
-        if not self.sampled and (self.count is None or self.aggregate.function is Function.SUM):
+        function = self.aggregate.function
+        needs = self.sampled or function in CHOSEN
+        if not needs and (self.count is None or function is Function.SUM):
             return True
         return rows is not None and self.aggregate.where is None
 

@@ -42,7 +42,7 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
         in_bars = len(set(block.sets)) == 1 and any(held)
         found.append(sample_words(sampled.probability, in_bars=in_bars))
         if in_bars and not all(held):
-            found.append("Errors in ranks, and of distinct values, are about the noise alone.")
+            found.append("Errors of quantiles, and of distinct values, are about the noise alone.")
         if Function.COUNT_DISTINCT in functions:
             found.append("COUNT(DISTINCT …) is that of the sample: all rows have as many or more.")
         if any(key.domain.keys is None for key in block.by):
@@ -95,7 +95,7 @@ def extreme(function: Function, expression: Expression | None, level: Fraction, 
     return (
         f"{function.value}({_inside(expression)}) is a private quantile: about "
         f"{float(level * 100):.2g} % of the rows lie {side} it, {error}, because the outermost "
-        "value is that of one person."
+        "value is that of one person. Its ± is about that quantile."
     )
 
 

@@ -1,0 +1,84 @@
+"""A question on its way: as asked, as ordered, as it came back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+from noisegate.curator.measurement import Measurement
+from noisegate.privacy.release import Release
+from noisegate.query.estimates.draft import Caps
+from noisegate.query.estimates.estimate import Estimates
+from noisegate.query.estimates.losses import Lost, lost_of
+from noisegate.query.estimates.purchase import Purchase
+from noisegate.query.looks import Chosen, Look, price_of
+from noisegate.query.profiles import Profile
+from noisegate.query.question import Question, Terms
+from noisegate.query.shelf import Needed
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with its terms, what is to be found for it, and what of that is still missing."""
+
+    sql: str
+    chosen: Chosen
+    looks: tuple[Look, ...]
+    missing: tuple[Look, ...]
+    seen: tuple[Release, ...]  # by the looks that were paid for
+
+    @property
+    def question(self) -> Question:
+        """With bounds that were found as if they were declared."""
+        return self.chosen.question
+
+    @property
+    def terms(self) -> Terms:
+        """With the price that is left after the looks."""
+        return self.chosen.terms
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What the looks cost, each once."""
+        return price_of(self.looks)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A block with what it costs: bought noise, and which parts of it are still to be measured."""
+
+    bought: Purchase
+    caps: Caps
+    epsilon: Fraction
+    delta: Fraction
+    rows: int | None
+    keys: tuple[Measurement, ...]
+    found: tuple[Release, ...] | None  # the keys, where they are known already
+    needed: tuple[Needed, ...]
+    profile: Profile | None = None  # how large units are, if that was looked at
+    slack: Fraction = Fraction(0)  # of ranks, for what a cap leaves out
+
+    @property
+    def loss(self) -> Lost | None:
+        """What the cap loses, as far as that is known."""
+        return None if self.profile is None else lost_of(self.bought, self.profile)
+
+    def measurements(self) -> Iterator[Measurement]:
+        """What is still to be paid for."""
+        if self.found is None:
+            yield from self.keys
+        for needed in self.needed:
+            if needed.measurement is not None:
+                yield needed.measurement
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """What came back for a block: its table and the releases it was made of."""
+
+    bought: Purchase
+    estimates: Estimates
+    releases: tuple[Release, ...]

@@ -1,0 +1,194 @@
+"""The ± of quantiles from the question to the answer, against exact SQL of DuckDB.
+
+Numbers are asked at ε = 50 and margins at 99.9 %, or more, so that a false alarm has a chance of
+less than 1 in 1000 for each; together less than 1 in 20 is missed, and the seed of rows is fixed.
+"""
+
+import json
+from fractions import Fraction
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate as ng
+from noisegate.errors import Unsupported
+
+FACTS = {
+    "x": {"between": [0, 100_000]}, "age": {"between": [0, 120]},
+    "g": {"in": ["a", "b", "empty"]}, "d": {"between": ["2020-01-01", "2022-12-31"]},
+    "t": {"between": ["2020-01-01", "2022-12-31"]},
+}  # fmt: skip
+SURE = 0.999
+
+
+def rows(count=4000):
+    chance = np.random.default_rng(7)  # public test data, not noise
+    start = np.datetime64("2020-01-01")
+    x = np.round(np.exp(chance.normal(8, 1, count)), 2)
+    return pa.table({
+        "id": np.arange(count) // 2,
+        "x": pa.array(np.where(chance.random(count) < 0.1, np.nan, x), from_pandas=True),
+        "age": chance.integers(0, 100, count),
+        "g": chance.choice(["a", "b"], count, p=[0.7, 0.3]),
+        "d": pa.array(start + chance.integers(0, 900, count), pa.date32()),
+        "t": start.astype("datetime64[us]") + chance.integers(0, 10**6, count) * 60_000_000,
+    })  # fmt: skip
+
+
+DATA = rows()
+
+
+def gate_of(data=DATA, **more):
+    terms = {"epsilon": 400, "columns": FACTS, "table": "t"} | more
+    return ng.open(data, **terms)
+
+
+def exact(sql):
+    with duckdb.connect() as engine:
+        engine.register("t", DATA)
+        return engine.execute(sql).fetchall()
+
+
+def held(answer, truths, confidence=SURE):
+    """Whether all cells with a ± hold the exact number."""
+    widths = answer.margins(confidence).values()
+    for place, each in enumerate(widths):
+        if each is None:
+            continue
+        for row, width, true in zip(answer.rows, each, truths, strict=True):
+            assert width is not None
+            off = abs(row[place] - true[place])
+            if hasattr(off, "total_seconds"):
+                hours = off.total_seconds() / 3600
+                off = hours if "t)" in answer.columns[place] else hours / 24
+            assert off <= width + 1e-9
+
+
+ASKED = [
+    "SELECT MEDIAN(x) FROM t",
+    "SELECT MEDIAN(x), QUANTILE_CONT(x, 0.9), QUANTILE_CONT(x, 0.1) FROM t WHERE age > 30",
+    "SELECT QUANTILE_DISC(age, 0.25), MEDIAN(age) FROM t",
+    "SELECT MEDIAN(t) FROM t",
+    "SELECT g, MEDIAN(x), MEDIAN(age) FILTER (WHERE age > 50) FROM t WHERE g = 'a' GROUP BY g",
+    "SELECT QUANTILE_CONT(x, 0.75) - QUANTILE_CONT(x, 0.25) AS iqr FROM t",
+    "SELECT MEDIAN(x) / 1000 AS m, 2 * MEDIAN(age) AS a FROM t",
+]
+
+
+@pytest.mark.parametrize("terms", [{}, {"accountant": "zcdp", "delta": "1/1000", "epsilon": 9000}])
+@pytest.mark.parametrize("sql", ASKED)
+def test_margins_hold_what_duckdb_says_and_cost_what_the_plan_says(sql, terms):
+    gate = gate_of(**terms)
+    plan = gate.plan(sql, epsilon=50)
+    answer = gate.sql(sql, epsilon=50)
+    assert answer.cost == plan.price
+    assert sum(each is not None for each in answer.margins(SURE).values()) >= 1
+    where = " WHERE g = 'a'" if "GROUP" in sql else ""
+    assert not where or where in sql
+    held(answer, exact(sql))
+    again = gate.sql(sql, epsilon=50)
+    assert again.free
+    assert again.rows == answer.rows
+    assert again.margins(SURE) == answer.margins(SURE)
+    assert json.loads(json.dumps(answer.to_dict(SURE)))["margins"]
+    assert "±" in str(answer)
+
+
+def test_dates_have_margins_in_days():
+    answer = gate_of().sql("SELECT MEDIAN(d) AS d FROM t", epsilon=50)
+    (true,) = exact("SELECT CAST(QUANTILE_DISC(d, 0.5) AS DATE) FROM t")[0]
+    (width,) = answer.margins(SURE)["d"]
+    assert abs((answer.rows[0][0] - true).days) <= width < 60
+    assert f"± {answer.margins(0.95)['d'][0]} d" in str(answer)
+    wards = gate_of().sql("SELECT g, MEDIAN(d) AS d, COUNT(*) AS n FROM t GROUP BY g", epsilon=50)
+    assert " d</td>" in wards._repr_html_()
+    assert len(wards.to_arrow(0.95).column_names) == 5
+    assert not any(row[1] for row in wards.within_noise())
+    pytest.importorskip("altair")
+    assert wards.plot().to_dict()
+    with pytest.raises(Unsupported, match="no numbers to draw"):
+        answer.plot()
+    later = gate_of().sql("SELECT MEDIAN(d) + INTERVAL 1 DAY AS d FROM t", epsilon=50)
+    assert later.margins()["d"] is None
+
+
+def test_margins_rise_with_the_confidence_up_to_all_of_the_bounds():
+    answer = gate_of().sql("SELECT MEDIAN(x) AS m FROM t", epsilon=1)
+    widths = [answer.margins(level)["m"][0] for level in (0.5, 0.95, 0.99, 0.999)]
+    assert widths[0] == widths[1] < widths[2] < widths[3] < 2000
+    assert answer.margins(0.99999)["m"][0] > 90_000
+
+
+def test_an_empty_group_has_all_of_the_bounds():
+    gate = gate_of()
+    answer = gate.sql("SELECT g, MEDIAN(x) AS m FROM t GROUP BY g ORDER BY g", epsilon=50)
+    found = dict(zip([row[0] for row in answer.rows], answer.margins(SURE)["m"], strict=True))
+    assert found["a"] < 500
+    assert found["empty"] >= 50_000
+
+
+def test_extremes_have_the_margin_of_their_level():
+    gate = gate_of()
+    answer = gate.sql("SELECT MIN(age) AS low, MAX(age) AS high FROM t", epsilon=50, rows=4000)
+    ages = np.sort(DATA["age"].to_numpy())
+    (low,), (high,) = answer.margins(SURE).values()
+    assert abs(answer.rows[0][0] - ages[ages.size // 1000]) <= low < 20
+    assert abs(answer.rows[0][1] - ages[-ages.size // 1000]) <= high < 20
+    assert sum("Its ± is about that quantile" in each for each in answer.caveats) == 2
+
+
+def test_many_levels_at_once_have_errors_in_ranks():
+    levels = ", ".join(f"QUANTILE_CONT(x, 0.{k}) AS q{k}" for k in range(1, 7))
+    answer = gate_of().sql(f"SELECT {levels} FROM t", epsilon=1)
+    assert set(answer.margins().values()) == {None}
+    assert any("errors are in ranks alone" in words for words in answer.caveats)
+
+
+def test_levels_are_in_order():
+    gate = gate_of()
+    for _ in range(5):
+        sql = "SELECT QUANTILE_CONT(x, 0.48), MEDIAN(x), QUANTILE_CONT(x, 0.52) FROM t"
+        (row,) = gate.sql(sql, epsilon="0.1", fresh=True).rows
+        assert list(row) == sorted(row)
+
+
+def test_a_plan_foresees_the_margin_where_rows_are_known():
+    gate = gate_of()
+    sql = "SELECT MEDIAN(x) AS m, MEDIAN(x) FILTER (WHERE age > 9) AS f FROM t"
+    assert gate.plan(sql, epsilon=1).margins() == {"m": None, "f": None}
+    known = gate.plan(sql, epsilon=1, rows=4000).margins()
+    assert known["f"] is None
+    finer = gate.plan(sql, epsilon=10, rows=4000).margins()["m"]
+    assert 0 < finer < known["m"] < gate.plan(sql, epsilon=1, rows=400).margins()["m"]
+    even = pa.table({"x": np.linspace(0, 100_000, 4000)})
+    asked = ng.open(even, epsilon=99, table="t", columns={"x": FACTS["x"]})
+    sql = "SELECT MEDIAN(x) AS m FROM t"
+    plan = asked.plan(sql, epsilon=1, rows=4000).margins()["m"]
+    (width,) = asked.sql(sql, epsilon=1).margins()["m"]
+    assert plan / 4 <= width <= 4 * plan
+
+
+def test_an_accuracy_in_values_is_refused_before_the_charge():
+    gate = gate_of()
+    with pytest.raises(Unsupported, match="how close together"):
+        gate.sql("SELECT MEDIAN(x) FROM t", within=5, rows=4000)
+    with pytest.raises(Unsupported, match="how many rows"):
+        gate.sql("SELECT MEDIAN(x) FROM t", relative=0.01)
+    assert gate.spent.epsilon == 0
+    gate.sql("SELECT MEDIAN(x) FROM t", relative=0.01, rows=4000)
+    assert 0 < gate.spent.epsilon < 3
+
+
+def test_units_with_caps_and_samples_pay_the_stated_price():
+    gate = gate_of(unit="id", rows_per_unit=2)
+    answer = gate.sql("SELECT g, MEDIAN(x) AS m FROM t GROUP BY g", epsilon=50)
+    truths = dict(exact("SELECT g, MEDIAN(x) FROM t GROUP BY g"))
+    for (group, value), width in zip(answer.rows, answer.margins(SURE)["m"], strict=True):
+        assert abs(value - truths.get(group, value)) <= width
+    assert answer.cost.epsilon == 50
+    sampled = gate_of().sample(Fraction(1, 2)).sql("SELECT MEDIAN(x) AS m FROM t", epsilon=2)
+    assert sampled.cost.epsilon <= 2
+    assert sampled.margins()["m"][0] > 0
+    assert any("the ± is about the noise" in words for words in sampled.caveats)
