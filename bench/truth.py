@@ -149,7 +149,7 @@ def best_cap(
 ) -> tuple[float | None, int | None]:
     """The least median error of any fixed cap, and that cap."""
     found: list[tuple[float, int]] = []
-    for cap in CAPS:
+    for cap in CAPS if draws else ():
         tally = Tally()
         try:
             for _ in range(draws):
@@ -206,7 +206,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=[world.name for world in WORLDS])
     parser.add_argument("--draws", type=int, default=50)
-    parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap")
+    parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap; 0: none")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
     return parser.parse_args()
 

@@ -104,9 +104,10 @@ class Chosen:
 
 
 def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, ...]:
-    """What the question leaves open and is to be found.
+    """What the question leaves open and is to be found: a cap that nobody declared, always.
 
-    Where nothing is said, that is all that is missing: a cap that nobody declared, and bounds.
+    Bounds are found where that is asked for: values beyond them are lost, and nothing tells how
+    much.
     """
     if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
         raise SpecError(
@@ -116,7 +117,7 @@ def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, .
         if terms.choose and question.blocks:
             raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
         return ()
-    choose = CHOICES if terms.choose is None else terms.choose
+    choose = ("caps",) if terms.choose is None else terms.choose
     found: list[Look] = []
     if "caps" in choose:
         asked = terms.choose is not None
