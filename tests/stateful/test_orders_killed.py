@@ -75,7 +75,7 @@ def test_that_check_catches_a_ledger_that_is_broken(fault, quick_path):
 
 HALVES = list(ORDERS)[0::2], list(ORDERS)[1::2]
 TOTAL = 100_000  # kills and races, of which
-AT_THE_DOOR = 200  # kills of each order, or a tenth of that of one that runs by the clock
+AT_THE_DOOR = 100  # kills of each order, or a tenth of that of one that runs by the clock
 ON_A_SERVER = 1_000  # kills and races
 
 
