@@ -22,6 +22,7 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.draft import Caps, Part, draft, key_questions
 from noisegate.query.estimates.purchase import Purchase, inner_price
+from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
 from noisegate.query.limits import caps_of, declared_rows
 from noisegate.query.profiles import PART, Profile, range_of, range_query, rows_per_unit_query
@@ -39,6 +40,7 @@ _BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
 _TOTALS: Final = (*_UNBOUNDED, Function.SUM)
+_AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
 _MODEL: Final = (
     "A look at these rows says that the cap loses about {share:.1%} of them: counts and sums are "
     "raised by that, and the ± holds its uncertainty. This part rests on a model of how rows are "
@@ -275,7 +277,8 @@ def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int:
     if sight is None:
         return limit or 1
     block = look.block
-    ratios = all(aggregate.function not in _TOTALS for aggregate in block.aggregates)
+    functions = {aggregate.function for aggregate in block.aggregates}
+    ratios = 0 if functions & {*_TOTALS} else _RANKS if functions & {*CHOSEN} else _AVERAGES
     price = float(terms.epsilon or 1) / blocks / (1 if ratios else max(1, len(block.aggregates)))
     profile = _profile(block, look.counted, sight)
     return min(profile.best(price, cells=_cells(block), ratios=ratios), CAP_MAX)

@@ -144,8 +144,8 @@ class Profile:
         """About which share of the rows does not count under a cap."""
         return self.loss(cap).share
 
-    def best(self, epsilon: float, *, cells: int = 1, ratios: bool = False) -> int:
-        """The cap with the least error of a count per cell, or of an average with ``ratios``."""
+    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> int:
+        """The cap with the least error of a count per cell, or of an average: see `Sizes.best`."""
         return self.sizes.best(epsilon, cells=cells, ratios=ratios)
 
     def __str__(self) -> str:

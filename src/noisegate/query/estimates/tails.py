@@ -8,7 +8,8 @@ extrapolated. The model, which nothing proves:
 - From there on the numbers fall at least as smoothly as before: log λ_k = c - a k - b k²/2 over
   bins whose sizes grow by a constant factor, k from the last clear bin on, a ≥ 0.1 and b ≥ 0. Zipf
   (b = 0) and lognormal sizes are such, and Poisson and exponential ones nearly. All (a, b, c) on a
-  grid are weighed by how well they agree with the noisy numbers: a posterior under a flat prior.
+  grid are weighed by how well they agree with the noisy numbers: a posterior. Before,
+  the factor by which numbers fall from bin to bin is taken to be anything from 0 to 0.9 alike.
 - Large units spread over groups as all rows do, each unit by itself.
 
 Nothing can certify that nobody has a million rows: one unit is invisible at any price that hides
@@ -134,6 +135,7 @@ class Sizes:
         fit = -(sqrt(2) * np.abs(seen - curve[:, : seen.size]) / spread + np.log(spread)).sum(
             axis=1
         )
+        fit += _prior(slope + bend / 2)
         weight = np.exp(fit - fit.max())
         likely = weight > 1e-4 * weight.max()
         from_here = slice(self.end - first, self.end - first + _REACH)
@@ -182,24 +184,34 @@ class Sizes:
         found: Floats = (self._highs - np.clip(cap, self._lows, self._highs)) / sqrt(12)
         return found
 
-    def best(self, epsilon: float, *, cells: int = 1, ratios: bool = False) -> int:
-        """The bound with the least error of a sum per cell, or of an average (``ratios``).
+    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> int:
+        """The bound with the least error of a sum per cell; with ``ratios``, of averages.
 
-        That is noise of scale cap / ε, and what is not known of what the bound loses.
+        That is noise of scale cap / ε, and what is not known of what the bound loses. ``ratios``
+        is how many times as much noise an average has, in half-widths of its bounds: about 2.
         """
         last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
         ends: list[float] = self._highs.tolist()
         caps = sorted({max(1, ceil(high)) for high in ends if high <= last})
         return min(caps, key=lambda cap: self._error(cap, epsilon, cells, ratios=ratios))
 
-    def _error(self, cap: int, epsilon: float, cells: int, *, ratios: bool) -> float:
+    def _error(self, cap: int, epsilon: float, cells: int, *, ratios: float) -> float:
         loss, typical = self._loss(cap)
         loss = Loss(cap=cap, kept=loss.kept, lost=loss.lost, spread=typical, squares=loss.squares)
         noise, share = sqrt(2) * cap / epsilon, np.full(1, 1 / cells)
         if not ratios:
             return float(np.hypot(noise, loss.off(share)[0]))
         spread = 1 / 4  # of the half-width of the bounds: the values of units
-        return float(np.hypot(2 * noise * cells / loss.kept, spread * loss.average_off(share)[0]))
+        return float(
+            np.hypot(ratios * noise * cells / loss.kept, spread * loss.average_off(share)[0])
+        )
+
+
+def _prior(falls: Floats) -> Floats:
+    """Logarithms of weights, so that the factor by which a curve first falls is spread evenly."""
+    part = (10 * np.exp(-falls[:, 0])).astype(np.int64)
+    found: Floats = -np.log(np.bincount(part, minlength=10)[part])
+    return found
 
 
 def noise_tail(draws: int, at: float) -> float:
