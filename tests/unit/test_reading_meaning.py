@@ -153,6 +153,15 @@ SELECT smoker, region, COUNT(*) AS n, GROUPING_ID(smoker, region) AS g FROM pati
 SELECT COUNT(*) + 0 * COUNT(*) AS n FROM patients ORDER BY n
 SELECT (SELECT COUNT(*) FROM patients) + 1 AS a, 1 AS b
 SELECT -COUNT(*) AS n, ROUND(AVG(weight), 1) AS w FROM patients
+SELECT COUNT(*) AS v, (SELECT COUNT(*) FROM patients) AS p FROM visits
+SELECT COUNT(*) AS v, (SELECT COUNT(*) FROM patients) AS p, v / (SELECT COUNT(*) FROM patients) AS q, (SELECT SUM(cost) FROM visits) AS s FROM visits
+SELECT region, COUNT(*) / (SELECT COUNT(*) FROM patients) AS share FROM patients GROUP BY region
+SELECT region, COUNT(*) AS n FROM patients GROUP BY region HAVING COUNT(*) >= (SELECT COUNT(*) / 3 FROM visits) ORDER BY n - (SELECT COUNT(*) FROM bills), region
+SELECT COUNT(*) AS a, (SELECT COUNT(*) FROM visits HAVING COUNT(*) > (SELECT COUNT(*) FROM notes)) AS b, COUNT(*) IN (SELECT COUNT(*) FROM visits) AS c FROM patients
+SELECT (SELECT COUNT(*) FROM patients) - (SELECT COUNT(DISTINCT patient_id) FROM visits) AS d, 6 IN (SELECT COUNT(*) FROM patients) AS e, (SELECT MAX(country) FROM regions) AS f
+WITH t AS (SELECT COUNT(*) AS n FROM visits) SELECT region, COUNT(*) / (SELECT n FROM t) AS r, (SELECT COUNT(*) FROM codes) AS c FROM patients GROUP BY region
+SELECT region, n FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) WHERE n > (SELECT COUNT(*) / 4 FROM visits)
+SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 
 

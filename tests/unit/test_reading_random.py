@@ -92,6 +92,12 @@ AGGREGATES = [
     "STDDEV_POP({})",
 ]
 
+SCALARS = [
+    "(SELECT COUNT(*) FROM patients)", "(SELECT SUM(cost) FROM visits WHERE code = 'A1')",
+    "(SELECT COUNT(*) FROM codes)", "(SELECT AVG(age) - COUNT(*) FROM patients)",
+    "(SELECT COUNT(*) FROM visits HAVING COUNT(*) > (SELECT COUNT(*) FROM notes))",
+]  # fmt: skip
+
 
 def question(pick):
     """One random question."""
@@ -109,6 +115,8 @@ def question(pick):
     keys = list(dict.fromkeys(one(KEYS) for _ in range(pick.randint(0, 2))))
     asked = [pick.choice(AGGREGATES).format(one(NUMBERS)) for _ in range(pick.randint(1, 3))]
     asked[0] += pick.choice(["", f" FILTER (WHERE {one(CONDITIONS)})"])
+    if pick.random() < 0.4:
+        asked.append(pick.choice([f"COUNT(*) / {pick.choice(SCALARS)}", pick.choice(SCALARS)]))
     items = [f"{text} AS x{place}" for place, text in enumerate(keys + asked)]
     sql = f"SELECT {', '.join(items)} FROM {source}"
     if conditions:
@@ -122,7 +130,8 @@ def question(pick):
                 f"CUBE ({', '.join(keys)})",
             ]
         )
-    return sql + pick.choice(["", " HAVING COUNT(*) > 1"])
+    having = f" HAVING COUNT(*) * 2 > {pick.choice(SCALARS)} OR COUNT(*) > 1"
+    return sql + pick.choice(["", " HAVING COUNT(*) > 1", having])
 
 
 @pytest.mark.parametrize("seed", range(8))

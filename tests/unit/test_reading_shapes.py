@@ -173,6 +173,15 @@ def test_a_released_table_used_twice_is_measured_once():
     assert len(question.blocks) == 1
 
 
+def test_numbers_of_sub_queries_stand_beside_the_rows_and_are_measured_once():
+    question = read(
+        "SELECT COUNT(*) v, (SELECT COUNT(*) FROM patients) p, v / (SELECT COUNT(*) FROM patients) q FROM visits",
+        TABLES,
+    )
+    assert sorted(one.name for one in question.blocks) == ["noisegate_0", "noisegate_1"]
+    assert "SELECT" not in question.outer[6:]  # so that error bars follow
+
+
 def test_the_path_says_how_rows_were_made():
     found = block(
         "SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) n FROM visits GROUP BY 1) JOIN patients USING (patient_id)"

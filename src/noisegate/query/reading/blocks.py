@@ -25,11 +25,12 @@ _KEPT: Final = (
 
 
 def block_of(
-    select: exp.Select, sight: Sight, groups: Groups, name: str, nested: Callable[[Node], object]
+    select: exp.Select, sight: Sight, groups: Groups, name: str, nested: Callable[[Node], Node]
 ) -> tuple[Block, tuple[str, ...]]:
-    """The block that the SELECT asks for; the SELECT becomes free SQL over its table.
+    """The block that the SELECT asks for; the SELECT becomes free SQL over columns of its table.
 
-    ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows.
+    ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows. What the
+    SELECT then reads FROM is the caller's to say.
     """
     require_only(select, *_KEPT)
     making = _Making(sight, groups, name, nested)
@@ -48,7 +49,6 @@ def block_of(
     for part in ("joins", "group", "having"):
         select.set(part, None)
     select.set("where", where)
-    select.set("from_", exp.From(this=exp.to_table(name)))
     block = Block(
         name=name,
         relation=sight.rows.relation,
@@ -112,7 +112,7 @@ class _Making:
     sight: Sight
     groups: Groups
     name: str
-    nested: Callable[[Node], object]
+    nested: Callable[[Node], Node]
     aggregates: list[Aggregate] = field(default_factory=list)
 
     def key(self, index: int, target: Name | Expression) -> GroupKey:
@@ -176,8 +176,7 @@ class _Making:
         if is_aggregate(node):
             return self._aggregate(node)
         if isinstance(node, exp.Query):
-            self.nested(node)
-            return node
+            return self.nested(node)
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)
         if isinstance(node, exp.Window):

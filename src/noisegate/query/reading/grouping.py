@@ -40,7 +40,8 @@ def groups_of(select: exp.Select, sight: Sight) -> Groups:
     require_only(group, "expressions", "all")
     nodes = group.expressions
     if group.args.get("all"):
-        nodes = [item_of(one) for one in select.expressions if not aggregates_in(one)]
+        items = [one for one in select.expressions if not aggregates_in(one)]
+        nodes = [item_of(one) for one in items if not isinstance(item_of(one), exp.Query)]
     reader = _Sets(select, sight, found)
     for parts in product(*(reader.sets(node) for node in nodes)):
         merged = tuple(dict.fromkeys(index for part in parts for index in part))

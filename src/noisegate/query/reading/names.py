@@ -175,6 +175,13 @@ def field_of(name: Name) -> Field:
 
 def unknown(column: exp.Column, names: Iterable[Name]) -> Unsupported:
     """The refusal of a column that is not in sight."""
+    names = tuple(names)
+    if column.table and fold(column.table) not in {fold(name.table) for name in names}:
+        raise Unsupported(
+            f"{column.table!r} is no table of this FROM, and a sub-query over private rows sees "
+            "those alone.",
+            fix="Join the tables, or group by the key inside and join what both give.",
+        )
     return no_such("column", column.name, dict.fromkeys(name.name for name in names))
 
 

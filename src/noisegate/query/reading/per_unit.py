@@ -17,7 +17,7 @@ from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.grouping import Groups
 from noisegate.query.reading.names import Name, Rows, field_of, projected
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
-from noisegate.query.reading.words import Node, attempt, fold, refusal
+from noisegate.query.reading.words import Node, attempt, fold, refusal, sub_query_refusal
 
 _FOLDS = {
     Function.COUNT_VALUES: Fold.COUNT,
@@ -80,7 +80,7 @@ class _Folding:
         if is_aggregate(node):
             return self._fold(asked(node, self.sight))
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
-            raise refusal("SUBQUERY")
+            raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
             raise refusal("WINDOW")
         target = attempt(lambda: self.sight.target(node))

@@ -1,8 +1,9 @@
 """The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final, final
 
 import sqlglot
@@ -26,6 +27,7 @@ _LENGTH_MAX: Final = 20_000
 _DEPTH_MAX: Final = 100
 _RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
 _TABLE_FUNCTIONS: Final = ("range", "generate_series", "unnest")
+_SETS: Final = (exp.SubqueryPredicate, exp.In, exp.Array)  # what takes all rows of a sub-query
 _ROW_PARTS: Final = (
     "with_",
     "expressions",
@@ -140,6 +142,7 @@ class _Reader:
 
     tables: dict[str, TableDomain]
     blocks: list[Block] = field(default_factory=list)
+    names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
     def whole(self, statement: Node) -> Outer:
         """The whole statement as free SQL over released tables."""
@@ -310,6 +313,17 @@ class _Reader:
     def _free(self, node: exp.Select, found: list[Outer], env: Env) -> Outer:
         """A SELECT over released and public tables stays as it is."""
         public, shown = all(one.public for one in found), _shown(node, found)
+        if not found and {name for name, arg in node.args.items() if arg} == {"expressions"}:
+            beside: list[Node] = []
+            for sub in [
+                each for each in node.find_all(exp.Query) if each.find_ancestor(exp.Query) is node
+            ]:
+                public &= self._nested(sub, env)
+                sub.replace(self._beside(sub, beside))
+            if beside:
+                node.set("from_", exp.From(this=beside[0]))
+                node.set("joins", [exp.Join(this=one, kind="CROSS") for one in beside[1:]])
+            return Outer(node, shown, public, env)
         children: list[Node] = [*node.iter_expressions()]
         for child in children:
             if isinstance(child, exp.From | exp.With):
@@ -366,10 +380,44 @@ class _Reader:
                 "A public table is aggregated to be joined with private rows.",
                 fix="Ask the steward for the aggregated table, or use IN or EXISTS.",
             )
-        name = f"noisegate_{len(self.blocks)}"
-        block, shown = block_of(node, sight, groups, name, lambda sub: self._nested(sub, env))
-        self.blocks.append(block)
+        name = next(self.names)  # sub-queries inside take theirs before this block is done
+        beside: list[Node] = []
+
+        def nested(sub: Node) -> Node:
+            self._nested(sub, env)
+            return self._beside(sub, beside)
+
+        block, shown = block_of(node, sight, groups, name, nested)
+        self._read_from(node, block, beside)
         return Outer(node, shown, public=False, env=env)
+
+    def _read_from(self, node: exp.Select, block: Block, beside: list[Node]) -> None:
+        """Let the free SQL read the block's table, and those of one row beside it.
+
+        What was asked before is measured once, and read under both names.
+        """
+        known = next((one for one in self.blocks if replace(one, name=block.name) == block), None)
+        if known is None:
+            self.blocks.append(block)
+        table = exp.to_table(block.name if known is None else known.name)
+        if known is not None:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(block.name)))
+        node.set("from_", exp.From(this=table))
+        node.set("joins", [exp.Join(this=one, kind="CROSS") for one in beside])
+
+    def _beside(self, node: Node, beside: list[Node]) -> Node:
+        """Read a number of a table of one row ``beside`` other rows, where a sub-query gives it."""
+        if not isinstance(node, exp.Subquery) or isinstance(node.parent, _SETS):
+            return node
+        select = node.this
+        said = {name for name, arg in select.args.items() if arg}
+        if said - {"joins"} != {"expressions", "from_"} or len(select.expressions) != 1:
+            return node
+        table = select.args["from_"].this
+        if table.name not in {one.name for one in self.blocks if not one.by}:
+            return node
+        beside += [table, *(join.this for join in select.args.get("joins") or ())]
+        return exp.Paren(this=item_of(select.expressions[0]))
 
 
 def _require_rows(found: Rows | Outer) -> Rows:

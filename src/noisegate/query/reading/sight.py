@@ -9,7 +9,7 @@ from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
-from noisegate.query.reading.words import Node, fold, listed, refusal
+from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
 
 _ALIASES_MAX: Final = 2_000
 AGGREGATES: Final = listed(
@@ -42,7 +42,7 @@ class Sight:
         if isinstance(node, exp.Star):
             raise refusal("*")
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
-            raise refusal("SUBQUERY")
+            raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
             raise refusal("WINDOW")
         if is_aggregate(node):
