@@ -161,6 +161,15 @@ SELECT COUNT(*) AS a, (SELECT COUNT(*) FROM visits HAVING COUNT(*) > (SELECT COU
 SELECT (SELECT COUNT(*) FROM patients) - (SELECT COUNT(DISTINCT patient_id) FROM visits) AS d, 6 IN (SELECT COUNT(*) FROM patients) AS e, (SELECT MAX(country) FROM regions) AS f
 WITH t AS (SELECT COUNT(*) AS n FROM visits) SELECT region, COUNT(*) / (SELECT n FROM t) AS r, (SELECT COUNT(*) FROM codes) AS c FROM patients GROUP BY region
 SELECT region, n FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) WHERE n > (SELECT COUNT(*) / 4 FROM visits)
+SELECT n, COUNT(*) AS visits FROM (SELECT visit_id, COUNT(*) AS n FROM bills GROUP BY visit_id) GROUP BY n
+SELECT code, AVG(t) AS a FROM visits v JOIN (SELECT visit_id, SUM(amount) AS t FROM bills GROUP BY 1) b ON b.visit_id = v.visit_id GROUP BY code
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT visit_id FROM bills)
+SELECT COUNT(*) AS n FROM visits WHERE visit_id IN (SELECT visit_id FROM bills GROUP BY visit_id HAVING SUM(amount) > 2)
+SELECT k, COUNT(*) AS n FROM (SELECT v.visit_id, COUNT(amount) AS k FROM visits v LEFT JOIN bills b USING (visit_id) GROUP BY v.visit_id) GROUP BY k
+SELECT COUNT(*) AS n, COUNT(DISTINCT patient_id) AS u FROM (SELECT patient_id, v.visit_id, MAX(amount) AS m FROM visits v JOIN bills b USING (visit_id) GROUP BY ALL) WHERE m > 1
+SELECT AVG(b) AS a FROM (SELECT patient_id, COUNT(*) AS b FROM (SELECT v.patient_id, v.visit_id, COUNT(*) AS k FROM visits v JOIN bills USING (visit_id) GROUP BY 1, 2) GROUP BY patient_id)
+SELECT COUNT(*) AS n, COUNT(r) AS m FROM (SELECT DISTINCT region AS r FROM patients)
+WITH c AS (SELECT DISTINCT code FROM visits) SELECT COUNT(*) AS n FROM c
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 

@@ -3,7 +3,9 @@
 import random
 
 import pytest
-from reading_oracle import answer, database, same_rows
+from reading_oracle import TABLES, answer, database, same_rows
+
+from noisegate.query.reading.reader import read
 
 CONDITIONS = {
     "p": [
@@ -40,6 +42,7 @@ SUBS = {
         "v.code IN (SELECT code FROM codes)",
         "NOT EXISTS (SELECT 1 FROM codes y WHERE y.code = v.code AND y.chapter = 'A')",
         "v.visit_id IN (SELECT visit_id FROM bills WHERE amount > 1)",
+        "v.visit_id IN (SELECT visit_id FROM bills GROUP BY visit_id HAVING COUNT(*) > 1)",
     ],
 }
 KEYS = {
@@ -67,6 +70,9 @@ NUMBERS = {
 PER_PATIENT = (
     "(SELECT patient_id, COUNT(*) AS n, SUM(cost) AS t FROM visits {} GROUP BY patient_id {}) k"
 )
+PER_VISIT = (
+    "(SELECT visit_id, COUNT(*) AS n, SUM(amount) AS t FROM bills {} GROUP BY visit_id {}) k"
+)
 BOTH = "(SELECT patient_id, age, smoker, region, weight, name, born FROM patients UNION ALL SELECT patient_id, visit_id, TRUE, code, cost, code, NULL FROM visits) p"
 ROWS = [
     ("patients p", "p"), ("visits v", "v"), (BOTH, "p"), ("(SELECT * FROM patients WHERE age > 10) p", "p"),
@@ -77,6 +83,11 @@ ROWS = [
     ("visits v JOIN bills b ON v.visit_id = b.visit_id", "bv"),
     ("patients p {} " + PER_PATIENT.format("WHERE cost > 6", "") + " ON p.patient_id = k.patient_id", "pk"),
     (PER_PATIENT.format("", "HAVING SUM(cost) < 100") + " JOIN patients p USING (patient_id)", "pk"),
+    (PER_VISIT.format("", "HAVING COUNT(*) > 1"), "k"), (PER_VISIT.format("WHERE amount > 1", ""), "k"),
+    ("visits v {} " + PER_VISIT.format("", "") + " ON v.visit_id = k.visit_id", "vk"),
+    (PER_VISIT.format("", "") + " JOIN visits v USING (visit_id) JOIN patients p USING (patient_id)", "vkp"),
+    ("(SELECT v.visit_id, code, COUNT(*) AS n, MAX(amount) AS t FROM visits v JOIN bills b ON b.visit_id = v.visit_id GROUP BY ALL) k", "k"),
+    ("(SELECT DISTINCT visit_id, amount AS t, LENGTH(code) AS n FROM bills JOIN visits USING (visit_id)) k", "k"),
     (PER_PATIENT.format("", "HAVING COUNT(*) > 1"), "k"), ("codes c, visits v, patients p WHERE v.code = c.code AND v.patient_id = p.patient_id", "cvp"),
 ]  # fmt: skip
 AGGREGATES = [
@@ -132,6 +143,25 @@ def question(pick):
         )
     having = f" HAVING COUNT(*) * 2 > {pick.choice(SCALARS)} OR COUNT(*) > 1"
     return sql + pick.choice(["", " HAVING COUNT(*) > 1", having])
+
+
+COUNTED = [
+    "SELECT COUNT(*) AS a, COUNT(x) AS b FROM (SELECT DISTINCT {} AS x FROM {})",
+    "SELECT COUNT(*) + COUNT(DISTINCT x) AS a FROM (SELECT {} AS x FROM {} GROUP BY x)",
+    "WITH d AS (SELECT DISTINCT {} AS x FROM {}) SELECT COUNT(*) AS a FROM d",
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_over_distinct_values_count_values(seed):
+    pick = random.Random(seed)
+    with database() as con:
+        for _ in range(10):
+            source, tables = pick.choice(ROWS)
+            key = pick.choice([word for table in tables for word in KEYS[table]])
+            sql = pick.choice(COUNTED).format(key, source.replace("{}", "LEFT JOIN"))
+            assert not any(block.by for block in read(sql, TABLES).blocks), sql
+            assert same_rows(answer(con, sql)[1], con.execute(sql).fetchall()), sql
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -182,6 +182,21 @@ def test_numbers_of_sub_queries_stand_beside_the_rows_and_are_measured_once():
     assert "SELECT" not in question.outer[6:]  # so that error bars follow
 
 
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT COUNT(*) FROM (SELECT name, COUNT(*) n FROM patients GROUP BY name) WHERE n > 1", "Rare groups"),
+        ("SELECT AVG(n) FROM (SELECT region, COUNT(*) n FROM patients GROUP BY region)", "declared ones"),
+        ("SELECT name, COUNT(*) n FROM patients GROUP BY name HAVING n > 1", None),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT name FROM patients)", None),
+    ],
+)  # fmt: skip
+def test_the_answer_says_which_groups_it_is_computed_over(sql, words):
+    caveats = read(sql, TABLES).caveats
+    assert bool(caveats) == (words is not None)
+    assert words is None or words in caveats[0]
+
+
 def test_the_path_says_how_rows_were_made():
     found = block(
         "SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) n FROM visits GROUP BY 1) JOIN patients USING (patient_id)"

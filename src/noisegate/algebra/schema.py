@@ -113,7 +113,8 @@ def _per_unit(relation: PerUnit) -> dict[str, Domain]:
         if folded.name in found:
             raise Unsupported("Two columns have the same name.", fix="Name one of them with AS.")
         if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
-            found[folded.name] = Domain(kind=Kind.INTEGER, low=Fraction(0), nullable=False)
+            least = Fraction(0 if value.nullable else 1)  # a group has a row
+            found[folded.name] = Domain(kind=Kind.INTEGER, low=least, nullable=False)
         elif folded.fold is Fold.SUM:
             found[folded.name] = _sum_domain(value)
         else:

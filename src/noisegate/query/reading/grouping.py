@@ -6,7 +6,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression
+from noisegate.algebra.expression import Expression, Field
 from noisegate.errors import Unsupported
 from noisegate.query.reading.literals import whole
 from noisegate.query.reading.names import Name
@@ -19,20 +19,26 @@ _SETS_MAX: Final = 64
 @final
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What is grouped by, each once, and the grouping sets as indexes into it."""
+    """What is grouped by, each once, and the grouping sets as indexes into it.
 
+    ``singles`` are columns whose groups hold rows of one owner each.
+    """
+
+    singles: frozenset[Expression] = frozenset()
     targets: list[Name | Expression] = field(default_factory=list)
     sets: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
     def by_owner(self) -> bool:
-        """Whether the unit is grouped by: one owner's rows at a time."""
-        return any(isinstance(target, Name) for target in self.targets)
+        """Whether each group holds one owner's rows: by the unit, or by a key of its rows."""
+        return any(isinstance(one, Name) or one in self.singles for one in self.targets)
 
 
 def groups_of(select: exp.Select, sight: Sight) -> Groups:
     """What a SELECT groups by; no GROUP BY is the one group of all rows."""
-    found = Groups()
+    names = sight.rows.names if sight.rows.unit is not None else ()
+    found = Groups(frozenset(Field(one.field) for one in names if one.single and one.field))
+    lacking = {Field(one.field): one.name for one in names if one.lacking and one.field}
     group = select.args.get("group")
     if group is None:
         found.sets.append(())
@@ -51,8 +57,18 @@ def groups_of(select: exp.Select, sight: Sight) -> Groups:
     if len({frozenset(one) for one in found.sets}) < len(found.sets):
         raise Unsupported("A grouping set stands twice.", fix="List each once.")
     found.sets[:] = [tuple(sorted(one)) for one in found.sets]
+    loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
+    if loose:
+        raise Unsupported(
+            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so none can be found; "  # type: ignore[index]
+            "and rows without a partner have none.",
+            fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
+        )
     if found.by_owner and len(found.sets) > 1:
-        raise Unsupported("Grouping sets contain the unit.", fix="Use a plain GROUP BY inside.")
+        raise Unsupported(
+            "Grouping sets contain the unit, or a key of its rows.",
+            fix="Use a plain GROUP BY inside.",
+        )
     return found
 
 

@@ -214,7 +214,10 @@ def _partly(name: Name, other: Rows) -> Name:
         name.field == one.field and (name.table, name.name) == (one.table, one.name)
         for one in other.names
     )
-    return replace(name, owner=False, partly=name.owner or name.partly) if mine else name
+    if not mine:
+        return name
+    partly, lacking = name.owner or name.partly, name.single or name.lacking
+    return replace(name, owner=False, partly=partly, single=False, lacking=lacking)
 
 
 def _require_joinable(

@@ -35,9 +35,12 @@ def per_unit(select: exp.Select, sight: Sight, groups: Groups) -> Rows:
         (one.alias or plain_name(one), folding.item(item_of(one))) for one in select.expressions
     ]
     condition = None if having is None else folding.reading.condition(having.this)
-    words = f"one row per {sight.rows.unit_name}"
-    if keys := len(folding.keys):
-        words += f" and {keys} more"
+    singles = [one.name for one in sight.rows.names if Field(one.field or "") in groups.targets]
+    whole = any(isinstance(one, Name) for one in groups.targets)
+    parts = [sight.rows.unit_name] if whole else singles[:1]
+    if more := len(groups.targets) - 1:
+        parts.append(f"{more} more")
+    words = f"one row per {' and '.join(parts)}"
     rows = replace(sight.rows.made(folding.relation, words), key=())
     if condition is not None:
         rows = rows.filtered(condition)
@@ -70,10 +73,12 @@ class _Folding:
         """A SELECT item: the owner stays a name."""
         if isinstance(node.unnest(), exp.Column):
             target = self.sight.target(node)
-            if isinstance(target, Name):
-                if target not in self.groups.targets:
-                    raise refusal(node)
+            if isinstance(target, Name) and target in self.groups.targets:
                 return replace(target, field=None)
+            found = attempt(lambda: self.sight.name(node.unnest()))  # type: ignore[arg-type]
+            key = next((name for name, one in self.keys if one == target), None)
+            if key is not None and isinstance(found, Name):
+                return replace(found, field=key)
         return self.reading.read(node)
 
     def _hook(self, node: Node) -> Expression | None:
@@ -89,7 +94,7 @@ class _Folding:
                 return Field(name)
         if not isinstance(node, exp.Column):
             return None
-        if isinstance(target, Name):
+        if isinstance(target, Name) and target in self.groups.targets:
             return field_of(replace(target, field=None))
         alias = None if node.table else self.sight.aliases.get(fold(node.name))
         if alias is not None:

@@ -14,9 +14,10 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
 from noisegate.query.reading.blocks import block_of
+from noisegate.query.reading.distinct import counted, inlined
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
-from noisegate.query.reading.names import Rows, rows_of_table
+from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of, plain_name
@@ -47,11 +48,12 @@ def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
     require_plain(sql)
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({})
+    reader = _Reader({}, single_columns(tables.values()))
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
         reader.tables[fold(table.name)] = table
+    inlined(statement)
     found = reader.whole(statement)
     _name_items(found)
     picked = _picked(found.node) if len(reader.blocks) == 1 else None
@@ -62,7 +64,21 @@ def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
         picked=picked,
         terms=terms,
         explain=explain,
+        caveats=_over_groups(found.node, reader.blocks),
     )
+
+
+def _over_groups(node: Node, blocks: list[Block]) -> tuple[str, ...]:
+    """What is computed over groups is about those that are shown, and the answer says so."""
+    if next(node.find_all(exp.AggFunc), None) is None:
+        return ()
+    keys = [key for block in blocks for key in block.by]
+    found = []
+    if any(key.domain.keys is None for key in keys):
+        found.append("Rare groups are not found: what is computed over groups leaves them out.")
+    if any(key.domain.keys is not None for key in keys):
+        found.append("What is computed over groups takes in declared ones without any rows.")
+    return tuple(found)
 
 
 def _free_sql(node: Node, *, is_plain: bool) -> str:
@@ -117,9 +133,10 @@ def _too_deep() -> Unsupported:
     return Unsupported("The SQL is nested too deeply.", fix="Use IN for long lists of OR.")
 
 
-def _rows_leave() -> Unsupported:
+def _rows_leave(rows: Rows) -> Unsupported:
+    last = next((words for words in reversed(rows.path) if words.startswith("one row per ")), None)
     return Unsupported(
-        "The answer would show rows of a private table, and rows do not leave.",
+        f"The answer would show {last or 'rows of a private table'}, and rows do not leave.",
         fix="Aggregate them, such as SELECT region, COUNT(*) FROM visits GROUP BY region.",
     )
 
@@ -141,6 +158,7 @@ class _Reader:
     """Walks the statement. ``force`` reads public tables as rows, to join with private ones."""
 
     tables: dict[str, TableDomain]
+    singles: frozenset[tuple[str, str]] = frozenset()
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
@@ -153,7 +171,7 @@ class _Reader:
         if found is None:
             raise _too_deep()
         if isinstance(found, Rows):
-            raise _rows_leave()
+            raise _rows_leave(found)
         return found
 
     def query(self, node: Node, env: Env, *, force: bool = False) -> Rows | Outer:
@@ -235,7 +253,7 @@ class _Reader:
             node.set("this", exp.to_identifier(table.name, quoted=True))
             shown = tuple(name.name for name in rows_of_table(table).names)
             return Outer(node, _renamed(shown, alias), public=True)
-        rows = bound if bound is not None else rows_of_table(table)  # type: ignore[arg-type]
+        rows = bound if bound is not None else rows_of_table(table, self.singles)  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
         if node.args.get("pivots"):
@@ -296,10 +314,15 @@ class _Reader:
 
     def _select(self, node: exp.Select, env: Env, *, force: bool) -> Rows | Outer:
         env = self._with(node, env)
+        other, before = counted(node), len(self.blocks)
         start = node.args.get("from_")
         joins = node.args.get("joins") or []
         nodes = [start.this, *(join.this for join in joins)] if start is not None else []
         found = [self.source(one, env, force=force) for one in nodes]
+        if other is not None and isinstance(found[0], Outer) and not found[0].public:
+            del self.blocks[before:]
+            node.replace(other)
+            return self._select(other, env, force=force)
         if not any(isinstance(one, Rows) for one in found):
             return self._free(node, [one for one in found if isinstance(one, Outer)], env)
         if any(isinstance(one, Outer) and not one.public for one in found):
@@ -348,7 +371,7 @@ class _Reader:
             return self.nested_in(node, env, but=but)
         found = self.query(node, env)
         if isinstance(found, Rows):
-            raise _rows_leave()
+            raise _rows_leave(found)
         return found.public
 
     def _aggregated(self, node: exp.Select, sources: list[Rows], env: Env) -> Rows | Outer:
