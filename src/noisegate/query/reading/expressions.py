@@ -10,6 +10,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
+from noisegate.query.reading import decimals
 from noisegate.query.reading.literals import (
     agreed,
     as_text,
@@ -144,7 +145,7 @@ class Reading:
     def _kind(self, value: Expression) -> Kind:
         return kind_of(value, self.schema)
 
-    def _read(self, node: Node) -> Expression:
+    def _read(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
         known = self.hook(node)
         if known is not None:
             return known
@@ -159,6 +160,8 @@ class Reading:
         if type(node) in _ALIKE:
             require_only(node, "this", "expression", "expressions", *_QUIET)
             rest = [node.args["expression"]] if node.args.get("expression") else node.expressions
+            if type(node) in _COMPARISONS or type(node) is exp.Nullif:
+                return Call(_ALIKE[type(node)], self._compared(node.this, *rest))
             return Call(_ALIKE[type(node)], self._agreed(node.this, *rest))
         if type(node) not in _METHODS:
             raise refusal(node)
@@ -166,18 +169,49 @@ class Reading:
         return found
 
     def _agreed(self, *nodes: Node) -> tuple[Expression, ...]:
-        return tuple(agreed([self._read(node) for node in nodes], self.schema))
+        values = agreed([self._read(node) for node in nodes], self.schema)
+        if any(map(_is_double, nodes)):
+            values = [decimals.doubled(value, self.schema) for value in values]
+        return tuple(decimals.beside(values, self.schema))
+
+    def _compared(self, *nodes: Node) -> tuple[Expression, ...]:
+        """Values that are told from each other, so decimals are exact."""
+        return tuple(decimals.exact(value, self.schema) for value in self._agreed(*nodes))
+
+    def _operand(self, node: Node) -> Expression:
+        """What is computed with: 1e-2 is a double in SQL, and makes doubles."""
+        value = self._read(node)
+        return Call("to_number", (value,)) if _is_double(node) else value
 
     def _plain(self, node: Node) -> Expression:
         name, parts = _PLAIN[type(node)]
         require_only(node, *parts, *_QUIET)
-        args = tuple(self._read(node.args[part]) for part in parts if node.args.get(part))
+        args = tuple(self._operand(node.args[part]) for part in parts if node.args.get(part))
         width = _bin_width(node)
         if width is not None:
             below = self._read(node.this.this.this)
             if self._kind(below).is_numeric:
                 return Call("bin", (below, width))
-        return Call(name, args)
+        return self._called(name, args)
+
+    def _called(self, name: str, args: tuple[Expression, ...]) -> Expression:
+        """A call, in which decimals stay exact."""
+        if not args or not all(self._kind(arg).is_numeric for arg in args):
+            return Call(name, args)
+        if name in ("negate", "abs"):
+            return Call(name, args)
+        if name == "multiply":
+            return decimals.computed(name, args[0], args[1], self.schema)
+        if name == "modulo":
+            return decimals.rest(args[0], args[1], self.schema)
+        if name == "round" and self._kind(args[0]) is Kind.NUMBER:
+            digits = args[1].value if len(args) > 1 and type(args[1]) is Literal else 0
+            if type(digits) is int and (len(args) == 1 or type(args[1]) is Literal):
+                scaled = decimals.scale_of(args[0], self.schema) is not None
+                return (
+                    decimals.rounded(args[0], digits, self.schema) if scaled else Call(name, args)
+                )
+        return Call(name, tuple(decimals.exact(arg, self.schema) for arg in args))
 
     def _whole_division(self, node: Node) -> Expression:
         """Whole numbers only: DuckDB's // of others is a plain division."""
@@ -201,10 +235,10 @@ class Reading:
         first, second = node.this, node.expression
         if isinstance(first, exp.Interval) and not back:
             first, second = second, first
-        left = self._read(first)
+        left = self._operand(first)
         if isinstance(second, exp.Interval):
             return self._later(left, self._days(second), back=back)
-        right = self._read(second)
+        right = self._operand(second)
         kinds = (self._kind(left), self._kind(right))
         if kinds == (Kind.DATE, Kind.DATE) and back:
             return Call("date_diff", (Literal("day"), right, left))
@@ -212,7 +246,9 @@ class Reading:
             return self._later(left, right, back=back)
         if kinds == (Kind.INTEGER, Kind.DATE) and not back:
             return self._later(right, left, back=False)
-        return Call("subtract" if back else "add", (left, right))
+        if not all(kind.is_numeric for kind in kinds):
+            return Call("subtract" if back else "add", (left, right))
+        return decimals.computed("subtract" if back else "add", left, right, self.schema)
 
     def _later(self, moment: Expression, days: Expression, *, back: bool) -> Expression:
         if back:
@@ -284,7 +320,7 @@ class Reading:
         for branch, value in zip(node.args["ifs"], results, strict=False):
             asked = branch.this
             args.append(
-                self._read(asked) if subject is None else Call("eq", self._agreed(subject, asked))
+                self._read(asked) if subject is None else Call("eq", self._compared(subject, asked))
             )
             args.append(value)
         return Call("case", (*args, results[-1]) if default else tuple(args))
@@ -307,21 +343,21 @@ class Reading:
     def _same(self, node: Node) -> Expression:
         """IS [NOT] DISTINCT FROM: NULL equals NULL."""
         require_only(node, "this", "expression")
-        one, other = self._agreed(node.this, node.expression)
+        one, other = self._compared(node.this, node.expression)
         neither = both(Call("is_null", (one,)), Call("is_null", (other,)))
         same = Call("coalesce", (Call("eq", (one, other)), neither))
         return Call("not", (same,)) if isinstance(node, exp.NullSafeNEQ) else same
 
     def _between(self, node: Node) -> Expression:
         require_only(node, "this", "low", "high")
-        value, low, high = self._agreed(node.this, node.args["low"], node.args["high"])
+        value, low, high = self._compared(node.this, node.args["low"], node.args["high"])
         return Call("between", (value, low, high))
 
     def _in(self, node: Node) -> Expression:
         if node.args.get("query"):
             raise refusal("SUBQUERY")
         require_only(node, "this", "expressions")
-        value, *listed = self._agreed(node.this, *node.expressions)
+        value, *listed = self._compared(node.this, *node.expressions)
         if all(type(one) is Literal and one.value is not None for one in listed):
             return Call("in", (value, *listed))
         return Call("or", tuple(Call("eq", (value, one)) for one in listed))
@@ -405,6 +441,12 @@ def _require_parentheses(node: Node) -> None:
         raise Unsupported(
             "A comparison stands inside a comparison.", fix="Put parentheses around the inner one."
         )
+
+
+def _is_double(node: Node) -> bool:
+    """A constant such as 1e-2."""
+    plain = node.unnest()
+    return isinstance(plain, exp.Literal) and not plain.is_string and "e" in plain.name.lower()
 
 
 def _bin_width(node: Node) -> Literal | None:

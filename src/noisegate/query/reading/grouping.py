@@ -60,8 +60,8 @@ def groups_of(select: exp.Select, sight: Sight) -> Groups:
     loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
     if loose:
         raise Unsupported(
-            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so none can be found; "  # type: ignore[index]
-            "and rows without a partner have none.",
+            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so none can be "  # type: ignore[index]
+            "found; and rows without a partner have none.",
             fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
         )
     if found.by_owner and len(found.sets) > 1:

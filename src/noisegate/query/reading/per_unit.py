@@ -13,6 +13,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain
 from noisegate.query.question import Function
 from noisegate.query.reading.aggregates import Asked, asked
+from noisegate.query.reading.decimals import exact, of_units, scale_of, units
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.grouping import Groups
 from noisegate.query.reading.names import Name, Rows, field_of, projected
@@ -109,7 +110,7 @@ class _Folding:
     def _fold(self, ask: Asked) -> Expression:
         schema = self.sight.reading.schema
         one: Expression = Literal(1)
-        value = ask.args[0] if ask.args else one
+        value = exact(ask.args[0], schema) if ask.args else one
         if ask.where is not None:
             value = Call("case", (ask.where, value))
         may_lack = domain_of(value, schema).nullable
@@ -121,10 +122,10 @@ class _Folding:
         if ask.function in _FOLDS:
             return self._folded(_FOLDS[ask.function], value)
         if ask.function is Function.AVG:
-            parts = (self._folded(Fold.SUM, value), self._folded(Fold.COUNT, value))
+            parts = (self._total(value), self._folded(Fold.COUNT, value))
             return Call("divide", parts)
         if ask.function is Function.SUM:
-            total = self._folded(Fold.SUM, value)
+            total = self._total(value)
             if not may_lack:
                 return total
             some = Call("gt", (self._folded(Fold.COUNT, value), Literal(0)))
@@ -133,6 +134,13 @@ class _Folding:
             f"{ask.function.value} within one unit is not offered.",
             fix="Use COUNT, SUM, AVG, MIN or MAX inside.",
         )
+
+    def _total(self, value: Expression) -> Expression:
+        """The sum; of decimals in whole numbers of their last digits, so that it is exact."""
+        scale = scale_of(value, self.sight.reading.schema)
+        if scale is None:
+            return self._folded(Fold.SUM, value)
+        return of_units(self._folded(Fold.SUM, units(value, scale)), scale)
 
     def _folded(self, how: Fold, value: Expression) -> Field:
         for known in self.folded:

@@ -7,9 +7,11 @@ from typing import Any, TypeAlias, final
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.intervals import scales
 from noisegate.algebra.relation import Project, Relation, Union
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
+from noisegate.query.reading.decimals import exact, to_scale
 from noisegate.query.reading.expressions import both
 from noisegate.query.reading.joins import Equality, equality, joined, matching
 from noisegate.query.reading.literals import agreed, kind_of
@@ -216,9 +218,16 @@ def _alike(places: list[tuple[Rows, str]]) -> list[Expression]:
     ]
     kind = kinds[0] if kinds else Kind.TEXT
     if len(set(kinds)) > 1 and all(one.is_numeric for one in kinds):
+        held = [pair for pair in zip(values, places, strict=True) if pair[0] != Literal(None)]
+        made: list[Expression] = [Call("to_number", (value,)) for value in values]
+        if scales(domain_of(value, part.schema) for value, (part, _) in held) is not None:
+            made = [
+                to_scale(value, 0) if kind_of(value, part.schema) is Kind.INTEGER else value
+                for value, (part, _) in zip(values, places, strict=True)
+            ]
         return [
-            Literal(None, Kind.NUMBER) if value == Literal(None) else Call("to_number", (value,))
-            for value in values
+            Literal(None, Kind.NUMBER) if value == Literal(None) else one
+            for value, one in zip(values, made, strict=True)
         ]
     return [Literal(None, kind) if value == Literal(None) else value for value in values]
 
@@ -278,7 +287,8 @@ def _equal(one: Sight, left: Node, other: Sight, right: Node) -> Equality:
         found = (one.name(left), other.name(right))
         if isinstance(found[0], Name) and isinstance(found[1], Name):
             return equality(found[0], found[1])
-    mine, theirs = one.reading.read(left), other.reading.read(right)
+    mine = exact(one.reading.read(left), one.reading.schema)
+    theirs = exact(other.reading.read(right), other.reading.schema)
     schema = {**one.reading.schema}
     if not set(other.reading.schema) & set(schema):
         schema |= other.reading.schema

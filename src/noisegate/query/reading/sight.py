@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
+from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
 from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
@@ -80,7 +81,7 @@ class Sight:
             if not isinstance(found, Name):
                 return self.without(fold(node.name)).target(found)
             return found if found.owner else field_of(found)
-        return self.reading.read(node)
+        return exact(self.reading.read(node), self.rows.schema)
 
 
 def is_aggregate(node: Node) -> bool:
