@@ -120,9 +120,7 @@ def test_answers_about_stored_decimals_are_those_of_duckdb(sql):
         gate = ng.open(
             rows, table="lines", unit="who", rows_per_unit=100, columns=columns, epsilon=10_000
         )
-        assert (
-            gate.sql(sql, epsilon=900).to_arrow()[0][0].as_py() == con.execute(sql).fetchone()[0]
-        )
+        assert gate.sql(sql, epsilon=900).to_arrow()[0][0].as_py() == con.execute(sql).fetchone()[0]
 
 
 def test_a_bound_of_a_decimal_stays_the_bound():

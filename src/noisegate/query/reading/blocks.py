@@ -6,13 +6,14 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal, domain_of, fields_of
-from noisegate.algebra.relation import Filter, Relation
+from noisegate.algebra.expression import Call, Expression, domain_of, fields_of
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import KEY_TYPES, Key, Kind
+from noisegate.privacy.domain import Kind
 from noisegate.query.question import Aggregate, Block, GroupKey
 from noisegate.query.reading.aggregates import asked
+from noisegate.query.reading.facts import Facts
 from noisegate.query.reading.grouping import Groups
+from noisegate.query.reading.kept import Public, facts_of
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
@@ -25,15 +26,21 @@ _KEPT: Final = (
 
 
 def block_of(
-    select: exp.Select, sight: Sight, groups: Groups, name: str, nested: Callable[[Node], Node]
+    select: exp.Select,
+    sight: Sight,
+    groups: Groups,
+    name: str,
+    nested: Callable[[Node], Node],
+    public: Public | None = None,
 ) -> tuple[Block, tuple[str, ...]]:
     """The block that the SELECT asks for; the SELECT becomes free SQL over columns of its table.
 
     ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows. What the
-    SELECT then reads FROM is the caller's to say.
+    SELECT then reads FROM is the caller's to say. ``public`` gives the rows of a public table.
     """
     require_only(select, *_KEPT)
-    making = _Making(sight, groups, name, nested)
+    facts = facts_of(sight.rows.relation, public) if groups.targets else Facts({})
+    making = _Making(sight, groups, name, nested, facts)
     keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
     shown = _names(select.expressions)
     items = []
@@ -58,30 +65,6 @@ def block_of(
         path=sight.rows.path,
     )
     return block, shown
-
-
-def _chosen(relation: Relation, target: Expression, kind: Kind) -> set[Key] | None:
-    """The values that WHERE leaves of an expression, where it lists them; rows have no others.
-
-    The question itself names them, so they are public, declared or not.
-    """
-    found: set[Key] | None = None
-    while isinstance(relation, Filter):
-        conditions = [relation.condition]
-        while conditions:
-            condition = conditions.pop()
-            if type(condition) is not Call:
-                continue
-            if condition.function == "and":
-                conditions += condition.args
-            elif condition.function in ("eq", "in") and condition.args[0] == target:
-                literals = [arg.value for arg in condition.args[1:] if type(arg) is Literal]
-                plain = all(type(value) is KEY_TYPES.get(kind) for value in literals)
-                if plain and len(literals) == len(condition.args) - 1:
-                    listed: set[Key] = set(literals)  # type: ignore[arg-type]
-                    found = listed if found is None else found & listed
-        relation = relation.of
-    return found
 
 
 def _names(items: list[Node]) -> tuple[str, ...]:
@@ -113,6 +96,7 @@ class _Making:
     groups: Groups
     name: str
     nested: Callable[[Node], Node]
+    facts: Facts
     aggregates: list[Aggregate] = field(default_factory=list)
 
     def key(self, index: int, target: Name | Expression) -> GroupKey:
@@ -120,9 +104,8 @@ class _Making:
         if isinstance(target, Name):
             raise refusal("GROUP BY the unit")
         domain = domain_of(target, self.sight.reading.schema)
-        if domain.kind is Kind.BOOLEAN and domain.keys is None:
-            domain = replace(domain, keys=(False, True))
-        if domain.keys is None and domain.kind not in _FINDABLE:
+        left = self.facts.fact(target)
+        if left.domain.keys is None and domain.kind not in _FINDABLE:
             bins = (
                 "DATE_TRUNC('day', x)"
                 if domain.kind is Kind.TIMESTAMP
@@ -139,13 +122,15 @@ class _Making:
             raise Unsupported(
                 f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
             )
-        chosen = _chosen(self.sight.rows.relation, target, domain.kind)
-        if not chosen:
+        if left.domain.keys is None:
             return GroupKey(name=f"k{index}", expression=target, domain=domain)
-        listed = [key for key in domain.keys or () if key in chosen]
-        keys = (*listed, *sorted(key for key in chosen if key not in listed))  # type: ignore[type-var]
-        closed = replace(domain, keys=keys, nullable=False)
-        return GroupKey(name=f"k{index}", expression=target, domain=closed, closed=True)
+        keys, nullable = left.domain.keys, left.domain.nullable
+        if domain.keys is not None and not left.closed:  # a partner's values are not declared here
+            keys = tuple(key for key in keys if key in set(domain.keys))
+        if self.facts.none:
+            keys, nullable = (), False
+        shown = replace(domain, keys=keys, nullable=nullable)
+        return GroupKey(name=f"k{index}", expression=target, domain=shown, closed=left.closed)
 
     def column(self, name: str) -> Node:
         """A column of the released table."""

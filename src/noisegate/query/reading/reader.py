@@ -15,15 +15,23 @@ from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
 from noisegate.query.reading.blocks import block_of
 from noisegate.query.reading.distinct import counted, inlined
+from noisegate.query.reading.free import (
+    free_sql,
+    name_items,
+    over_groups,
+    picked_columns,
+    renamed,
+    shown_names,
+)
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
+from noisegate.query.reading.kept import Public
 from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
-from noisegate.query.reading.sight import aggregates_in, item_of, plain_name
-from noisegate.query.reading.words import Node, fold, no_such, refusal, require_only
+from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
-_FORM: Final = "For example: SELECT region, COUNT(*) FROM visits GROUP BY region."
 _LENGTH_MAX: Final = 20_000
 _DEPTH_MAX: Final = 100
 _RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
@@ -41,67 +49,34 @@ _ROW_PARTS: Final = (
 )
 
 
-def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
-    """The question that the SQL asks about the tables, or a refusal."""
+def read(sql: str, tables: Mapping[str, TableDomain], public: Public | None = None) -> Question:
+    """The question that the SQL asks about the tables, or a refusal.
+
+    ``public`` gives the rows of a public table, which say what groups conditions on them leave.
+    """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
-        raise Unsupported("The SQL is not text of readable length.", fix=_FORM)
+        raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({}, single_columns(tables.values()))
+    reader = _Reader({}, single_columns(tables.values()), public)
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
         reader.tables[fold(table.name)] = table
     inlined(statement)
     found = reader.whole(statement)
-    _name_items(found)
-    picked = _picked(found.node) if len(reader.blocks) == 1 else None
+    name_items(found.node, found.columns)
+    picked = picked_columns(found.node) if len(reader.blocks) == 1 else None
     return Question(
         blocks=tuple(reader.blocks),
-        outer=_free_sql(found.node, is_plain=picked is not None),
+        outer=free_sql(found.node, is_plain=picked is not None),
         columns=found.columns or (),
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=_over_groups(found.node, reader.blocks),
+        caveats=over_groups(found.node, reader.blocks),
     )
-
-
-def _over_groups(node: Node, blocks: list[Block]) -> tuple[str, ...]:
-    """What is computed over groups is about those that are shown, and the answer says so."""
-    if next(node.find_all(exp.AggFunc), None) is None:
-        return ()
-    keys = [key for block in blocks for key in block.by]
-    found = []
-    if any(key.domain.keys is None for key in keys):
-        found.append("Rare groups are not found: what is computed over groups leaves them out.")
-    if any(key.domain.keys is not None for key in keys):
-        found.append("What is computed over groups takes in declared ones without any rows.")
-    return tuple(found)
-
-
-def _free_sql(node: Node, *, is_plain: bool) -> str:
-    """The text of free SQL, read again: the parser reads more than it can write."""
-    try:
-        text = node.sql(dialect="duckdb", comments=False)
-        if not is_plain:
-            sqlglot.parse_one(text, dialect="duckdb")
-    except (SqlglotError, RecursionError):
-        text = None
-    if text is None:
-        raise Unsupported("The SQL cannot be read.", fix=_FORM)
-    return text
-
-
-def _picked(node: Node) -> tuple[str, ...] | None:
-    """The columns that a SELECT shows from a table and does nothing to."""
-    said = {name for name, arg in node.args.items() if arg}
-    items = [item.unalias() for item in node.expressions]
-    is_plain = said == {"expressions", "from_"} and all(type(i) is exp.Column for i in items)
-    if not is_plain or type(node.args["from_"].this) is not exp.Table:
-        return None
-    return tuple(item.name for item in items)
 
 
 def _statement(sql: str) -> Node:
@@ -110,13 +85,13 @@ def _statement(sql: str) -> Node:
     except (SqlglotError, RecursionError):
         found = None
     if found is None:
-        raise Unsupported("The SQL cannot be read.", fix=_FORM)
+        raise Unsupported("The SQL cannot be read.", fix=FORM)
     if len(found) != 1:
         raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
     if not isinstance(found[0], exp.Query):
-        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=_FORM)
+        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM)
     if any(not select.expressions for select in found[0].find_all(exp.Select)):
-        raise Unsupported("A SELECT names nothing.", fix=_FORM)
+        raise Unsupported("A SELECT names nothing.", fix=FORM)
     level, depth = [found[0]], 0
     while level:
         depth += 1
@@ -159,6 +134,7 @@ class _Reader:
 
     tables: dict[str, TableDomain]
     singles: frozenset[tuple[str, str]] = frozenset()
+    public: Public | None = None
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
@@ -215,7 +191,7 @@ class _Reader:
             alias = node.args.get("alias")
             if isinstance(found, Rows):
                 return found.called(alias)
-            return Outer(node, _renamed(found.columns, alias), found.public)
+            return Outer(node, renamed(found.columns, alias), found.public)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._table(node, env, force=force)
         inner = node.this
@@ -245,14 +221,14 @@ class _Reader:
             if force and bound.public:
                 bound = _require_rows(self.query(bound.node, bound.env, force=True))
             else:
-                return Outer(node, _renamed(bound.columns, alias), bound.public)
+                return Outer(node, renamed(bound.columns, alias), bound.public)
         table = self.tables.get(key)
         if bound is None and table is None:
             raise no_such("table", node.name, [one.name for one in self.tables.values()])
         if bound is None and table is not None and table.is_public and not force:
             node.set("this", exp.to_identifier(table.name, quoted=True))
             shown = tuple(name.name for name in rows_of_table(table).names)
-            return Outer(node, _renamed(shown, alias), public=True)
+            return Outer(node, renamed(shown, alias), public=True)
         rows = bound if bound is not None else rows_of_table(table, self.singles)  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
@@ -286,9 +262,8 @@ class _Reader:
                 known[name] = found.called(alias)
                 continue
             stay.append(cte)
-            columns = _renamed(found.columns, alias)
-            renamed = bool(alias.args.get("columns"))
-            public = found.public and not renamed
+            columns = renamed(found.columns, alias)
+            public = found.public and not alias.args.get("columns")
             known[name] = Outer(found.node, columns, public, inner)
         clause.set("expressions", stay)
         if not stay:
@@ -335,7 +310,10 @@ class _Reader:
 
     def _free(self, node: exp.Select, found: list[Outer], env: Env) -> Outer:
         """A SELECT over released and public tables stays as it is."""
-        public, shown = all(one.public for one in found), _shown(node, found)
+        public, shown = (
+            all(one.public for one in found),
+            shown_names(node, [one.columns for one in found]),
+        )
         if not found and {name for name, arg in node.args.items() if arg} == {"expressions"}:
             beside: list[Node] = []
             for sub in [
@@ -410,7 +388,7 @@ class _Reader:
             self._nested(sub, env)
             return self._beside(sub, beside)
 
-        block, shown = block_of(node, sight, groups, name, nested)
+        block, shown = block_of(node, sight, groups, name, nested, self.public)
         self._read_from(node, block, beside)
         return Outer(node, shown, public=False, env=env)
 
@@ -458,42 +436,3 @@ def _mixed() -> Unsupported:
 
 def _called(node: exp.Func) -> str:
     return fold(node.name if isinstance(node, exp.Anonymous) else node.sql_name())
-
-
-def _renamed(
-    columns: tuple[str, ...] | None, alias: exp.TableAlias | None
-) -> tuple[str, ...] | None:
-    given = tuple(one.name for one in (alias.args.get("columns") if alias else None) or ())
-    return columns if columns is None else (*given, *columns[len(given) :])
-
-
-def _shown(node: exp.Select, found: list[Outer]) -> tuple[str, ...] | None:
-    """The names of the columns of free SQL, where they can be told before it runs."""
-    names: list[str] = []
-    for item in node.expressions:
-        inner = item_of(item)
-        if inner.is_star:
-            star = inner.this if isinstance(inner, exp.Column) else inner
-            alone = len(found) == 1 and found[0].columns is not None
-            if not alone or any(star.args.values()):
-                return None
-            names += found[0].columns or ()
-        elif isinstance(inner, exp.Columns):
-            return None
-        else:
-            names.append(item.alias or plain_name(item))
-    return tuple(names)
-
-
-def _name_items(found: Outer) -> None:
-    """Give the items of the last SELECT the names that the answer shows."""
-    node = found.node
-    while isinstance(node, exp.SetOperation | exp.Subquery):
-        node = node.this
-    if found.columns is None or len(found.columns) != len(node.expressions):
-        return
-    items = [
-        item if item.alias or item.is_star else exp.alias_(item, name, quoted=True)
-        for item, name in zip(node.expressions, found.columns, strict=True)
-    ]
-    node.set("expressions", items)

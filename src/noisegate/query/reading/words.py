@@ -10,6 +10,7 @@ from sqlglot import exp
 from noisegate.errors import Unsupported
 
 _FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+FORM: Final = "For example: SELECT region, COUNT(*) FROM visits GROUP BY region."
 Node = exp.Expr
 Found = TypeVar("Found")
 
