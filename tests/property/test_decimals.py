@@ -118,7 +118,7 @@ def test_answers_about_stored_decimals_are_those_of_duckdb(sql):
         rows = con.sql("SELECT * FROM lines").to_arrow_table()
         columns = {"price": {"between": [0, 10]}, "disc": {"between": [0, 1]}}
         gate = ng.open(
-            rows, table="lines", unit="who", rows_per_unit=100, columns=columns, epsilon=10_000
+            rows, table="lines", unit="who", rows_per_unit=5, columns=columns, epsilon=10_000
         )
         assert gate.sql(sql, epsilon=900).to_arrow()[0][0].as_py() == con.execute(sql).fetchone()[0]
 

@@ -170,6 +170,12 @@ SELECT COUNT(*) AS n, COUNT(DISTINCT patient_id) AS u FROM (SELECT patient_id, v
 SELECT AVG(b) AS a FROM (SELECT patient_id, COUNT(*) AS b FROM (SELECT v.patient_id, v.visit_id, COUNT(*) AS k FROM visits v JOIN bills USING (visit_id) GROUP BY 1, 2) GROUP BY patient_id)
 SELECT COUNT(*) AS n, COUNT(r) AS m FROM (SELECT DISTINCT region AS r FROM patients)
 WITH c AS (SELECT DISTINCT code FROM visits) SELECT COUNT(*) AS n FROM c
+SELECT SUM(age), SUM(age + 1) AS a, SUM(age - 1.5) AS b, SUM(2 * age + 1) AS c, AVG(age * 3) AS d, AVG(1 - age) AS e, SUM(age + 1) FILTER (WHERE smoker) AS f FROM patients
+SELECT region, SUM(weight + 1) - SUM(weight) AS n, SUM(-weight) AS m FROM patients GROUP BY region HAVING SUM(weight + 2) > 100 ORDER BY SUM(weight * 0.1)
+SELECT age + 1 AS a, age AS b, 3 - age AS c, 'x' AS d, COUNT(*) AS n FROM patients GROUP BY ALL
+SELECT age - 1 AS k, GROUPING(age - 1) AS g, COUNT(*) AS n FROM patients GROUP BY ROLLUP (age - 1)
+SELECT visit_id % 3 + 1 AS k, COUNT(*) AS n FROM visits GROUP BY k HAVING k > 1 ORDER BY k
+SELECT 1 AS one, COUNT(*) AS n FROM patients GROUP BY one
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 

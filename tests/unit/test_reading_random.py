@@ -63,6 +63,7 @@ KEYS = {
         "p.region",
         "p.smoker",
         "p.age",
+        "p.age + 1",
         "FLOOR(p.weight / 20) * 20",
         "YEAR(p.born)",
         "MONTH(p.born)",
@@ -108,6 +109,10 @@ ROWS = [
     (PER_PATIENT.format("", "HAVING COUNT(*) > 1"), "k"), ("codes c, visits v, patients p WHERE v.code = c.code AND v.patient_id = p.patient_id", "cvp"),
 ]  # fmt: skip
 AGGREGATES = [
+    "SUM({} + 1)",
+    "SUM(2 * {} - 0.5)",
+    "SUM(-{})",
+    "AVG(3 - {})",
     "COUNT(*)",
     "SUM({})",
     "AVG({})",

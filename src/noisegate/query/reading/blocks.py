@@ -9,11 +9,20 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, domain_of, fields_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.question import Aggregate, Block, GroupKey
-from noisegate.query.reading.aggregates import asked
+from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.query.reading.aggregates import Asked, asked
 from noisegate.query.reading.facts import Facts
 from noisegate.query.reading.grouping import Groups
 from noisegate.query.reading.kept import Public, facts_of
+from noisegate.query.reading.linear import (
+    Core,
+    core_of_key,
+    in_terms,
+    on_line,
+    shared_cores,
+    without_names,
+    written,
+)
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
@@ -25,22 +34,36 @@ _KEPT: Final = (
 )  # fmt: skip
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a question is read with besides the tables.
+
+    ``public`` gives the rows of a public table, which say what groups conditions on them leave.
+    With ``lines``, sums that differ by constants are one sum and one count.
+    """
+
+    public: Public | None = None
+    lines: bool = True
+
+
 def block_of(
     select: exp.Select,
     sight: Sight,
     groups: Groups,
     name: str,
     nested: Callable[[Node], Node],
-    public: Public | None = None,
+    given: Given,
 ) -> tuple[Block, tuple[str, ...]]:
     """The block that the SELECT asks for; the SELECT becomes free SQL over columns of its table.
 
     ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows. What the
-    SELECT then reads FROM is the caller's to say. ``public`` gives the rows of a public table.
+    SELECT then reads FROM is the caller's to say.
     """
     require_only(select, *_KEPT)
-    facts = facts_of(sight.rows.relation, public) if groups.targets else Facts({})
-    making = _Making(sight, groups, name, nested, facts)
+    facts = facts_of(sight.rows.relation, given.public) if groups.targets else Facts({})
+    shared = _shared(select, sight) if given.lines else frozenset[Core]()
+    making = _Making(sight, groups, name, nested, facts, shared)
     keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
     shown = _names(select.expressions)
     items = []
@@ -56,15 +79,37 @@ def block_of(
     for part in ("joins", "group", "having"):
         select.set(part, None)
     select.set("where", where)
+    relation, meant = without_names(sight.rows.relation)
     block = Block(
         name=name,
-        relation=sight.rows.relation,
-        by=keys,
+        relation=relation,
+        by=tuple(replace(key, expression=in_terms(key.expression, meant)) for key in keys),
         sets=tuple(groups.sets),
-        aggregates=tuple(making.aggregates),
+        aggregates=tuple(
+            replace(
+                each,
+                args=tuple(in_terms(arg, meant) for arg in each.args),
+                where=None if each.where is None else in_terms(each.where, meant),
+            )
+            for each in making.aggregates
+        ),
         path=sight.rows.path,
     )
     return block, shown
+
+
+def _shared(select: exp.Select, sight: Sight) -> frozenset[Core]:
+    """What several sums of the SELECT have in common."""
+    clauses = [*select.expressions, *(select.args.get(one) for one in ("having", "order"))]
+    calls = (
+        each
+        for clause in clauses
+        if clause is not None
+        for each in clause.find_all(exp.Sum, exp.Avg, exp.Filter)
+        if not isinstance(each.parent, exp.Filter | exp.Window)
+    )
+    found = (attempt(lambda each=each: asked(each, sight)) for each in calls)  # type: ignore[misc]
+    return shared_cores(each for each in found if each is not None)
 
 
 def _names(items: list[Node]) -> tuple[str, ...]:
@@ -97,6 +142,7 @@ class _Making:
     name: str
     nested: Callable[[Node], Node]
     facts: Facts
+    shared: frozenset[Core] = frozenset()
     aggregates: list[Aggregate] = field(default_factory=list)
 
     def key(self, index: int, target: Name | Expression) -> GroupKey:
@@ -211,6 +257,15 @@ class _Making:
 
     def _aggregate(self, node: Node) -> Node:
         ask = asked(node, self.sight)
+        parts = on_line(ask, self.shared, self.sight.reading.schema)
+        if parts is None:
+            return self._measured(ask)
+        of, count, line = parts
+        counted = ask.function is Function.SUM and line[2]
+        return written(self._measured(of), line, self._measured(count) if counted else None)
+
+    def _measured(self, ask: Asked) -> Node:
+        """The column that an aggregate is released as; equal ones share it."""
         found: list[Node] = []
         for level in ask.levels or (None,):
             wanted = Aggregate(
@@ -230,6 +285,8 @@ class _Making:
         total: Node = exp.Literal.number(0)
         for place, arg in enumerate(args):
             target = self.sight.target(arg)
+            if not isinstance(target, Name):
+                target = core_of_key(target, self.sight.reading.schema)
             if target not in self.groups.targets:
                 raise Unsupported("GROUPING names what is not grouped by.", fix="Name a key.")
             if len(self.groups.sets) == 1:

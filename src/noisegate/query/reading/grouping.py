@@ -6,8 +6,9 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression, Field
+from noisegate.algebra.expression import Expression, Field, Literal
 from noisegate.errors import Unsupported
+from noisegate.query.reading.linear import core_of_key
 from noisegate.query.reading.literals import whole
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.sight import Sight, aggregates_in, item_of
@@ -95,21 +96,33 @@ class _Sets:
                 for count in range(len(parts), -1, -1)
                 for chosen in combinations(parts, count)
             ]
-        return [self.indexes(node)]
+        return [self.indexes(node)] if self._is_key(node) else [()]
+
+    def _is_key(self, node: Node) -> bool:
+        """Whether it can differ from row to row."""
+        return (
+            isinstance(node, exp.Tuple) or type(self.sight.target(self._item(node))) is not Literal
+        )
 
     def indexes(self, node: Node) -> tuple[int, ...]:
         if isinstance(node, exp.Tuple):
             return tuple(self.index(part) for part in node.expressions)
         return (self.index(node),)
 
-    def index(self, node: Node) -> int:
+    def _item(self, node: Node) -> Node:
+        """What is grouped by; a number is the place of an item."""
         node = node.unnest()
         if isinstance(node, exp.Literal) and not node.is_string:
             place = whole(node, "A position in GROUP BY")
             if not 1 <= place <= len(self.select.expressions):
                 raise Unsupported(f"GROUP BY {place} is no position.", fix="Name the column.")
             node = item_of(self.select.expressions[place - 1])
-        target = self.sight.target(node)
+        return node
+
+    def index(self, node: Node) -> int:
+        target = self.sight.target(self._item(node))
+        if not isinstance(target, Name):
+            target = core_of_key(target, self.sight.reading.schema)
         if target not in self.found.targets:
             self.found.targets.append(target)
         return self.found.targets.index(target)

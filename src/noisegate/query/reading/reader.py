@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
-from noisegate.query.reading.blocks import block_of
+from noisegate.query.reading.blocks import Given, block_of
 from noisegate.query.reading.distinct import counted, inlined
 from noisegate.query.reading.free import (
     free_sql,
@@ -49,17 +49,24 @@ _ROW_PARTS: Final = (
 )
 
 
-def read(sql: str, tables: Mapping[str, TableDomain], public: Public | None = None) -> Question:
+def read(
+    sql: str,
+    tables: Mapping[str, TableDomain],
+    public: Public | None = None,
+    *,
+    lines: bool = True,
+) -> Question:
     """The question that the SQL asks about the tables, or a refusal.
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
+    Without ``lines``, each sum is asked for as it is written.
     """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({}, single_columns(tables.values()), public)
+    reader = _Reader({}, single_columns(tables.values()), Given(public, lines))
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
@@ -134,7 +141,7 @@ class _Reader:
 
     tables: dict[str, TableDomain]
     singles: frozenset[tuple[str, str]] = frozenset()
-    public: Public | None = None
+    given: Given = field(default_factory=Given)
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
@@ -388,7 +395,7 @@ class _Reader:
             self._nested(sub, env)
             return self._beside(sub, beside)
 
-        block, shown = block_of(node, sight, groups, name, nested, self.public)
+        block, shown = block_of(node, sight, groups, name, nested, self.given)
         self._read_from(node, block, beside)
         return Outer(node, shown, public=False, env=env)
 
