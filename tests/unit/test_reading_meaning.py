@@ -176,6 +176,14 @@ SELECT age + 1 AS a, age AS b, 3 - age AS c, 'x' AS d, COUNT(*) AS n FROM patien
 SELECT age - 1 AS k, GROUPING(age - 1) AS g, COUNT(*) AS n FROM patients GROUP BY ROLLUP (age - 1)
 SELECT visit_id % 3 + 1 AS k, COUNT(*) AS n FROM visits GROUP BY k HAVING k > 1 ORDER BY k
 SELECT 1 AS one, COUNT(*) AS n FROM patients GROUP BY one
+SELECT COUNT(*) AS n FROM codes c, patients p, visits v WHERE v.code = c.code AND p.patient_id = v.patient_id AND p.age > 20
+SELECT chapter, COUNT(*) AS n FROM codes c, regions r, bills b, patients p, visits v WHERE v.code = c.code AND r.region = p.region AND p.patient_id = v.patient_id AND b.visit_id = v.visit_id GROUP BY chapter
+SELECT COUNT(*) AS n FROM visits v, codes c WHERE (v.code = c.code AND chapter = 'A' AND cost > 10) OR (chapter = 'B' AND v.code = c.code)
+SELECT COUNT(*) AS n FROM visits v JOIN codes c ON (v.code = c.code AND chapter = 'A') OR (v.code = c.code AND cost > 10)
+SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR (age > 20 AND region = 'north') OR age > 20 AND weight < 60
+SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR age > 20
+SELECT COUNT(*) AS n FROM (SELECT * FROM codes, regions, visits v, patients p WHERE v.code = codes.code AND p.region = regions.region AND p.patient_id = v.patient_id) WHERE code_1 = 'A1' AND country = 'X'
+SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM codes c, bills b, visits v WHERE v.patient_id = p.patient_id AND b.visit_id = v.visit_id AND c.code = v.code)
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 

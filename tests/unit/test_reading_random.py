@@ -106,6 +106,7 @@ ROWS = [
     (PER_VISIT.format("", "") + " JOIN visits v USING (visit_id) JOIN patients p USING (patient_id)", "vkp"),
     ("(SELECT v.visit_id, code, COUNT(*) AS n, MAX(amount) AS t FROM visits v JOIN bills b ON b.visit_id = v.visit_id GROUP BY ALL) k", "k"),
     ("(SELECT DISTINCT visit_id, amount AS t, LENGTH(code) AS n FROM bills JOIN visits USING (visit_id)) k", "k"),
+    ("regions r, codes c, patients p, visits v WHERE v.code = c.code AND v.patient_id = p.patient_id AND r.region = p.region", "cvp"),
     (PER_PATIENT.format("", "HAVING COUNT(*) > 1"), "k"), ("codes c, visits v, patients p WHERE v.code = c.code AND v.patient_id = p.patient_id", "cvp"),
 ]  # fmt: skip
 AGGREGATES = [

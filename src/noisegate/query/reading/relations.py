@@ -59,9 +59,19 @@ class From:
             raise Unsupported("RIGHT JOIN follows a comma.", fix="Write JOIN ... ON throughout.")
         usable = [part for part in pool if commas and _plain(part, names)]
         rest = [part for part in pool if part not in usable]
-        rows = sources[0]
-        for right, join in zip(sources[1:], joins, strict=True):
+        pairs = list(zip(sources[1:], joins, strict=True))
+        rows, order = sources[0], [sources[0]]
+        while pairs:
+            tied = (pair for pair in pairs if _tied(order, pair[0], usable))
+            free = len(commas) == len(joins) and not any(join.side or join.kind for join in joins)
+            right, join = next(tied, pairs[0]) if free else pairs[0]
+            pairs = [pair for pair in pairs if pair[0] is not right]
             rows = joined(rows, right, join, usable)
+            order.append(right)
+        if order != sources:  # names stand as FROM lists them
+            places = {fold_table(one): place for place, one in enumerate(sources)}
+            shown = sorted(rows.names, key=lambda name: places.get(fold(name.table), 0))
+            rows = replace(rows, names=tuple(shown))
         return rows, usable + rest
 
     def kept(self, sight: Sight, parts: list[Node], env: Env) -> Rows:
@@ -136,6 +146,20 @@ class From:
                 )
             equalities.append(_equal(outer, pair[0], inner, pair[1]))
         return inner, equalities
+
+
+def _tied(joined_so_far: list[Rows], other: Rows, parts: list[Node]) -> bool:
+    """Whether an equality ties a table to those before it, whatever their order in FROM."""
+    names = [name for rows in joined_so_far for name in rows.names]
+    for part in parts:
+        if isinstance(part, exp.EQ):
+            sides = (part.this, part.expression)
+            for one, two in (sides, sides[::-1]):
+                here = [find(column, names) for column in _columns(one)]
+                there = [find(column, other.names) for column in _columns(two)]
+                if here and there and None not in (*here, *there):
+                    return True
+    return False
 
 
 def fold_table(rows: Rows) -> object:

@@ -132,8 +132,22 @@ def aliases_of(select: exp.Select) -> dict[str, Node]:
 
 
 def conjuncts(node: Node | None) -> list[Node]:
-    """The parts of a condition that AND joins."""
+    """The parts of a condition that AND joins; what every branch of an OR says is one of them."""
     if node is None:
         return []
     inner = node.unnest()
-    return list(inner.flatten()) if isinstance(inner, exp.And) else [inner]
+    if isinstance(inner, exp.And):
+        return [part for each in inner.flatten() for part in conjuncts(each)]
+    return _factored(inner) if isinstance(inner, exp.Or) else [inner]
+
+
+def _factored(node: exp.Or) -> list[Node]:
+    """The condition (a AND b) OR (a AND c) as a, and b OR c: the same also where some are NULL."""
+    branches = [conjuncts(each) for each in node.flatten()]
+    common = [part for part in branches[0] if all(part in branch for branch in branches[1:])]
+    if not common:
+        return [node]
+    rests = [[part for part in branch if part not in common] for branch in branches]
+    if not all(rests):
+        return common
+    return [*common, exp.or_(*(exp.and_(*rest) for rest in rests))]
