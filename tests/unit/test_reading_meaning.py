@@ -223,6 +223,8 @@ CASE WHEN age > 50 THEN 'old' WHEN age > 20 THEN 'young' END; CASE region WHEN '
 LOWER(name); UPPER(region); LENGTH(name); TRIM(name); LTRIM(name); RTRIM(name); SUBSTRING(name, 2, 3); SUBSTR(name, 2); SUBSTRING(name FROM 1 FOR 2); LEFT(name, 2); RIGHT(name, 2); name || '!'; name || age; CONCAT(name, '-', region); CONCAT(region, age)
 REPLACE(name, 'n', 'm'); STARTS_WITH(name, 'A'); PREFIX(name, 'A'); ENDS_WITH(name, 'e'); SUFFIX(name, 'e'); CONTAINS(name, 'e'); name LIKE 'A%'; name NOT LIKE 'A%'; name ILIKE 'a%'; name NOT ILIKE 'a%'; name LIKE '%!%' ESCAPE '!'; POSITION('e' IN name); STRPOS(name, 'e'); INSTR(name, 'n')
 YEAR(born); QUARTER(born); MONTH(born); DAY(born); DAYOFWEEK(born); DAYOFYEAR(born); WEEK(born); EXTRACT(year FROM born); EXTRACT(dow FROM born); DATE_PART('month', born); DATE_TRUNC('month', born); DATE_TRUNC('week', born); WEEKDAY(born)
+born + INTERVAL 1 MONTH; born - INTERVAL '13 months'; born + INTERVAL 2 YEAR; born - INTERVAL 1 QUARTER; born > DATE '1973-08-31' - INTERVAL 1 MONTH; born = DATE '1991-02-28' - INTERVAL '1' YEAR - INTERVAL 25 DAY; DATE_ADD(born, INTERVAL 1 MONTH)
+LAST_DAY(born); ISODOW(born); EXTRACT(isodow FROM born); DATE_PART('isodow', born); DAYNAME(born); MONTHNAME(born)
 born + 3; born - 3; 3 + born; born + INTERVAL 3 DAY; born - INTERVAL '2 weeks'; born + INTERVAL (age) DAY; DATE_ADD(born, INTERVAL 1 DAY); born - DATE '1970-01-01'; DATE_DIFF('day', DATE '1970-01-01', born); DATEDIFF('month', born, DATE '2020-01-01'); DATE_DIFF('year', born, DATE '2020-01-01'); MAKE_DATE(2020, 1, age % 28 + 1)
 CAST(weight AS INTEGER); weight::BIGINT; CAST(age AS DOUBLE); CAST(age AS VARCHAR); TRY_CAST(name AS INTEGER); CAST(smoker AS INTEGER); CAST(born AS TIMESTAMP); CAST('1990-02-03' AS DATE) = born; CAST(weight AS DECIMAL(10, 1)); weight::DECIMAL; CAST(age AS BOOLEAN); CAST(CAST(age AS VARCHAR) AS INT)
 FLOOR(age / 10) * 10; FLOOR(weight / 2.5) * 2.5; age - age % 10; 1e2 + age; .5 * age; 1_000 + age; TRUE; NULL IS NULL; (age > 3) = smoker; age IS NULL = smoker; FLOOR(weight) || 'x'; CAST(ROUND(weight) AS VARCHAR); (age + 1) || ''; (age IS NULL) = (smoker IS NULL); NOT (age > 3 AND smoker)
@@ -238,6 +240,19 @@ def test_an_expression_means_what_its_sql_means(con, line):
         ours = sql_of(read, rows.schema, "patients")
         pairs = con.execute(f"SELECT {ours}, {text} FROM patients").fetchall()
         assert all(alike(one, other) for one, other in pairs), (text, ours, pairs)
+
+
+@pytest.mark.parametrize(
+    "text", [f"born + INTERVAL '{n} months'" for n in (-13, -1, 1, 2, 11, 14)]
+    + ["LAST_DAY(born)", "ISODOW(born)", "DAYNAME(born)", "MONTHNAME(born)", "born - INTERVAL 1 YEAR"],
+)  # fmt: skip
+def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, text):
+    rows = rows_of_table(TABLES["patients"])
+    select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
+    ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
+    days = "(SELECT DATE '2018-12-25' + i::INT AS born FROM range(1100) AS r(i))"
+    pairs = con.execute(f"SELECT {ours}, {text} FROM {days} t").fetchall()
+    assert all(alike(one, other) for one, other in pairs)
 
 
 def test_width_bucket_counts_from_one_and_keeps_the_ends_apart(con):

@@ -10,7 +10,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading import decimals
+from noisegate.query.reading import calendar, decimals
 from noisegate.query.reading.literals import (
     agreed,
     as_text,
@@ -88,6 +88,10 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "_sum",
     exp.Sub: "_sum",
     exp.DateAdd: "_date_add",
+    exp.LastDay: "_calendar",
+    exp.DayOfWeekIso: "_calendar",
+    exp.Dayname: "_calendar",
+    exp.Monthname: "_calendar",
     exp.Extract: "_extract",
     exp.TimestampTrunc: "_truncated",
     exp.DateTrunc: "_truncated",
@@ -114,6 +118,9 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
 }
 _CALLED: Final = {"prefix": "starts_with", "suffix": "ends_with", "bin": "bin"}
 _DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
+_MONTHS: Final = {
+    "MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12,
+}  # fmt: skip
 
 
 def both(*conditions: Expression) -> Expression:
@@ -237,7 +244,7 @@ class Reading:
             first, second = second, first
         left = self._operand(first)
         if isinstance(second, exp.Interval):
-            return self._later(left, self._days(second), back=back)
+            return self._moved(left, second, back=back)
         right = self._operand(second)
         kinds = (self._kind(left), self._kind(right))
         if kinds == (Kind.DATE, Kind.DATE) and back:
@@ -254,20 +261,28 @@ class Reading:
         if back:
             constant = type(days) is Literal and type(days.value) is int
             days = Literal(-days.value) if constant else Call("negate", (days,))  # type: ignore[union-attr,operator]
-        return Call("date_add_days", (moment, days))
+        return calendar.later_days(moment, days)
+
+    def _moved(self, moment: Expression, interval: exp.Interval, *, back: bool) -> Expression:
+        """A date and an INTERVAL of days, weeks, months or years."""
+        count, unit = _words(interval)
+        months = _MONTHS.get(unit)
+        if months is None or not isinstance(interval.this, exp.Literal):
+            return self._later(moment, self._days(interval), back=back)
+        number = whole(exp.Literal.number(count), "An INTERVAL") * months
+        return calendar.later_months(moment, -number if back else number, self.schema)
 
     def _days(self, interval: exp.Interval) -> Expression:
         text = interval.this
-        words = [text.name, interval.text("unit")]
-        if isinstance(text, exp.Literal) and not words[1]:
-            words = text.name.split()
-        unit = _DAYS.get(words[-1].upper()) if len(words) == 2 else None
+        number, word = _words(interval)
+        unit = _DAYS.get(word)
         if unit is None:
             raise Unsupported(
-                "An INTERVAL is not in days or weeks.", fix="Use INTERVAL n DAY, or write the date."
+                "An INTERVAL is not in days, weeks, months or years.",
+                fix="Use INTERVAL n DAY, or write the date.",
             )
         if isinstance(text, exp.Literal):
-            return Literal(whole(exp.Literal.number(words[0]), "An INTERVAL") * unit)
+            return Literal(whole(exp.Literal.number(number), "An INTERVAL") * unit)
         count = self._read(text)
         return count if unit == 1 else Call("multiply", (count, Literal(unit)))
 
@@ -275,7 +290,20 @@ class Reading:
         require_only(node, "this", "expression")
         if not isinstance(node.expression, exp.Interval):
             raise refusal(node)
-        return self._later(self._read(node.this), self._days(node.expression), back=False)
+        return self._moved(self._read(node.this), node.expression, back=False)
+
+    def _calendar(self, node: Node) -> Expression:
+        """Days and months by other names than numbers."""
+        require_only(node, "this")
+        moment = self._read(node.this)
+        if isinstance(node, exp.LastDay):
+            return calendar.last_day(moment)
+        if isinstance(node, exp.DayOfWeekIso):
+            return calendar.iso_weekday(moment)
+        if isinstance(node, exp.Dayname):
+            place = Call("dayofweek", (moment,))
+            return calendar.named(place, 0, calendar.DAYS, self.schema)
+        return calendar.named(Call("month", (moment,)), 1, calendar.MONTHS, self.schema)
 
     def _extract(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
@@ -283,6 +311,8 @@ class Reading:
 
     def _part(self, name: str, node: Node) -> Expression:
         part = _PARTS.get(name.lower())
+        if name.lower() == "isodow":
+            return calendar.iso_weekday(self._read(node))
         if part is None:
             raise Unsupported(
                 f"The part {name!r} of a date is not offered.",
@@ -441,6 +471,14 @@ def _require_parentheses(node: Node) -> None:
         raise Unsupported(
             "A comparison stands inside a comparison.", fix="Put parentheses around the inner one."
         )
+
+
+def _words(interval: exp.Interval) -> tuple[str, str]:
+    """The number and the unit of an INTERVAL."""
+    words = [interval.this.name, interval.text("unit")]
+    if isinstance(interval.this, exp.Literal) and not words[1]:
+        words = interval.this.name.split()
+    return (words[0], words[1].upper()) if len(words) == 2 else ("", "")
 
 
 def _is_double(node: Node) -> bool:
