@@ -116,6 +116,16 @@ def test_values_that_nobody_declared_keep_the_group_of_the_others():
     assert shown(sql) == [["n", "rest"]]  # of a region that is not listed
 
 
+def test_keys_of_one_public_table_are_the_pairs_that_it_has():
+    sql = "SELECT c.code, chapter, COUNT(*) FROM visits v JOIN codes c ON v.code = c.code WHERE chapter IS NOT NULL GROUP BY ALL"
+    outer = read(sql, TABLES, PUBLIC.__getitem__).outer
+    where = outer.partition(" WHERE ")[2]
+    for code, chapter in (("A1", "A"), ("A2", "A"), ("B2", "B")):
+        assert f"\"k0\" = '{code}' AND \"noisegate_0\".\"k1\" = '{chapter}'" in where
+    assert where.count(" OR ") == 2
+    assert "WHERE" not in read(sql, TABLES).outer  # without the rows nobody can say
+
+
 def test_what_no_row_can_be_in_costs_nothing():
     rows = pa.table({"g": ["a", "b"], "x": [1, 2]})
     gate = ng.open(rows, table="t", epsilon=1, columns={"g": {"in": ["a", "b"]}})

@@ -1,14 +1,15 @@
 """A SELECT that aggregates private rows: what is measured, and the free SQL over its release."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Final, final
 
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, domain_of, fields_of
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import Kind
+from noisegate.privacy.domain import Key, Kind
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 from noisegate.query.reading.aggregates import Asked, asked
 from noisegate.query.reading.facts import Facts
@@ -28,6 +29,7 @@ from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_na
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 
 _FINDABLE: Final = (Kind.TEXT, Kind.INTEGER, Kind.DATE)
+_PAIRS_MAX: Final = 300  # keys of one public table that are told by its rows
 _KEPT: Final = (
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order",
     "limit", "offset", "qualify", "windows",
@@ -70,7 +72,9 @@ def block_of(
     for item, alias in zip(select.expressions, shown, strict=True):
         items.append(exp.alias_(making.rewritten(item_of(item)), alias, quoted=True))
     having = select.args.get("having")
-    where = None if having is None else exp.Where(this=making.rewritten(having.this))
+    conditions = [] if having is None else [making.rewritten(having.this)]
+    conditions += making.existing(keys) if given.public is not None else []
+    where = exp.Where(this=exp.and_(*conditions)) if conditions else None
     for part in ("qualify", "limit", "offset", "order"):
         if clause := select.args.get(part):
             select.set(part, making.below(clause))
@@ -110,6 +114,18 @@ def _shared(select: exp.Select, sight: Sight) -> frozenset[Core]:
     )
     found = (attempt(lambda each=each: asked(each, sight)) for each in calls)  # type: ignore[misc]
     return shared_cores(each for each in found if each is not None)
+
+
+def _same_row(columns: Sequence[Node], row: Sequence[Key]) -> Node:
+    pairs = zip(columns, row, strict=True)
+    return exp.and_(
+        *(
+            exp.Is(this=column.copy(), expression=exp.null())
+            if value is None
+            else exp.EQ(this=column.copy(), expression=exp.convert(value))
+            for column, value in pairs
+        )
+    )
 
 
 def _names(items: list[Node]) -> tuple[str, ...]:
@@ -177,6 +193,19 @@ class _Making:
             keys, nullable = (), False
         shown = replace(domain, keys=keys, nullable=nullable)
         return GroupKey(name=f"k{index}", expression=target, domain=shown, closed=left.closed)
+
+    def existing(self, keys: Sequence[GroupKey]) -> list[Node]:
+        """Conditions that keys of one public table are those of one of its rows."""
+        found: list[Node] = []
+        if len(self.groups.sets) > 1:
+            return found
+        for places, rows in self.facts.together(self.groups.targets):  # type: ignore[arg-type]
+            given = [keys[at].domain for at in places]
+            cells = prod(len(each.keys or ()) + each.nullable for each in given)
+            if len(rows) < cells and len(rows) <= _PAIRS_MAX:
+                named = [self.column(keys[at].name) for at in places]
+                found.append(exp.or_(*(_same_row(named, row) for row in sorted(rows, key=repr))))
+        return found
 
     def column(self, name: str) -> Node:
         """A column of the released table."""

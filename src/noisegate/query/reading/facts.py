@@ -1,6 +1,6 @@
 """What values of columns and expressions can be, as far as the question and public facts say."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import floor
@@ -72,6 +72,17 @@ class Facts:
         found = _imaged(self, expression)
         known = self.of.get(expression)
         return found if known is None else _both(known, found)
+
+    def together(self, columns: Sequence[Expression]) -> list[tuple[tuple[int, ...], set[Any]]]:
+        """Which columns are one public table's, by place, and what they hold in one row each."""
+        found = []
+        for each in self.listed:
+            names: dict[Expression, int] = {Field(n): at for at, n in enumerate(each.columns)}
+            places = tuple(place for place, one in enumerate(columns) if one in names)
+            if len(places) > 1:
+                inside = [names[columns[place]] for place in places]
+                found.append((places, {tuple(row[at] for at in inside) for row in each.rows}))
+        return found
 
     def having(self, expression: Expression, fact: Fact) -> "Facts":
         """The facts and one more."""
