@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 
 from noisegate.algebra.expression import Field, Literal, domain_of
 from noisegate.privacy.domain import Kind
@@ -126,6 +127,16 @@ def rounding(name, args, kinds, kind):
         "round": math.copysign(away, value),
     }[name]  # fmt: skip
     return int(found) if kind is Kind.INTEGER else float(found)
+
+
+def to_decimal(name, args, kinds, kind):
+    value, digits = args
+    if value is None:
+        return None
+    exact = Fraction(float(value)) * 10**digits
+    if abs(exact) >= 1 << 52 or abs(abs(exact) % 1 - Fraction(1, 2)) < Fraction(1, 1000):
+        raise Unsure
+    return float(Fraction(round(exact), 10**digits))
 
 
 def binned(name, args, kinds, kind):
@@ -320,7 +331,7 @@ WHOLE_OR_NUMBER = {
 }  # fmt: skip
 SPECIAL = {
     "int_divide": int_divide, "modulo": modulo, "floor": rounding, "ceil": rounding,
-    "trunc": rounding, "round": rounding, "bin": binned, "and": all_of, "or": all_of,
+    "trunc": rounding, "round": rounding, "to_decimal": to_decimal, "bin": binned, "and": all_of, "or": all_of,
     "in": listed, "between": between, "least": extreme, "greatest": extreme,
     "coalesce": coalesce, "nullif": nullif, "case": case,
     "is_null": lambda name, args, *_: args[0] is None,

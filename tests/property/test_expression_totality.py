@@ -104,7 +104,7 @@ def make_rows(chance):
 
 
 RESULTS = {
-    Kind.NUMBER: "divide sqrt ln log10 log2 exp power to_number round add multiply subtract modulo int_divide negate abs floor ceil trunc bin",
+    Kind.NUMBER: "divide sqrt ln log10 log2 exp power to_number to_decimal round add multiply subtract modulo int_divide negate abs floor ceil trunc bin",
     Kind.INTEGER: "add subtract multiply int_divide modulo negate abs sign floor ceil trunc round bin length position year quarter month week day dayofweek dayofyear hour minute date_diff to_integer",
     Kind.BOOLEAN: "eq ne lt le gt ge between in and or not is_null is_true starts_with ends_with contains like ilike to_boolean",
     Kind.TEXT: "lower upper trim ltrim rtrim substring left right concat replace to_text",
@@ -132,7 +132,7 @@ LITERALS = {
 }
 UNITS = ["year", "quarter", "month", "week", "day", "hour", "Month"]
 CONSTANTS = {
-    ("round", 1): range(-15, 16), ("bin", 1): [1, 10, Fraction(1, 2), Fraction(1, 10), 1 << 40], ("bin", 2): [0, 5, Fraction(1, 4), -3],
+    ("round", 1): range(-15, 16), ("to_decimal", 1): range(16), ("bin", 1): [1, 10, Fraction(1, 2), Fraction(1, 10), 1 << 40], ("bin", 2): [0, 5, Fraction(1, 4), -3],
     ("replace", 1): ["a", "", "bc", "é"], ("replace", 2): ["", "xyz", "👨"], ("like", 1): ["a%", "%", "_", "%b_", "", "a\\%", "!%a"], ("like", 2): ["!"],
     ("ilike", 1): ["A%", "%B_", "!%a"], ("ilike", 2): ["!"], ("date_trunc", 0): UNITS, ("date_diff", 0): UNITS,
 }  # fmt: skip

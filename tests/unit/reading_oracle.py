@@ -231,9 +231,10 @@ def answer(con, sql):
 
 def exact_answer(con, sql, tables):
     """The exact answer by way of the question: names and rows."""
-    question = read(sql, tables)
+    question = read(sql, tables, lambda name: con.table(name).to_arrow_table())
     for block in question.blocks:
         con.execute(release_sql(block))
+        require_shown(con, block)
     result = con.execute(question.outer)
     names = [one[0] for one in result.description]
     rows = result.fetchall()
@@ -241,6 +242,16 @@ def exact_answer(con, sql, tables):
         con.execute(f'DROP TABLE "{block.name}"')
     assert tuple(names) == question.columns or not question.columns
     return names, rows
+
+
+def require_shown(con, block):
+    """No group that has rows is left out of those that are listed."""
+    for place, key in enumerate(block.by):
+        if key.domain.keys is None or not all(place in one for one in block.sets):
+            continue
+        shown = {*key.domain.keys, *([None] if key.domain.nullable else [])}
+        held = {row[0] for row in con.execute(f'SELECT {key.name} FROM "{block.name}"').fetchall()}
+        assert held <= shown, (key, held - shown)
 
 
 def alike(one, other):

@@ -153,6 +153,38 @@ SELECT smoker, region, COUNT(*) AS n, GROUPING_ID(smoker, region) AS g FROM pati
 SELECT COUNT(*) + 0 * COUNT(*) AS n FROM patients ORDER BY n
 SELECT (SELECT COUNT(*) FROM patients) + 1 AS a, 1 AS b
 SELECT -COUNT(*) AS n, ROUND(AVG(weight), 1) AS w FROM patients
+SELECT COUNT(*) AS v, (SELECT COUNT(*) FROM patients) AS p FROM visits
+SELECT COUNT(*) AS v, (SELECT COUNT(*) FROM patients) AS p, v / (SELECT COUNT(*) FROM patients) AS q, (SELECT SUM(cost) FROM visits) AS s FROM visits
+SELECT region, COUNT(*) / (SELECT COUNT(*) FROM patients) AS share FROM patients GROUP BY region
+SELECT region, COUNT(*) AS n FROM patients GROUP BY region HAVING COUNT(*) >= (SELECT COUNT(*) / 3 FROM visits) ORDER BY n - (SELECT COUNT(*) FROM bills), region
+SELECT COUNT(*) AS a, (SELECT COUNT(*) FROM visits HAVING COUNT(*) > (SELECT COUNT(*) FROM notes)) AS b, COUNT(*) IN (SELECT COUNT(*) FROM visits) AS c FROM patients
+SELECT (SELECT COUNT(*) FROM patients) - (SELECT COUNT(DISTINCT patient_id) FROM visits) AS d, 6 IN (SELECT COUNT(*) FROM patients) AS e, (SELECT MAX(country) FROM regions) AS f
+WITH t AS (SELECT COUNT(*) AS n FROM visits) SELECT region, COUNT(*) / (SELECT n FROM t) AS r, (SELECT COUNT(*) FROM codes) AS c FROM patients GROUP BY region
+SELECT region, n FROM (SELECT region, COUNT(*) AS n FROM patients GROUP BY region) WHERE n > (SELECT COUNT(*) / 4 FROM visits)
+SELECT n, COUNT(*) AS visits FROM (SELECT visit_id, COUNT(*) AS n FROM bills GROUP BY visit_id) GROUP BY n
+SELECT code, AVG(t) AS a FROM visits v JOIN (SELECT visit_id, SUM(amount) AS t FROM bills GROUP BY 1) b ON b.visit_id = v.visit_id GROUP BY code
+SELECT COUNT(*) AS n FROM (SELECT DISTINCT visit_id FROM bills)
+SELECT COUNT(*) AS n FROM visits WHERE visit_id IN (SELECT visit_id FROM bills GROUP BY visit_id HAVING SUM(amount) > 2)
+SELECT k, COUNT(*) AS n FROM (SELECT v.visit_id, COUNT(amount) AS k FROM visits v LEFT JOIN bills b USING (visit_id) GROUP BY v.visit_id) GROUP BY k
+SELECT COUNT(*) AS n, COUNT(DISTINCT patient_id) AS u FROM (SELECT patient_id, v.visit_id, MAX(amount) AS m FROM visits v JOIN bills b USING (visit_id) GROUP BY ALL) WHERE m > 1
+SELECT AVG(b) AS a FROM (SELECT patient_id, COUNT(*) AS b FROM (SELECT v.patient_id, v.visit_id, COUNT(*) AS k FROM visits v JOIN bills USING (visit_id) GROUP BY 1, 2) GROUP BY patient_id)
+SELECT COUNT(*) AS n, COUNT(r) AS m FROM (SELECT DISTINCT region AS r FROM patients)
+WITH c AS (SELECT DISTINCT code FROM visits) SELECT COUNT(*) AS n FROM c
+SELECT SUM(age), SUM(age + 1) AS a, SUM(age - 1.5) AS b, SUM(2 * age + 1) AS c, AVG(age * 3) AS d, AVG(1 - age) AS e, SUM(age + 1) FILTER (WHERE smoker) AS f FROM patients
+SELECT region, SUM(weight + 1) - SUM(weight) AS n, SUM(-weight) AS m FROM patients GROUP BY region HAVING SUM(weight + 2) > 100 ORDER BY SUM(weight * 0.1)
+SELECT age + 1 AS a, age AS b, 3 - age AS c, 'x' AS d, COUNT(*) AS n FROM patients GROUP BY ALL
+SELECT age - 1 AS k, GROUPING(age - 1) AS g, COUNT(*) AS n FROM patients GROUP BY ROLLUP (age - 1)
+SELECT visit_id % 3 + 1 AS k, COUNT(*) AS n FROM visits GROUP BY k HAVING k > 1 ORDER BY k
+SELECT 1 AS one, COUNT(*) AS n FROM patients GROUP BY one
+SELECT COUNT(*) AS n FROM codes c, patients p, visits v WHERE v.code = c.code AND p.patient_id = v.patient_id AND p.age > 20
+SELECT chapter, COUNT(*) AS n FROM codes c, regions r, bills b, patients p, visits v WHERE v.code = c.code AND r.region = p.region AND p.patient_id = v.patient_id AND b.visit_id = v.visit_id GROUP BY chapter
+SELECT COUNT(*) AS n FROM visits v, codes c WHERE (v.code = c.code AND chapter = 'A' AND cost > 10) OR (chapter = 'B' AND v.code = c.code)
+SELECT COUNT(*) AS n FROM visits v JOIN codes c ON (v.code = c.code AND chapter = 'A') OR (v.code = c.code AND cost > 10)
+SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR (age > 20 AND region = 'north') OR age > 20 AND weight < 60
+SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR age > 20
+SELECT COUNT(*) AS n FROM (SELECT * FROM codes, regions, visits v, patients p WHERE v.code = codes.code AND p.region = regions.region AND p.patient_id = v.patient_id) WHERE code_1 = 'A1' AND country = 'X'
+SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM codes c, bills b, visits v WHERE v.patient_id = p.patient_id AND b.visit_id = v.visit_id AND c.code = v.code)
+SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 
 
@@ -191,6 +223,8 @@ CASE WHEN age > 50 THEN 'old' WHEN age > 20 THEN 'young' END; CASE region WHEN '
 LOWER(name); UPPER(region); LENGTH(name); TRIM(name); LTRIM(name); RTRIM(name); SUBSTRING(name, 2, 3); SUBSTR(name, 2); SUBSTRING(name FROM 1 FOR 2); LEFT(name, 2); RIGHT(name, 2); name || '!'; name || age; CONCAT(name, '-', region); CONCAT(region, age)
 REPLACE(name, 'n', 'm'); STARTS_WITH(name, 'A'); PREFIX(name, 'A'); ENDS_WITH(name, 'e'); SUFFIX(name, 'e'); CONTAINS(name, 'e'); name LIKE 'A%'; name NOT LIKE 'A%'; name ILIKE 'a%'; name NOT ILIKE 'a%'; name LIKE '%!%' ESCAPE '!'; POSITION('e' IN name); STRPOS(name, 'e'); INSTR(name, 'n')
 YEAR(born); QUARTER(born); MONTH(born); DAY(born); DAYOFWEEK(born); DAYOFYEAR(born); WEEK(born); EXTRACT(year FROM born); EXTRACT(dow FROM born); DATE_PART('month', born); DATE_TRUNC('month', born); DATE_TRUNC('week', born); WEEKDAY(born)
+born + INTERVAL 1 MONTH; born - INTERVAL '13 months'; born + INTERVAL 2 YEAR; born - INTERVAL 1 QUARTER; born > DATE '1973-08-31' - INTERVAL 1 MONTH; born = DATE '1991-02-28' - INTERVAL '1' YEAR - INTERVAL 25 DAY; DATE_ADD(born, INTERVAL 1 MONTH)
+LAST_DAY(born); ISODOW(born); EXTRACT(isodow FROM born); DATE_PART('isodow', born); DAYNAME(born); MONTHNAME(born)
 born + 3; born - 3; 3 + born; born + INTERVAL 3 DAY; born - INTERVAL '2 weeks'; born + INTERVAL (age) DAY; DATE_ADD(born, INTERVAL 1 DAY); born - DATE '1970-01-01'; DATE_DIFF('day', DATE '1970-01-01', born); DATEDIFF('month', born, DATE '2020-01-01'); DATE_DIFF('year', born, DATE '2020-01-01'); MAKE_DATE(2020, 1, age % 28 + 1)
 CAST(weight AS INTEGER); weight::BIGINT; CAST(age AS DOUBLE); CAST(age AS VARCHAR); TRY_CAST(name AS INTEGER); CAST(smoker AS INTEGER); CAST(born AS TIMESTAMP); CAST('1990-02-03' AS DATE) = born; CAST(weight AS DECIMAL(10, 1)); weight::DECIMAL; CAST(age AS BOOLEAN); CAST(CAST(age AS VARCHAR) AS INT)
 FLOOR(age / 10) * 10; FLOOR(weight / 2.5) * 2.5; age - age % 10; 1e2 + age; .5 * age; 1_000 + age; TRUE; NULL IS NULL; (age > 3) = smoker; age IS NULL = smoker; FLOOR(weight) || 'x'; CAST(ROUND(weight) AS VARCHAR); (age + 1) || ''; (age IS NULL) = (smoker IS NULL); NOT (age > 3 AND smoker)
@@ -206,6 +240,19 @@ def test_an_expression_means_what_its_sql_means(con, line):
         ours = sql_of(read, rows.schema, "patients")
         pairs = con.execute(f"SELECT {ours}, {text} FROM patients").fetchall()
         assert all(alike(one, other) for one, other in pairs), (text, ours, pairs)
+
+
+@pytest.mark.parametrize(
+    "text", [f"born + INTERVAL '{n} months'" for n in (-13, -1, 1, 2, 11, 14)]
+    + ["LAST_DAY(born)", "ISODOW(born)", "DAYNAME(born)", "MONTHNAME(born)", "born - INTERVAL 1 YEAR"],
+)  # fmt: skip
+def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, text):
+    rows = rows_of_table(TABLES["patients"])
+    select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
+    ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
+    days = "(SELECT DATE '2018-12-25' + i::INT AS born FROM range(1100) AS r(i))"
+    pairs = con.execute(f"SELECT {ours}, {text} FROM {days} t").fetchall()
+    assert all(alike(one, other) for one, other in pairs)
 
 
 def test_width_bucket_counts_from_one_and_keeps_the_ends_apart(con):

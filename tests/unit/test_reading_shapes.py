@@ -44,7 +44,8 @@ def relation(sql):
         ("(SELECT * FROM visits) v", VISITS),
         ("patients WHERE age >= 18", Filter(PATIENTS, ADULT)),
         ("patients WHERE age >= 18 AND smoker", Filter(PATIENTS, Call("and", (ADULT, Field("smoker"))))),
-        ("(SELECT age AS a FROM patients)", Project(PATIENTS, (("a", Field("age")),))),
+        ("(SELECT age AS a FROM patients)", PATIENTS),
+        ("(SELECT a FROM (SELECT age AS a FROM patients) WHERE a >= 18) WHERE a >= 18", Filter(PATIENTS, Call("and", (ADULT, ADULT)))),
         ("(SELECT patient_id FROM visits)", VISITS),
         ("(SELECT patient_id FROM visits GROUP BY patient_id)", PerUnit(VISITS, (), ())),
         ("(SELECT DISTINCT patient_id, code FROM visits)", Project(PerUnit(VISITS, (("k0", Field("code")),), ()), (("code", Field("k0")),))),
@@ -171,6 +172,60 @@ def test_a_released_table_used_twice_is_measured_once():
         "WITH r AS (SELECT COUNT(*) n FROM patients) SELECT a.n + b.n FROM r a, r b", TABLES
     )
     assert len(question.blocks) == 1
+
+
+def test_numbers_of_sub_queries_stand_beside_the_rows_and_are_measured_once():
+    question = read(
+        "SELECT COUNT(*) v, (SELECT COUNT(*) FROM patients) p, v / (SELECT COUNT(*) FROM patients) q FROM visits",
+        TABLES,
+    )
+    assert sorted(one.name for one in question.blocks) == ["noisegate_0", "noisegate_1"]
+    assert "SELECT" not in question.outer[6:]  # so that error bars follow
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT COUNT(*) FROM (SELECT name, COUNT(*) n FROM patients GROUP BY name) WHERE n > 1", "Rare groups"),
+        ("SELECT AVG(n) FROM (SELECT region, COUNT(*) n FROM patients GROUP BY region)", "declared ones"),
+        ("SELECT name, COUNT(*) n FROM patients GROUP BY name HAVING n > 1", None),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT name FROM patients)", None),
+    ],
+)  # fmt: skip
+def test_the_answer_says_which_groups_it_is_computed_over(sql, words):
+    caveats = read(sql, TABLES).caveats
+    assert bool(caveats) == (words is not None)
+    assert words is None or words in caveats[0]
+
+
+def test_sums_that_differ_by_constants_are_one_sum_and_one_count():
+    sums = ", ".join(f"SUM(age + {shift})" for shift in range(90))
+    question = read(f"SELECT {sums}, AVG(2 * age - 1), SUM(-age), SUM(0.5 * age) FROM patients", TABLES)  # fmt: skip
+    (found,) = question.blocks
+    assert [(one.function, one.args) for one in found.aggregates] == [
+        (Function.SUM, (Field("age"),)),
+        (Function.COUNT_VALUES, (Field("age"),)),
+        (Function.AVG, (Field("age"),)),
+    ]
+    assert block("SELECT SUM(age + 1) FROM patients").aggregates[0].args[0] != Field("age")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT age + 1 AS next, COUNT(*) FROM patients WHERE smoker GROUP BY next",
+        "SELECT 7 - age, COUNT(*) FROM patients WHERE smoker GROUP BY 1",
+        "SELECT a, COUNT(*) FROM (SELECT age AS a, smoker AS s FROM patients) WHERE s GROUP BY a",
+        "SELECT 'x' AS c, age AS a, COUNT(*) FROM patients p WHERE p.smoker GROUP BY c, p.age",
+        "SELECT age, age - 1, COUNT(*) FROM patients WHERE smoker GROUP BY ALL",
+    ],
+)
+def test_a_constant_renamed_or_shifted_key_is_the_same_cells(sql):
+    plain = block("SELECT age, COUNT(*) FROM patients WHERE smoker GROUP BY age")
+    found = block(sql)
+    assert (found.relation, found.by, found.aggregates) == (
+        plain.relation, plain.by, plain.aggregates,
+    )  # fmt: skip
 
 
 def test_the_path_says_how_rows_were_made():

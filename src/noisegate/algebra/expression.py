@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.functions import function_named
-from noisegate.algebra.intervals import LARGE
+from noisegate.algebra.intervals import LARGE, decimals
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind, ordinal, require_plain
 
@@ -119,7 +119,10 @@ def _literal_domain(literal: Literal) -> Domain:
     bound = ordinal(literal.value) if literal.kind.is_ordered else None
     if bound is not None and literal.kind is Kind.NUMBER:
         bound = Fraction(float(bound))  # as an engine reads it
-    keys = None if isinstance(literal.value, Fraction) else (literal.value,)
+    if isinstance(literal.value, Fraction):
+        scale = decimals(literal.value)
+        return Domain(kind=literal.kind, low=bound, high=bound, nullable=False, scale=scale)
+    keys = (literal.value,)
     return Domain(kind=literal.kind, low=bound, high=bound, keys=keys, nullable=False)
 
 

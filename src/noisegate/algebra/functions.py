@@ -40,7 +40,7 @@ _TWO_TEXTS: Final = (TEXT, TEXT)
 _ARITHMETIC: Final = (
     Function("add", "x + y", _TWO_NUMBERS, numbers.arithmetic(plus, lambda a, b: a + b)),
     Function("subtract", "x - y", _TWO_NUMBERS, numbers.arithmetic(minus, lambda a, b: a - b)),
-    Function("multiply", "x * y", _TWO_NUMBERS, numbers.arithmetic(times, lambda a, b: a * b)),
+    Function("multiply", "x * y", _TWO_NUMBERS, numbers.arithmetic(times, lambda a, b: a * b, sum)),
     Function("divide", "x / y", _TWO_NUMBERS, numbers.divide),
     Function("int_divide", "x // y", _TWO_NUMBERS, numbers.int_divide),
     Function("modulo", "x % y", _TWO_NUMBERS, numbers.modulo),
@@ -132,6 +132,9 @@ _DATES: Final = (
 _CASTS: Final = (
     Function("to_integer", "CAST(x AS BIGINT)", (ANY,), logic.to_integer),
     Function("to_number", "CAST(x AS DOUBLE)", (ANY,), logic.to_number),
+    Function(
+        "to_decimal", "CAST(x AS DECIMAL(15, 2))", (NUMERIC, CONSTANT_INTEGER), numbers.to_decimal
+    ),
     Function("to_text", "CAST(x AS VARCHAR)", (ANY,), logic.to_text),
     Function("to_boolean", "CAST(x AS BOOLEAN)", (ANY,), logic.to_boolean),
     Function("to_date", "CAST(x AS DATE)", (ANY,), logic.to_moment(Kind.DATE)),

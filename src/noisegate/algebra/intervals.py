@@ -19,6 +19,7 @@ KEYS_MAX: Final = 10_000  # groups that follow from bounds alone
 WHOLE_SAFE: Final = 1 << 62  # no sum, difference or product kept within this overflows 64 bits
 LARGE: Final = Fraction(NUMBER_MAX)  # bounds beyond are unknown
 TINY: Final = 1 / LARGE
+SCALE_MAX: Final = 15  # digits behind the point that doubles can tell apart
 SLACK: Final = Fraction(1, 1 << 40)
 
 
@@ -44,14 +45,27 @@ def nearest(end: End, unknown: float) -> End:
     return unknown if is_unknown(end) or abs(end) > LARGE else Fraction(float(end))
 
 
-def number(span: Span, *, nullable: bool) -> Domain:
+def number(span: Span, *, nullable: bool, scale: int | None = None) -> Domain:
     """A number within the span, as doubles hold it."""
     return Domain(
         kind=Kind.NUMBER,
         low=_known(nearest(span[0], -inf)),
         high=_known(nearest(span[1], inf)),
         nullable=nullable,
+        scale=None if scale is None or scale > SCALE_MAX else scale,
     )
+
+
+def decimals(value: Fraction) -> int | None:
+    """How many digits a number has behind the point; None if they have no end, or are too many."""
+    found = (each for each in range(SCALE_MAX + 1) if (value * 10**each).denominator == 1)
+    return next(found, None)
+
+
+def scales(domains: Iterable[Domain]) -> list[int] | None:
+    """The digits behind the point of values that are decimals or whole; None if some are not."""
+    found = [0 if each.kind is Kind.INTEGER else each.scale for each in domains]
+    return None if None in found else [each for each in found if each is not None]
 
 
 def fits(span: Span) -> bool:

@@ -17,6 +17,7 @@ from noisegate.algebra.intervals import (
     known,
     listed_keys,
     number,
+    scales,
     truth,
     whole,
 )
@@ -59,7 +60,9 @@ def extreme(*, of_least: bool) -> Rule:
             high = min(span[1] for span in sure)
         elif sure:
             low = max(span[0] for span in sure)
-        return _made(kind, (low, high), nullable=nullable, keys=_union(args, literals))
+        return _made(
+            kind, (low, high), nullable=nullable, keys=_union(args, literals), scale=_scale(real)
+        )
 
     return rule
 
@@ -112,7 +115,8 @@ def _one_of(values: Sequence[Domain], literals: Literals, *, nullable: bool) -> 
     kind = common_kind(values, literals)
     real = [v for v, given in zip(values, literals, strict=True) if given is not None]
     span = hull([span_as(value, kind) for value in real or values])
-    return _made(kind, span, nullable=nullable, keys=_union(values, literals))
+    keys, scale = _union(values, literals), _scale(real)
+    return _made(kind, span, nullable=nullable, keys=keys, scale=scale)
 
 
 def _union(values: Sequence[Domain], literals: Literals) -> tuple[Key, ...] | None:
@@ -126,11 +130,22 @@ def _union(values: Sequence[Domain], literals: Literals) -> tuple[Key, ...] | No
     return tuple(found) if 0 < len(found) <= KEYS_MAX else None
 
 
-def _made(kind: Kind, span: Span, *, nullable: bool, keys: tuple[Key, ...] | None) -> Domain:
+def _scale(values: Sequence[Domain]) -> int | None:
+    return max(scales(values) or (), default=None)
+
+
+def _made(
+    kind: Kind,
+    span: Span,
+    *,
+    nullable: bool,
+    keys: tuple[Key, ...] | None,
+    scale: int | None = None,
+) -> Domain:
     if kind is Kind.BOOLEAN:
         return truth(nullable=nullable)
     if kind is Kind.NUMBER:
-        return number(span, nullable=nullable)
+        return number(span, nullable=nullable, scale=scale)
     if kind is Kind.INTEGER:
         return whole(span, nullable=nullable, keys=keys)
     low, high = known(span) if kind.is_ordered else (None, None)

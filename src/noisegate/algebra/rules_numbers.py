@@ -7,6 +7,7 @@ from math import inf
 
 from noisegate.algebra.intervals import (
     KEYS_MAX,
+    SCALE_MAX,
     TINY,
     End,
     Span,
@@ -23,6 +24,7 @@ from noisegate.algebra.intervals import (
     mapped,
     number,
     over,
+    scales,
     whole,
 )
 from noisegate.algebra.signature import Literals, Rule, any_nullable
@@ -35,8 +37,12 @@ def are_whole(args: Sequence[Domain]) -> bool:
     return all(arg.kind is Kind.INTEGER for arg in args)
 
 
-def arithmetic(spans: Callable[[Span, Span], Span], value: Callable[[int, int], int]) -> Rule:
-    """Add, subtract, multiply: whole where the result fits, else a number."""
+def arithmetic(
+    spans: Callable[[Span, Span], Span],
+    value: Callable[[int, int], int],
+    scale: Callable[[list[int]], int] = max,
+) -> Rule:
+    """Add, subtract, multiply: whole where the result fits, else a number; of decimals, one."""
 
     def rule(args: Sequence[Domain], literals: Literals) -> Domain:
         nullable = any_nullable(args)
@@ -44,8 +50,9 @@ def arithmetic(spans: Callable[[Span, Span], Span], value: Callable[[int, int], 
         if are_whole(args) and fits(span):
             return whole(span, nullable=nullable, keys=_keys(args, literals, value))
         sides = doubled(args[0]), doubled(args[1])
-        span = spans(*sides)
-        return number(span, nullable=nullable or not is_safe(span))
+        span, given = spans(*sides), None if are_whole(args) else scales(args)
+        exact = None if given is None else scale(given)
+        return number(span, nullable=nullable or not is_safe(span), scale=exact)
 
     return rule
 
@@ -105,7 +112,7 @@ def unary(span_of: Callable[[Span], Span], value: Callable[[int], int]) -> Rule:
         if arg.kind is Kind.INTEGER and fits(ends(arg)):
             keys = mapped(listed_keys(arg), value)
             return whole(span_of(ends(arg)), nullable=arg.nullable, keys=keys)
-        return number(span_of(doubled(arg)), nullable=arg.nullable)
+        return number(span_of(doubled(arg)), nullable=arg.nullable, scale=arg.scale)
 
     return rule
 
@@ -159,6 +166,33 @@ def round_to(args: Sequence[Domain], literals: Literals) -> Domain:
         high_end if is_unknown(high_end) else step * math.ceil(high_end / step),
     )
     return number(loosened(span), nullable=arg.nullable)
+
+
+def to_decimal(args: Sequence[Domain], literals: Literals) -> Domain:
+    """The double next to the nearest decimal with so many digits, halves away from zero.
+
+    Each step of it keeps order (times a power of ten, to a whole number, divided again), so ends
+    that are such decimals hold.
+    """
+    digits = literals[1]
+    if not 0 <= digits <= SCALE_MAX:
+        raise Unsupported(
+            f"A decimal has {digits} digits behind the point.", fix=f"Use up to {SCALE_MAX}."
+        )
+    step = Fraction(10) ** -digits
+    low, high = doubled(args[0])
+    span = (
+        low if is_unknown(low) else step * math.floor(_decimal(low, digits) / step),
+        high if is_unknown(high) else step * math.ceil(_decimal(high, digits) / step),
+    )
+    small = not is_unknown(low) and not is_unknown(high) and magnitude(span) < step * (1 << 50)
+    return number(span if small else loosened(span), nullable=args[0].nullable, scale=digits)
+
+
+def _decimal(end: Fraction, digits: int) -> Fraction:
+    """The decimal that a double stands for, where it is the nearest to one."""
+    near = Fraction(round(end * 10**digits), 10**digits)
+    return near if Fraction(float(near)) == end else end
 
 
 def square_root(args: Sequence[Domain], _literals: Literals) -> Domain:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from noisegate.algebra.expression import Expression, Schema, domain_of
+from noisegate.algebra.intervals import scales
 from noisegate.algebra.relation import (
     Filter,
     Fold,
@@ -113,7 +114,8 @@ def _per_unit(relation: PerUnit) -> dict[str, Domain]:
         if folded.name in found:
             raise Unsupported("Two columns have the same name.", fix="Name one of them with AS.")
         if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
-            found[folded.name] = Domain(kind=Kind.INTEGER, low=Fraction(0), nullable=False)
+            least = Fraction(0 if value.nullable else 1)  # a group has a row
+            found[folded.name] = Domain(kind=Kind.INTEGER, low=least, nullable=False)
         elif folded.fold is Fold.SUM:
             found[folded.name] = _sum_domain(value)
         else:
@@ -151,8 +153,10 @@ def _either(domains: list[Domain]) -> Domain:
     keys: tuple[Key, ...] | None = None
     if all(domain.keys is not None for domain in domains):
         keys = tuple(dict.fromkeys(key for domain in domains for key in domain.keys or ()))
+    given = scales(domains)
     return Domain(
         kind=domains[0].kind,
+        scale=max(given) if given and domains[0].kind is Kind.NUMBER else None,
         low=None if None in lows else min(low for low in lows if low is not None),
         high=None if None in highs else max(high for high in highs if high is not None),
         keys=keys,

@@ -61,7 +61,8 @@ class Domain:
 
     ``low`` and ``high`` hold for every value, because whoever makes the value clamps it. ``keys``
     are the groups that are shown; a value outside them is in no group. ``nullable`` says whether
-    the value may be missing.
+    the value may be missing. ``scale`` says that a number is a decimal with so many digits behind
+    the point, or the double next to one; so it can be told from any other of up to 15 digits.
     """
 
     kind: Kind
@@ -69,6 +70,7 @@ class Domain:
     high: Fraction | None = None
     keys: tuple[Key, ...] | None = None
     nullable: bool = True
+    scale: int | None = None
 
     @property
     def is_bounded(self) -> bool:
@@ -89,7 +91,8 @@ class Column:
     """A column: its kind, and a closed list of keys, or bounds, or neither.
 
     Values are clamped into ``between``. ``references`` names the public table and column that the
-    keys were taken from. A ``hidden`` column cannot be asked about.
+    keys were taken from. A ``hidden`` column cannot be asked about. ``scale``: it is stored as a
+    decimal with so many digits behind the point.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Column:
     nullable: bool = True
     hidden: bool = False
     references: tuple[str, str] | None = None
+    scale: int | None = None
 
     def __post_init__(self) -> None:
         require_plain(self.name)
@@ -139,7 +143,9 @@ class Column:
         if keys is None and self.kind is Kind.INTEGER and low is not None and high is not None:
             few = high - low < LISTED_MAX
             keys = tuple(range(int(low), int(high) + 1)) if few else None
-        return Domain(kind=self.kind, low=low, high=high, keys=keys, nullable=self.nullable)
+        return Domain(
+            kind=self.kind, low=low, high=high, keys=keys, nullable=self.nullable, scale=self.scale
+        )
 
     @classmethod
     def from_terms(

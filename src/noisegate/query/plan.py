@@ -68,7 +68,8 @@ class Plan:
     @property
     def caveats(self) -> tuple[str, ...]:
         """What the error bars do not cover."""
-        return tuple(dict.fromkeys(words for bought in self.bought for words in bought.caveats))
+        drafted = (words for bought in self.bought for words in bought.caveats)
+        return tuple(dict.fromkeys((*self.question.caveats, *drafted)))
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain values, for --json."""

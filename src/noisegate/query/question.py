@@ -185,6 +185,7 @@ class Question:
     ``columns`` are the names that the answer shows, in order; none where only the engine can say
     (such as SELECT COLUMNS(...)). ``picked`` are the columns of the block that they are, where the
     SQL does nothing else. ``explain`` says that only the plan is wanted: EXPLAIN SELECT.
+    ``caveats`` are what the answer has to say about its meaning.
     """
 
     blocks: tuple[Block, ...]
@@ -193,3 +194,4 @@ class Question:
     picked: tuple[str, ...] | None = None
     terms: Terms = Terms()
     explain: bool = False
+    caveats: tuple[str, ...] = ()

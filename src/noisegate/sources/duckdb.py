@@ -209,7 +209,9 @@ class DuckDBSource(Source):
             raise PolicyError(f"{table!r} is not public.", fix="Ask about it with a price.")
         shown = [
             exp.alias_(
-                base_value(column, self._types[table][name], col(name)),
+                base_value(column, self._types[table][name], col(name))
+                if column.scale is None or column.between is not None
+                else col(name),
                 exp.to_identifier(name, quoted=True),
             )
             for name, column in domain.columns.items()

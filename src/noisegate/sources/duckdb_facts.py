@@ -4,6 +4,7 @@ No private row is looked at here.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Final
 
 import duckdb
 
+from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.duckdb import DuckDBSource
@@ -19,6 +21,7 @@ from noisegate.sources.duckdb_files import KIND_OF, Data, file_of, is_database, 
 from noisegate.sources.duckdb_views import require_stored_rows
 
 _LISTED_MAX: Final = 10_000
+_DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(\d+)\)", re.ASCII)
 
 
 def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
@@ -31,6 +34,27 @@ def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
             table: {column: KIND_OF[kind] for column, kind in types.items()}
             for table, types in stored_types(connection, files)[1].items()
         }
+
+
+def with_scales(
+    data: Mapping[str, Data], tables: Mapping[str, TableDomain]
+) -> dict[str, TableDomain]:
+    """The tables, with how many digits their stored decimals have. Reads no rows."""
+    files = {name: plain(data[name], name) for name in tables}
+    found = {}
+    with duckdb.connect(":memory:") as connection:
+        for name, origin in stored_types(connection, files)[0].items():
+            rows = connection.execute(f"DESCRIBE FROM {origin}").fetchall()
+            kinds = {str(column): _DECIMAL.fullmatch(str(kind)) for column, kind, *_ in rows}
+            scales = {column: int(kind[1]) for column, kind in kinds.items() if kind is not None}
+            columns = {
+                each.name: replace(each, scale=scales[each.name])
+                for each in tables[name].columns.values()
+                if each.kind is Kind.NUMBER and scales.get(each.name, SCALE_MAX + 1) <= SCALE_MAX
+            }
+            columns = {**tables[name].columns, **columns}
+            found[name] = replace(tables[name], columns=MappingProxyType(columns))
+    return found
 
 
 def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) -> None:

@@ -318,6 +318,9 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "make_date": _make_date,
     "to_integer": _to,
     "to_number": _to,
+    "to_decimal": lambda args, _: call(
+        "ROUND", as_kind(args[0], Kind.NUMBER), cast_to(whole(args[1].literal), "INT")
+    ),
     "to_text": _to,
     "to_boolean": _to,
     "to_date": _to,

@@ -1,45 +1,80 @@
 """A SELECT that aggregates private rows: what is measured, and the free SQL over its release."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal, domain_of, fields_of
-from noisegate.algebra.relation import Filter, Relation
+from noisegate.algebra.expression import Call, Expression, domain_of, fields_of
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import KEY_TYPES, Key, Kind
-from noisegate.query.question import Aggregate, Block, GroupKey
-from noisegate.query.reading.aggregates import asked
+from noisegate.privacy.domain import Key, Kind
+from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.query.reading.aggregates import Asked, asked
+from noisegate.query.reading.facts import Facts
 from noisegate.query.reading.grouping import Groups
+from noisegate.query.reading.kept import Public, facts_of
+from noisegate.query.reading.linear import (
+    Core,
+    core_of_key,
+    in_terms,
+    on_line,
+    shared_cores,
+    without_names,
+    written,
+)
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 
 _FINDABLE: Final = (Kind.TEXT, Kind.INTEGER, Kind.DATE)
+_PAIRS_MAX: Final = 300  # keys of one public table that are told by its rows
 _KEPT: Final = (
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order",
     "limit", "offset", "qualify", "windows",
 )  # fmt: skip
 
 
-def block_of(
-    select: exp.Select, sight: Sight, groups: Groups, name: str, nested: Callable[[Node], object]
-) -> tuple[Block, tuple[str, ...]]:
-    """The block that the SELECT asks for; the SELECT becomes free SQL over its table.
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a question is read with besides the tables.
 
-    ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows.
+    ``public`` gives the rows of a public table, which say what groups conditions on them leave.
+    With ``lines``, sums that differ by constants are one sum and one count.
+    """
+
+    public: Public | None = None
+    lines: bool = True
+
+
+def block_of(
+    select: exp.Select,
+    sight: Sight,
+    groups: Groups,
+    name: str,
+    nested: Callable[[Node], Node],
+    given: Given,
+) -> tuple[Block, tuple[str, ...]]:
+    """The block that the SELECT asks for; the SELECT becomes free SQL over columns of its table.
+
+    ``nested`` makes free SQL of a sub-query. Also returns the names that the SELECT shows. What the
+    SELECT then reads FROM is the caller's to say.
     """
     require_only(select, *_KEPT)
-    making = _Making(sight, groups, name, nested)
+    facts = facts_of(sight.rows.relation, given.public) if groups.targets else Facts({})
+    shared = _shared(select, sight) if given.lines else frozenset[Core]()
+    making = _Making(sight, groups, name, nested, facts, shared)
     keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
     shown = _names(select.expressions)
     items = []
     for item, alias in zip(select.expressions, shown, strict=True):
         items.append(exp.alias_(making.rewritten(item_of(item)), alias, quoted=True))
     having = select.args.get("having")
-    where = None if having is None else exp.Where(this=making.rewritten(having.this))
+    conditions = [] if having is None else [making.rewritten(having.this)]
+    conditions += making.existing(keys) if given.public is not None else []
+    where = exp.Where(this=exp.and_(*conditions)) if conditions else None
     for part in ("qualify", "limit", "offset", "order"):
         if clause := select.args.get(part):
             select.set(part, making.below(clause))
@@ -48,40 +83,49 @@ def block_of(
     for part in ("joins", "group", "having"):
         select.set(part, None)
     select.set("where", where)
-    select.set("from_", exp.From(this=exp.to_table(name)))
+    relation, meant = without_names(sight.rows.relation)
     block = Block(
         name=name,
-        relation=sight.rows.relation,
-        by=keys,
+        relation=relation,
+        by=tuple(replace(key, expression=in_terms(key.expression, meant)) for key in keys),
         sets=tuple(groups.sets),
-        aggregates=tuple(making.aggregates),
+        aggregates=tuple(
+            replace(
+                each,
+                args=tuple(in_terms(arg, meant) for arg in each.args),
+                where=None if each.where is None else in_terms(each.where, meant),
+            )
+            for each in making.aggregates
+        ),
         path=sight.rows.path,
     )
     return block, shown
 
 
-def _chosen(relation: Relation, target: Expression, kind: Kind) -> set[Key] | None:
-    """The values that WHERE leaves of an expression, where it lists them; rows have no others.
+def _shared(select: exp.Select, sight: Sight) -> frozenset[Core]:
+    """What several sums of the SELECT have in common."""
+    clauses = [*select.expressions, *(select.args.get(one) for one in ("having", "order"))]
+    calls = (
+        each
+        for clause in clauses
+        if clause is not None
+        for each in clause.find_all(exp.Sum, exp.Avg, exp.Filter)
+        if not isinstance(each.parent, exp.Filter | exp.Window)
+    )
+    found = (attempt(lambda each=each: asked(each, sight)) for each in calls)  # type: ignore[misc]
+    return shared_cores(each for each in found if each is not None)
 
-    The question itself names them, so they are public, declared or not.
-    """
-    found: set[Key] | None = None
-    while isinstance(relation, Filter):
-        conditions = [relation.condition]
-        while conditions:
-            condition = conditions.pop()
-            if type(condition) is not Call:
-                continue
-            if condition.function == "and":
-                conditions += condition.args
-            elif condition.function in ("eq", "in") and condition.args[0] == target:
-                literals = [arg.value for arg in condition.args[1:] if type(arg) is Literal]
-                plain = all(type(value) is KEY_TYPES.get(kind) for value in literals)
-                if plain and len(literals) == len(condition.args) - 1:
-                    listed: set[Key] = set(literals)  # type: ignore[arg-type]
-                    found = listed if found is None else found & listed
-        relation = relation.of
-    return found
+
+def _same_row(columns: Sequence[Node], row: Sequence[Key]) -> Node:
+    pairs = zip(columns, row, strict=True)
+    return exp.and_(
+        *(
+            exp.Is(this=column.copy(), expression=exp.null())
+            if value is None
+            else exp.EQ(this=column.copy(), expression=exp.convert(value))
+            for column, value in pairs
+        )
+    )
 
 
 def _names(items: list[Node]) -> tuple[str, ...]:
@@ -112,7 +156,9 @@ class _Making:
     sight: Sight
     groups: Groups
     name: str
-    nested: Callable[[Node], object]
+    nested: Callable[[Node], Node]
+    facts: Facts
+    shared: frozenset[Core] = frozenset()
     aggregates: list[Aggregate] = field(default_factory=list)
 
     def key(self, index: int, target: Name | Expression) -> GroupKey:
@@ -120,9 +166,8 @@ class _Making:
         if isinstance(target, Name):
             raise refusal("GROUP BY the unit")
         domain = domain_of(target, self.sight.reading.schema)
-        if domain.kind is Kind.BOOLEAN and domain.keys is None:
-            domain = replace(domain, keys=(False, True))
-        if domain.keys is None and domain.kind not in _FINDABLE:
+        left = self.facts.fact(target)
+        if left.domain.keys is None and domain.kind not in _FINDABLE:
             bins = (
                 "DATE_TRUNC('day', x)"
                 if domain.kind is Kind.TIMESTAMP
@@ -139,13 +184,28 @@ class _Making:
             raise Unsupported(
                 f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
             )
-        chosen = _chosen(self.sight.rows.relation, target, domain.kind)
-        if not chosen:
+        if left.domain.keys is None:
             return GroupKey(name=f"k{index}", expression=target, domain=domain)
-        listed = [key for key in domain.keys or () if key in chosen]
-        keys = (*listed, *sorted(key for key in chosen if key not in listed))  # type: ignore[type-var]
-        closed = replace(domain, keys=keys, nullable=False)
-        return GroupKey(name=f"k{index}", expression=target, domain=closed, closed=True)
+        keys, nullable = left.domain.keys, left.domain.nullable
+        if domain.keys is not None and not left.closed:  # a partner's values are not declared here
+            keys = tuple(key for key in keys if key in set(domain.keys))
+        if self.facts.none:
+            keys, nullable = (), False
+        shown = replace(domain, keys=keys, nullable=nullable)
+        return GroupKey(name=f"k{index}", expression=target, domain=shown, closed=left.closed)
+
+    def existing(self, keys: Sequence[GroupKey]) -> list[Node]:
+        """Conditions that keys of one public table are those of one of its rows."""
+        found: list[Node] = []
+        if len(self.groups.sets) > 1:
+            return found
+        for places, rows in self.facts.together(self.groups.targets):  # type: ignore[arg-type]
+            given = [keys[at].domain for at in places]
+            cells = prod(len(each.keys or ()) + each.nullable for each in given)
+            if len(rows) < cells and len(rows) <= _PAIRS_MAX:
+                named = [self.column(keys[at].name) for at in places]
+                found.append(exp.or_(*(_same_row(named, row) for row in sorted(rows, key=repr))))
+        return found
 
     def column(self, name: str) -> Node:
         """A column of the released table."""
@@ -176,8 +236,7 @@ class _Making:
         if is_aggregate(node):
             return self._aggregate(node)
         if isinstance(node, exp.Query):
-            self.nested(node)
-            return node
+            return self.nested(node)
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)
         if isinstance(node, exp.Window):
@@ -227,6 +286,15 @@ class _Making:
 
     def _aggregate(self, node: Node) -> Node:
         ask = asked(node, self.sight)
+        parts = on_line(ask, self.shared, self.sight.reading.schema)
+        if parts is None:
+            return self._measured(ask)
+        of, count, line = parts
+        counted = ask.function is Function.SUM and line[2]
+        return written(self._measured(of), line, self._measured(count) if counted else None)
+
+    def _measured(self, ask: Asked) -> Node:
+        """The column that an aggregate is released as; equal ones share it."""
         found: list[Node] = []
         for level in ask.levels or (None,):
             wanted = Aggregate(
@@ -246,6 +314,8 @@ class _Making:
         total: Node = exp.Literal.number(0)
         for place, arg in enumerate(args):
             target = self.sight.target(arg)
+            if not isinstance(target, Name):
+                target = core_of_key(target, self.sight.reading.schema)
             if target not in self.groups.targets:
                 raise Unsupported("GROUPING names what is not grouped by.", fix="Name a key.")
             if len(self.groups.sets) == 1:

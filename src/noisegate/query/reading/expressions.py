@@ -10,6 +10,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
+from noisegate.query.reading import calendar, decimals
 from noisegate.query.reading.literals import (
     agreed,
     as_text,
@@ -87,6 +88,10 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "_sum",
     exp.Sub: "_sum",
     exp.DateAdd: "_date_add",
+    exp.LastDay: "_calendar",
+    exp.DayOfWeekIso: "_calendar",
+    exp.Dayname: "_calendar",
+    exp.Monthname: "_calendar",
     exp.Extract: "_extract",
     exp.TimestampTrunc: "_truncated",
     exp.DateTrunc: "_truncated",
@@ -113,6 +118,9 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
 }
 _CALLED: Final = {"prefix": "starts_with", "suffix": "ends_with", "bin": "bin"}
 _DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
+_MONTHS: Final = {
+    "MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12,
+}  # fmt: skip
 
 
 def both(*conditions: Expression) -> Expression:
@@ -144,7 +152,7 @@ class Reading:
     def _kind(self, value: Expression) -> Kind:
         return kind_of(value, self.schema)
 
-    def _read(self, node: Node) -> Expression:
+    def _read(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
         known = self.hook(node)
         if known is not None:
             return known
@@ -159,6 +167,8 @@ class Reading:
         if type(node) in _ALIKE:
             require_only(node, "this", "expression", "expressions", *_QUIET)
             rest = [node.args["expression"]] if node.args.get("expression") else node.expressions
+            if type(node) in _COMPARISONS or type(node) is exp.Nullif:
+                return Call(_ALIKE[type(node)], self._compared(node.this, *rest))
             return Call(_ALIKE[type(node)], self._agreed(node.this, *rest))
         if type(node) not in _METHODS:
             raise refusal(node)
@@ -166,18 +176,49 @@ class Reading:
         return found
 
     def _agreed(self, *nodes: Node) -> tuple[Expression, ...]:
-        return tuple(agreed([self._read(node) for node in nodes], self.schema))
+        values = agreed([self._read(node) for node in nodes], self.schema)
+        if any(map(_is_double, nodes)):
+            values = [decimals.doubled(value, self.schema) for value in values]
+        return tuple(decimals.beside(values, self.schema))
+
+    def _compared(self, *nodes: Node) -> tuple[Expression, ...]:
+        """Values that are told from each other, so decimals are exact."""
+        return tuple(decimals.exact(value, self.schema) for value in self._agreed(*nodes))
+
+    def _operand(self, node: Node) -> Expression:
+        """What is computed with: 1e-2 is a double in SQL, and makes doubles."""
+        value = self._read(node)
+        return Call("to_number", (value,)) if _is_double(node) else value
 
     def _plain(self, node: Node) -> Expression:
         name, parts = _PLAIN[type(node)]
         require_only(node, *parts, *_QUIET)
-        args = tuple(self._read(node.args[part]) for part in parts if node.args.get(part))
+        args = tuple(self._operand(node.args[part]) for part in parts if node.args.get(part))
         width = _bin_width(node)
         if width is not None:
             below = self._read(node.this.this.this)
             if self._kind(below).is_numeric:
                 return Call("bin", (below, width))
-        return Call(name, args)
+        return self._called(name, args)
+
+    def _called(self, name: str, args: tuple[Expression, ...]) -> Expression:
+        """A call, in which decimals stay exact."""
+        if not args or not all(self._kind(arg).is_numeric for arg in args):
+            return Call(name, args)
+        if name in ("negate", "abs"):
+            return Call(name, args)
+        if name == "multiply":
+            return decimals.computed(name, args[0], args[1], self.schema)
+        if name == "modulo":
+            return decimals.rest(args[0], args[1], self.schema)
+        if name == "round" and self._kind(args[0]) is Kind.NUMBER:
+            digits = args[1].value if len(args) > 1 and type(args[1]) is Literal else 0
+            if type(digits) is int and (len(args) == 1 or type(args[1]) is Literal):
+                scaled = decimals.scale_of(args[0], self.schema) is not None
+                return (
+                    decimals.rounded(args[0], digits, self.schema) if scaled else Call(name, args)
+                )
+        return Call(name, tuple(decimals.exact(arg, self.schema) for arg in args))
 
     def _whole_division(self, node: Node) -> Expression:
         """Whole numbers only: DuckDB's // of others is a plain division."""
@@ -201,10 +242,10 @@ class Reading:
         first, second = node.this, node.expression
         if isinstance(first, exp.Interval) and not back:
             first, second = second, first
-        left = self._read(first)
+        left = self._operand(first)
         if isinstance(second, exp.Interval):
-            return self._later(left, self._days(second), back=back)
-        right = self._read(second)
+            return self._moved(left, second, back=back)
+        right = self._operand(second)
         kinds = (self._kind(left), self._kind(right))
         if kinds == (Kind.DATE, Kind.DATE) and back:
             return Call("date_diff", (Literal("day"), right, left))
@@ -212,26 +253,36 @@ class Reading:
             return self._later(left, right, back=back)
         if kinds == (Kind.INTEGER, Kind.DATE) and not back:
             return self._later(right, left, back=False)
-        return Call("subtract" if back else "add", (left, right))
+        if not all(kind.is_numeric for kind in kinds):
+            return Call("subtract" if back else "add", (left, right))
+        return decimals.computed("subtract" if back else "add", left, right, self.schema)
 
     def _later(self, moment: Expression, days: Expression, *, back: bool) -> Expression:
         if back:
             constant = type(days) is Literal and type(days.value) is int
             days = Literal(-days.value) if constant else Call("negate", (days,))  # type: ignore[union-attr,operator]
-        return Call("date_add_days", (moment, days))
+        return calendar.later_days(moment, days)
+
+    def _moved(self, moment: Expression, interval: exp.Interval, *, back: bool) -> Expression:
+        """A date and an INTERVAL of days, weeks, months or years."""
+        count, unit = _words(interval)
+        months = _MONTHS.get(unit)
+        if months is None or not isinstance(interval.this, exp.Literal):
+            return self._later(moment, self._days(interval), back=back)
+        number = whole(exp.Literal.number(count), "An INTERVAL") * months
+        return calendar.later_months(moment, -number if back else number, self.schema)
 
     def _days(self, interval: exp.Interval) -> Expression:
         text = interval.this
-        words = [text.name, interval.text("unit")]
-        if isinstance(text, exp.Literal) and not words[1]:
-            words = text.name.split()
-        unit = _DAYS.get(words[-1].upper()) if len(words) == 2 else None
+        number, word = _words(interval)
+        unit = _DAYS.get(word)
         if unit is None:
             raise Unsupported(
-                "An INTERVAL is not in days or weeks.", fix="Use INTERVAL n DAY, or write the date."
+                "An INTERVAL is not in days, weeks, months or years.",
+                fix="Use INTERVAL n DAY, or write the date.",
             )
         if isinstance(text, exp.Literal):
-            return Literal(whole(exp.Literal.number(words[0]), "An INTERVAL") * unit)
+            return Literal(whole(exp.Literal.number(number), "An INTERVAL") * unit)
         count = self._read(text)
         return count if unit == 1 else Call("multiply", (count, Literal(unit)))
 
@@ -239,7 +290,20 @@ class Reading:
         require_only(node, "this", "expression")
         if not isinstance(node.expression, exp.Interval):
             raise refusal(node)
-        return self._later(self._read(node.this), self._days(node.expression), back=False)
+        return self._moved(self._read(node.this), node.expression, back=False)
+
+    def _calendar(self, node: Node) -> Expression:
+        """Days and months by other names than numbers."""
+        require_only(node, "this")
+        moment = self._read(node.this)
+        if isinstance(node, exp.LastDay):
+            return calendar.last_day(moment)
+        if isinstance(node, exp.DayOfWeekIso):
+            return calendar.iso_weekday(moment)
+        if isinstance(node, exp.Dayname):
+            place = Call("dayofweek", (moment,))
+            return calendar.named(place, 0, calendar.DAYS, self.schema)
+        return calendar.named(Call("month", (moment,)), 1, calendar.MONTHS, self.schema)
 
     def _extract(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
@@ -247,6 +311,8 @@ class Reading:
 
     def _part(self, name: str, node: Node) -> Expression:
         part = _PARTS.get(name.lower())
+        if name.lower() == "isodow":
+            return calendar.iso_weekday(self._read(node))
         if part is None:
             raise Unsupported(
                 f"The part {name!r} of a date is not offered.",
@@ -284,7 +350,7 @@ class Reading:
         for branch, value in zip(node.args["ifs"], results, strict=False):
             asked = branch.this
             args.append(
-                self._read(asked) if subject is None else Call("eq", self._agreed(subject, asked))
+                self._read(asked) if subject is None else Call("eq", self._compared(subject, asked))
             )
             args.append(value)
         return Call("case", (*args, results[-1]) if default else tuple(args))
@@ -307,21 +373,21 @@ class Reading:
     def _same(self, node: Node) -> Expression:
         """IS [NOT] DISTINCT FROM: NULL equals NULL."""
         require_only(node, "this", "expression")
-        one, other = self._agreed(node.this, node.expression)
+        one, other = self._compared(node.this, node.expression)
         neither = both(Call("is_null", (one,)), Call("is_null", (other,)))
         same = Call("coalesce", (Call("eq", (one, other)), neither))
         return Call("not", (same,)) if isinstance(node, exp.NullSafeNEQ) else same
 
     def _between(self, node: Node) -> Expression:
         require_only(node, "this", "low", "high")
-        value, low, high = self._agreed(node.this, node.args["low"], node.args["high"])
+        value, low, high = self._compared(node.this, node.args["low"], node.args["high"])
         return Call("between", (value, low, high))
 
     def _in(self, node: Node) -> Expression:
         if node.args.get("query"):
             raise refusal("SUBQUERY")
         require_only(node, "this", "expressions")
-        value, *listed = self._agreed(node.this, *node.expressions)
+        value, *listed = self._compared(node.this, *node.expressions)
         if all(type(one) is Literal and one.value is not None for one in listed):
             return Call("in", (value, *listed))
         return Call("or", tuple(Call("eq", (value, one)) for one in listed))
@@ -405,6 +471,20 @@ def _require_parentheses(node: Node) -> None:
         raise Unsupported(
             "A comparison stands inside a comparison.", fix="Put parentheses around the inner one."
         )
+
+
+def _words(interval: exp.Interval) -> tuple[str, str]:
+    """The number and the unit of an INTERVAL."""
+    words = [interval.this.name, interval.text("unit")]
+    if isinstance(interval.this, exp.Literal) and not words[1]:
+        words = interval.this.name.split()
+    return (words[0], words[1].upper()) if len(words) == 2 else ("", "")
+
+
+def _is_double(node: Node) -> bool:
+    """A constant such as 1e-2."""
+    plain = node.unnest()
+    return isinstance(plain, exp.Literal) and not plain.is_string and "e" in plain.name.lower()
 
 
 def _bin_width(node: Node) -> Literal | None:

@@ -6,8 +6,9 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression
+from noisegate.algebra.expression import Expression, Field, Literal
 from noisegate.errors import Unsupported
+from noisegate.query.reading.linear import core_of_key
 from noisegate.query.reading.literals import whole
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.sight import Sight, aggregates_in, item_of
@@ -19,20 +20,26 @@ _SETS_MAX: Final = 64
 @final
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What is grouped by, each once, and the grouping sets as indexes into it."""
+    """What is grouped by, each once, and the grouping sets as indexes into it.
 
+    ``singles`` are columns whose groups hold rows of one owner each.
+    """
+
+    singles: frozenset[Expression] = frozenset()
     targets: list[Name | Expression] = field(default_factory=list)
     sets: list[tuple[int, ...]] = field(default_factory=list)
 
     @property
     def by_owner(self) -> bool:
-        """Whether the unit is grouped by: one owner's rows at a time."""
-        return any(isinstance(target, Name) for target in self.targets)
+        """Whether each group holds one owner's rows: by the unit, or by a key of its rows."""
+        return any(isinstance(one, Name) or one in self.singles for one in self.targets)
 
 
 def groups_of(select: exp.Select, sight: Sight) -> Groups:
     """What a SELECT groups by; no GROUP BY is the one group of all rows."""
-    found = Groups()
+    names = sight.rows.names if sight.rows.unit is not None else ()
+    found = Groups(frozenset(Field(one.field) for one in names if one.single and one.field))
+    lacking = {Field(one.field): one.name for one in names if one.lacking and one.field}
     group = select.args.get("group")
     if group is None:
         found.sets.append(())
@@ -40,7 +47,8 @@ def groups_of(select: exp.Select, sight: Sight) -> Groups:
     require_only(group, "expressions", "all")
     nodes = group.expressions
     if group.args.get("all"):
-        nodes = [item_of(one) for one in select.expressions if not aggregates_in(one)]
+        items = [one for one in select.expressions if not aggregates_in(one)]
+        nodes = [item_of(one) for one in items if not isinstance(item_of(one), exp.Query)]
     reader = _Sets(select, sight, found)
     for parts in product(*(reader.sets(node) for node in nodes)):
         merged = tuple(dict.fromkeys(index for part in parts for index in part))
@@ -50,8 +58,18 @@ def groups_of(select: exp.Select, sight: Sight) -> Groups:
     if len({frozenset(one) for one in found.sets}) < len(found.sets):
         raise Unsupported("A grouping set stands twice.", fix="List each once.")
     found.sets[:] = [tuple(sorted(one)) for one in found.sets]
+    loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
+    if loose:
+        raise Unsupported(
+            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so none can be "  # type: ignore[index]
+            "found; and rows without a partner have none.",
+            fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
+        )
     if found.by_owner and len(found.sets) > 1:
-        raise Unsupported("Grouping sets contain the unit.", fix="Use a plain GROUP BY inside.")
+        raise Unsupported(
+            "Grouping sets contain the unit, or a key of its rows.",
+            fix="Use a plain GROUP BY inside.",
+        )
     return found
 
 
@@ -78,21 +96,33 @@ class _Sets:
                 for count in range(len(parts), -1, -1)
                 for chosen in combinations(parts, count)
             ]
-        return [self.indexes(node)]
+        return [self.indexes(node)] if self._is_key(node) else [()]
+
+    def _is_key(self, node: Node) -> bool:
+        """Whether it can differ from row to row."""
+        return (
+            isinstance(node, exp.Tuple) or type(self.sight.target(self._item(node))) is not Literal
+        )
 
     def indexes(self, node: Node) -> tuple[int, ...]:
         if isinstance(node, exp.Tuple):
             return tuple(self.index(part) for part in node.expressions)
         return (self.index(node),)
 
-    def index(self, node: Node) -> int:
+    def _item(self, node: Node) -> Node:
+        """What is grouped by; a number is the place of an item."""
         node = node.unnest()
         if isinstance(node, exp.Literal) and not node.is_string:
             place = whole(node, "A position in GROUP BY")
             if not 1 <= place <= len(self.select.expressions):
                 raise Unsupported(f"GROUP BY {place} is no position.", fix="Name the column.")
             node = item_of(self.select.expressions[place - 1])
-        target = self.sight.target(node)
+        return node
+
+    def index(self, node: Node) -> int:
+        target = self.sight.target(self._item(node))
+        if not isinstance(target, Name):
+            target = core_of_key(target, self.sight.reading.schema)
         if target not in self.found.targets:
             self.found.targets.append(target)
         return self.found.targets.index(target)

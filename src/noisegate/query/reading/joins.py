@@ -8,6 +8,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project
 from noisegate.errors import Unsupported
+from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import both
 from noisegate.query.reading.literals import agreed
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
@@ -189,6 +190,7 @@ class Sides:
                     return equality(*pair)  # type: ignore[arg-type]
         reading = self.sight.reading
         values = agreed([reading.read(one), reading.read(other)], reading.schema)
+        values = [exact(value, reading.schema) for value in values]
         left, right = self.left.schema, self.right.schema
         for first, second in (values, values[::-1]):
             here, there = set(fields_of(first)), set(fields_of(second))
@@ -214,7 +216,10 @@ def _partly(name: Name, other: Rows) -> Name:
         name.field == one.field and (name.table, name.name) == (one.table, one.name)
         for one in other.names
     )
-    return replace(name, owner=False, partly=name.owner or name.partly) if mine else name
+    if not mine:
+        return name
+    partly, lacking = name.owner or name.partly, name.single or name.lacking
+    return replace(name, owner=False, partly=partly, single=False, lacking=lacking)
 
 
 def _require_joinable(

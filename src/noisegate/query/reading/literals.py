@@ -7,9 +7,11 @@ from typing import Final
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
+from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import WHOLE_MAX, Kind
+from noisegate.query.reading import decimals
 from noisegate.query.reading.words import Node, refusal
 
 CAST_TO: Final[dict[Kind, str]] = {
@@ -124,9 +126,20 @@ def as_text(value: Expression, schema: Schema) -> Expression:
     kind = kind_of(value, schema)
     if kind is Kind.TEXT:
         return value
-    if kind is Kind.INTEGER and not is_whole_in_sql(value):
+    if decimals.scale_of(value, schema) is not None:
+        raise Unsupported(
+            "A decimal as text would show the digits of its type.",
+            fix="Cast it before, to BIGINT or DOUBLE.",
+        )
+    if kind is Kind.INTEGER and not is_whole_in_sql(value) and not _is_rounded(value, schema):
         value = Call("to_number", (value,))
     return Call("to_text", (value,))
+
+
+def _is_rounded(value: Expression, schema: Schema) -> bool:
+    """FLOOR and the like of a decimal, which is one without digits behind the point."""
+    one = type(value) is Call and value.function in _WHOLE_DOUBLES
+    return one and decimals.scale_of(value.args[0], schema) is not None  # type: ignore[union-attr]
 
 
 _KINDS: Final[dict[exp.DType, Kind]] = {
@@ -151,10 +164,30 @@ def cast(value: Expression, to: exp.DataType, schema: Schema) -> Expression:
         return converted(value, kind)
     if kind is Kind.TEXT:
         return as_text(value, schema)
-    same = kind_of(value, schema) is kind
-    result = value if same else Call(CAST_TO[kind], (value,))
     if to.this is exp.DType.DECIMAL:
-        params = [param.this for param in to.expressions]
-        scale = 3 if not params else 0 if len(params) == 1 else whole(params[1], "A scale")
-        return Call("round", (result, Literal(scale)))
-    return result
+        return _as_decimal(
+            value, [whole(each.this, "A precision") for each in to.expressions], schema
+        )
+    if kind is Kind.INTEGER and decimals.scale_of(value, schema) is not None:
+        value = Call("round", (decimals.exact(value, schema),))  # halves away from zero
+    if kind is Kind.NUMBER and decimals.scale_of(value, schema) is not None:
+        return Call("to_number", (decimals.exact(value, schema),))
+    same = kind_of(value, schema) is kind
+    return value if same else Call(CAST_TO[kind], (value,))
+
+
+def _as_decimal(value: Expression, given: list[int], schema: Schema) -> Expression:
+    """CAST(value AS DECIMAL(precision, scale)): NULL where it has more digits before the point."""
+    precision, scale = (*given, *((18, 3) if not given else (0,)))[:2]
+    if not 0 <= scale <= min(precision, SCALE_MAX):
+        raise Unsupported(f"DECIMAL({precision}, {scale}) is too fine.", fix="Use up to 15 digits.")
+    if not kind_of(value, schema).is_numeric:
+        value = Call("to_number", (value,))
+    known = decimals.scale_of(value, schema)
+    if known is not None and known > scale:
+        value = decimals.rounded(value, scale, schema)
+    made = decimals.to_scale(value, scale)
+    limit, most = 10 ** (precision - scale), domain_of(made, schema).magnitude
+    if most is not None and most < limit:
+        return made
+    return Call("case", (Call("lt", (Call("abs", (made,)), Literal(Fraction(limit)))), made))

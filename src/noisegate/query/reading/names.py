@@ -1,6 +1,6 @@
 """Rows and the names by which SQL may call their columns."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -25,7 +25,9 @@ class Name:
     ``owner``: it holds the row's owner; ``partly``: the owner or NULL. An owner may have no field:
     then it can be joined, grouped and counted, but not computed with. ``origin`` is the base table
     and column it was copied from, ``link`` the base column that its foreign key refers to.
-    ``merged``: USING showed it already.
+    ``single``: rows that share its value have one owner, because a declared foreign key refers to
+    it, or is it; ``lacking``: so, but rows without a partner have none. ``merged``: USING showed it
+    already.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Name:
     partly: bool = False
     origin: tuple[str, str] | None = None
     link: tuple[str, str] | None = None
+    single: bool = False
+    lacking: bool = False
     merged: bool = False
 
 
@@ -99,8 +103,19 @@ class Rows:
         return replace(self, names=tuple(names))
 
 
-def rows_of_table(table: TableDomain) -> Rows:
-    """The rows of a table of the policy."""
+def single_columns(tables: Iterable[TableDomain]) -> frozenset[tuple[str, str]]:
+    """The columns (table, name) along the ways to owners: who shares a value there is one owner."""
+    found: set[tuple[str, str]] = set()
+    for table in tables:
+        at = table.name
+        for step in table.path:
+            found |= {(at, step.column), (step.table, step.key)}
+            at = step.table
+    return frozenset(found)
+
+
+def rows_of_table(table: TableDomain, singles: Collection[tuple[str, str]] = ()) -> Rows:
+    """The rows of a table of the policy; ``singles`` are the `single_columns` of all."""
     relation = Table(table)
     owner = _owner_column(table)
     links = {step.column: (step.table, step.key) for step in table.path[:1]}
@@ -112,6 +127,7 @@ def rows_of_table(table: TableDomain) -> Rows:
             owner=name == owner,
             origin=(table.name, name),
             link=links.get(name),
+            single=(table.name, name) in singles,
         )
         for name in schema_of(relation)
     ]
@@ -175,6 +191,13 @@ def field_of(name: Name) -> Field:
 
 def unknown(column: exp.Column, names: Iterable[Name]) -> Unsupported:
     """The refusal of a column that is not in sight."""
+    names = tuple(names)
+    if column.table and fold(column.table) not in {fold(name.table) for name in names}:
+        raise Unsupported(
+            f"{column.table!r} is no table of this FROM, and a sub-query over private rows sees "
+            "those alone.",
+            fix="Join the tables, or group by the key inside and join what both give.",
+        )
     return no_such("column", column.name, dict.fromkeys(name.name for name in names))
 
 

@@ -13,11 +13,12 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain
 from noisegate.query.question import Function
 from noisegate.query.reading.aggregates import Asked, asked
+from noisegate.query.reading.decimals import exact, of_units, scale_of, units
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.grouping import Groups
 from noisegate.query.reading.names import Name, Rows, field_of, projected
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
-from noisegate.query.reading.words import Node, attempt, fold, refusal
+from noisegate.query.reading.words import Node, attempt, fold, refusal, sub_query_refusal
 
 _FOLDS = {
     Function.COUNT_VALUES: Fold.COUNT,
@@ -35,9 +36,12 @@ def per_unit(select: exp.Select, sight: Sight, groups: Groups) -> Rows:
         (one.alias or plain_name(one), folding.item(item_of(one))) for one in select.expressions
     ]
     condition = None if having is None else folding.reading.condition(having.this)
-    words = f"one row per {sight.rows.unit_name}"
-    if keys := len(folding.keys):
-        words += f" and {keys} more"
+    singles = [one.name for one in sight.rows.names if Field(one.field or "") in groups.targets]
+    whole = any(isinstance(one, Name) for one in groups.targets)
+    parts = [sight.rows.unit_name] if whole else singles[:1]
+    if more := len(groups.targets) - 1:
+        parts.append(f"{more} more")
+    words = f"one row per {' and '.join(parts)}"
     rows = replace(sight.rows.made(folding.relation, words), key=())
     if condition is not None:
         rows = rows.filtered(condition)
@@ -70,17 +74,19 @@ class _Folding:
         """A SELECT item: the owner stays a name."""
         if isinstance(node.unnest(), exp.Column):
             target = self.sight.target(node)
-            if isinstance(target, Name):
-                if target not in self.groups.targets:
-                    raise refusal(node)
+            if isinstance(target, Name) and target in self.groups.targets:
                 return replace(target, field=None)
+            found = attempt(lambda: self.sight.name(node.unnest()))  # type: ignore[arg-type]
+            key = next((name for name, one in self.keys if one == target), None)
+            if key is not None and isinstance(found, Name):
+                return replace(found, field=key)
         return self.reading.read(node)
 
     def _hook(self, node: Node) -> Expression | None:
         if is_aggregate(node):
             return self._fold(asked(node, self.sight))
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
-            raise refusal("SUBQUERY")
+            raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
             raise refusal("WINDOW")
         target = attempt(lambda: self.sight.target(node))
@@ -89,7 +95,7 @@ class _Folding:
                 return Field(name)
         if not isinstance(node, exp.Column):
             return None
-        if isinstance(target, Name):
+        if isinstance(target, Name) and target in self.groups.targets:
             return field_of(replace(target, field=None))
         alias = None if node.table else self.sight.aliases.get(fold(node.name))
         if alias is not None:
@@ -104,7 +110,7 @@ class _Folding:
     def _fold(self, ask: Asked) -> Expression:
         schema = self.sight.reading.schema
         one: Expression = Literal(1)
-        value = ask.args[0] if ask.args else one
+        value = exact(ask.args[0], schema) if ask.args else one
         if ask.where is not None:
             value = Call("case", (ask.where, value))
         may_lack = domain_of(value, schema).nullable
@@ -116,10 +122,10 @@ class _Folding:
         if ask.function in _FOLDS:
             return self._folded(_FOLDS[ask.function], value)
         if ask.function is Function.AVG:
-            parts = (self._folded(Fold.SUM, value), self._folded(Fold.COUNT, value))
+            parts = (self._total(value), self._folded(Fold.COUNT, value))
             return Call("divide", parts)
         if ask.function is Function.SUM:
-            total = self._folded(Fold.SUM, value)
+            total = self._total(value)
             if not may_lack:
                 return total
             some = Call("gt", (self._folded(Fold.COUNT, value), Literal(0)))
@@ -128,6 +134,13 @@ class _Folding:
             f"{ask.function.value} within one unit is not offered.",
             fix="Use COUNT, SUM, AVG, MIN or MAX inside.",
         )
+
+    def _total(self, value: Expression) -> Expression:
+        """The sum; of decimals in whole numbers of their last digits, so that it is exact."""
+        scale = scale_of(value, self.sight.reading.schema)
+        if scale is None:
+            return self._folded(Fold.SUM, value)
+        return of_units(self._folded(Fold.SUM, units(value, scale)), scale)
 
     def _folded(self, how: Fold, value: Expression) -> Field:
         for known in self.folded:

@@ -1,8 +1,9 @@
 """The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final, final
 
 import sqlglot
@@ -12,20 +13,30 @@ from sqlglot.errors import SqlglotError
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
-from noisegate.query.reading.blocks import block_of
+from noisegate.query.reading.blocks import Given, block_of
+from noisegate.query.reading.distinct import counted, inlined
+from noisegate.query.reading.free import (
+    free_sql,
+    name_items,
+    over_groups,
+    picked_columns,
+    renamed,
+    shown_names,
+)
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
-from noisegate.query.reading.names import Rows, rows_of_table
+from noisegate.query.reading.kept import Public
+from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
-from noisegate.query.reading.sight import aggregates_in, item_of, plain_name
-from noisegate.query.reading.words import Node, fold, no_such, refusal, require_only
+from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
-_FORM: Final = "For example: SELECT region, COUNT(*) FROM visits GROUP BY region."
 _LENGTH_MAX: Final = 20_000
 _DEPTH_MAX: Final = 100
 _RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
 _TABLE_FUNCTIONS: Final = ("range", "generate_series", "unnest")
+_SETS: Final = (exp.SubqueryPredicate, exp.In, exp.Array)  # what takes all rows of a sub-query
 _ROW_PARTS: Final = (
     "with_",
     "expressions",
@@ -38,52 +49,41 @@ _ROW_PARTS: Final = (
 )
 
 
-def read(sql: str, tables: Mapping[str, TableDomain]) -> Question:
-    """The question that the SQL asks about the tables, or a refusal."""
+def read(
+    sql: str,
+    tables: Mapping[str, TableDomain],
+    public: Public | None = None,
+    *,
+    lines: bool = True,
+) -> Question:
+    """The question that the SQL asks about the tables, or a refusal.
+
+    ``public`` gives the rows of a public table, which say what groups conditions on them leave.
+    Without ``lines``, each sum is asked for as it is written.
+    """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
-        raise Unsupported("The SQL is not text of readable length.", fix=_FORM)
+        raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({})
+    reader = _Reader({}, single_columns(tables.values()), Given(public, lines))
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
         reader.tables[fold(table.name)] = table
+    inlined(statement)
     found = reader.whole(statement)
-    _name_items(found)
-    picked = _picked(found.node) if len(reader.blocks) == 1 else None
+    name_items(found.node, found.columns)
+    picked = picked_columns(found.node) if len(reader.blocks) == 1 else None
     return Question(
         blocks=tuple(reader.blocks),
-        outer=_free_sql(found.node, is_plain=picked is not None),
+        outer=free_sql(found.node, is_plain=picked is not None),
         columns=found.columns or (),
         picked=picked,
         terms=terms,
         explain=explain,
+        caveats=over_groups(found.node, reader.blocks),
     )
-
-
-def _free_sql(node: Node, *, is_plain: bool) -> str:
-    """The text of free SQL, read again: the parser reads more than it can write."""
-    try:
-        text = node.sql(dialect="duckdb", comments=False)
-        if not is_plain:
-            sqlglot.parse_one(text, dialect="duckdb")
-    except (SqlglotError, RecursionError):
-        text = None
-    if text is None:
-        raise Unsupported("The SQL cannot be read.", fix=_FORM)
-    return text
-
-
-def _picked(node: Node) -> tuple[str, ...] | None:
-    """The columns that a SELECT shows from a table and does nothing to."""
-    said = {name for name, arg in node.args.items() if arg}
-    items = [item.unalias() for item in node.expressions]
-    is_plain = said == {"expressions", "from_"} and all(type(i) is exp.Column for i in items)
-    if not is_plain or type(node.args["from_"].this) is not exp.Table:
-        return None
-    return tuple(item.name for item in items)
 
 
 def _statement(sql: str) -> Node:
@@ -92,13 +92,13 @@ def _statement(sql: str) -> Node:
     except (SqlglotError, RecursionError):
         found = None
     if found is None:
-        raise Unsupported("The SQL cannot be read.", fix=_FORM)
+        raise Unsupported("The SQL cannot be read.", fix=FORM)
     if len(found) != 1:
         raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
     if not isinstance(found[0], exp.Query):
-        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=_FORM)
+        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM)
     if any(not select.expressions for select in found[0].find_all(exp.Select)):
-        raise Unsupported("A SELECT names nothing.", fix=_FORM)
+        raise Unsupported("A SELECT names nothing.", fix=FORM)
     level, depth = [found[0]], 0
     while level:
         depth += 1
@@ -115,9 +115,10 @@ def _too_deep() -> Unsupported:
     return Unsupported("The SQL is nested too deeply.", fix="Use IN for long lists of OR.")
 
 
-def _rows_leave() -> Unsupported:
+def _rows_leave(rows: Rows) -> Unsupported:
+    last = next((words for words in reversed(rows.path) if words.startswith("one row per ")), None)
     return Unsupported(
-        "The answer would show rows of a private table, and rows do not leave.",
+        f"The answer would show {last or 'rows of a private table'}, and rows do not leave.",
         fix="Aggregate them, such as SELECT region, COUNT(*) FROM visits GROUP BY region.",
     )
 
@@ -139,7 +140,10 @@ class _Reader:
     """Walks the statement. ``force`` reads public tables as rows, to join with private ones."""
 
     tables: dict[str, TableDomain]
+    singles: frozenset[tuple[str, str]] = frozenset()
+    given: Given = field(default_factory=Given)
     blocks: list[Block] = field(default_factory=list)
+    names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
     def whole(self, statement: Node) -> Outer:
         """The whole statement as free SQL over released tables."""
@@ -150,7 +154,7 @@ class _Reader:
         if found is None:
             raise _too_deep()
         if isinstance(found, Rows):
-            raise _rows_leave()
+            raise _rows_leave(found)
         return found
 
     def query(self, node: Node, env: Env, *, force: bool = False) -> Rows | Outer:
@@ -194,7 +198,7 @@ class _Reader:
             alias = node.args.get("alias")
             if isinstance(found, Rows):
                 return found.called(alias)
-            return Outer(node, _renamed(found.columns, alias), found.public)
+            return Outer(node, renamed(found.columns, alias), found.public)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             return self._table(node, env, force=force)
         inner = node.this
@@ -224,15 +228,15 @@ class _Reader:
             if force and bound.public:
                 bound = _require_rows(self.query(bound.node, bound.env, force=True))
             else:
-                return Outer(node, _renamed(bound.columns, alias), bound.public)
+                return Outer(node, renamed(bound.columns, alias), bound.public)
         table = self.tables.get(key)
         if bound is None and table is None:
             raise no_such("table", node.name, [one.name for one in self.tables.values()])
         if bound is None and table is not None and table.is_public and not force:
             node.set("this", exp.to_identifier(table.name, quoted=True))
             shown = tuple(name.name for name in rows_of_table(table).names)
-            return Outer(node, _renamed(shown, alias), public=True)
-        rows = bound if bound is not None else rows_of_table(table)  # type: ignore[arg-type]
+            return Outer(node, renamed(shown, alias), public=True)
+        rows = bound if bound is not None else rows_of_table(table, self.singles)  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
         if node.args.get("pivots"):
@@ -265,9 +269,8 @@ class _Reader:
                 known[name] = found.called(alias)
                 continue
             stay.append(cte)
-            columns = _renamed(found.columns, alias)
-            renamed = bool(alias.args.get("columns"))
-            public = found.public and not renamed
+            columns = renamed(found.columns, alias)
+            public = found.public and not alias.args.get("columns")
             known[name] = Outer(found.node, columns, public, inner)
         clause.set("expressions", stay)
         if not stay:
@@ -293,10 +296,15 @@ class _Reader:
 
     def _select(self, node: exp.Select, env: Env, *, force: bool) -> Rows | Outer:
         env = self._with(node, env)
+        other, before = counted(node), len(self.blocks)
         start = node.args.get("from_")
         joins = node.args.get("joins") or []
         nodes = [start.this, *(join.this for join in joins)] if start is not None else []
         found = [self.source(one, env, force=force) for one in nodes]
+        if other is not None and isinstance(found[0], Outer) and not found[0].public:
+            del self.blocks[before:]
+            node.replace(other)
+            return self._select(other, env, force=force)
         if not any(isinstance(one, Rows) for one in found):
             return self._free(node, [one for one in found if isinstance(one, Outer)], env)
         if any(isinstance(one, Outer) and not one.public for one in found):
@@ -309,7 +317,21 @@ class _Reader:
 
     def _free(self, node: exp.Select, found: list[Outer], env: Env) -> Outer:
         """A SELECT over released and public tables stays as it is."""
-        public, shown = all(one.public for one in found), _shown(node, found)
+        public, shown = (
+            all(one.public for one in found),
+            shown_names(node, [one.columns for one in found]),
+        )
+        if not found and {name for name, arg in node.args.items() if arg} == {"expressions"}:
+            beside: list[Node] = []
+            for sub in [
+                each for each in node.find_all(exp.Query) if each.find_ancestor(exp.Query) is node
+            ]:
+                public &= self._nested(sub, env)
+                sub.replace(self._beside(sub, beside))
+            if beside:
+                node.set("from_", exp.From(this=beside[0]))
+                node.set("joins", [exp.Join(this=one, kind="CROSS") for one in beside[1:]])
+            return Outer(node, shown, public, env)
         children: list[Node] = [*node.iter_expressions()]
         for child in children:
             if isinstance(child, exp.From | exp.With):
@@ -334,7 +356,7 @@ class _Reader:
             return self.nested_in(node, env, but=but)
         found = self.query(node, env)
         if isinstance(found, Rows):
-            raise _rows_leave()
+            raise _rows_leave(found)
         return found.public
 
     def _aggregated(self, node: exp.Select, sources: list[Rows], env: Env) -> Rows | Outer:
@@ -366,10 +388,44 @@ class _Reader:
                 "A public table is aggregated to be joined with private rows.",
                 fix="Ask the steward for the aggregated table, or use IN or EXISTS.",
             )
-        name = f"noisegate_{len(self.blocks)}"
-        block, shown = block_of(node, sight, groups, name, lambda sub: self._nested(sub, env))
-        self.blocks.append(block)
+        name = next(self.names)  # sub-queries inside take theirs before this block is done
+        beside: list[Node] = []
+
+        def nested(sub: Node) -> Node:
+            self._nested(sub, env)
+            return self._beside(sub, beside)
+
+        block, shown = block_of(node, sight, groups, name, nested, self.given)
+        self._read_from(node, block, beside)
         return Outer(node, shown, public=False, env=env)
+
+    def _read_from(self, node: exp.Select, block: Block, beside: list[Node]) -> None:
+        """Let the free SQL read the block's table, and those of one row beside it.
+
+        What was asked before is measured once, and read under both names.
+        """
+        known = next((one for one in self.blocks if replace(one, name=block.name) == block), None)
+        if known is None:
+            self.blocks.append(block)
+        table = exp.to_table(block.name if known is None else known.name)
+        if known is not None:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(block.name)))
+        node.set("from_", exp.From(this=table))
+        node.set("joins", [exp.Join(this=one, kind="CROSS") for one in beside])
+
+    def _beside(self, node: Node, beside: list[Node]) -> Node:
+        """Read a number of a table of one row ``beside`` other rows, where a sub-query gives it."""
+        if not isinstance(node, exp.Subquery) or isinstance(node.parent, _SETS):
+            return node
+        select = node.this
+        said = {name for name, arg in select.args.items() if arg}
+        if said - {"joins"} != {"expressions", "from_"} or len(select.expressions) != 1:
+            return node
+        table = select.args["from_"].this
+        if table.name not in {one.name for one in self.blocks if not one.by}:
+            return node
+        beside += [table, *(join.this for join in select.args.get("joins") or ())]
+        return exp.Paren(this=item_of(select.expressions[0]))
 
 
 def _require_rows(found: Rows | Outer) -> Rows:
@@ -387,42 +443,3 @@ def _mixed() -> Unsupported:
 
 def _called(node: exp.Func) -> str:
     return fold(node.name if isinstance(node, exp.Anonymous) else node.sql_name())
-
-
-def _renamed(
-    columns: tuple[str, ...] | None, alias: exp.TableAlias | None
-) -> tuple[str, ...] | None:
-    given = tuple(one.name for one in (alias.args.get("columns") if alias else None) or ())
-    return columns if columns is None else (*given, *columns[len(given) :])
-
-
-def _shown(node: exp.Select, found: list[Outer]) -> tuple[str, ...] | None:
-    """The names of the columns of free SQL, where they can be told before it runs."""
-    names: list[str] = []
-    for item in node.expressions:
-        inner = item_of(item)
-        if inner.is_star:
-            star = inner.this if isinstance(inner, exp.Column) else inner
-            alone = len(found) == 1 and found[0].columns is not None
-            if not alone or any(star.args.values()):
-                return None
-            names += found[0].columns or ()
-        elif isinstance(inner, exp.Columns):
-            return None
-        else:
-            names.append(item.alias or plain_name(item))
-    return tuple(names)
-
-
-def _name_items(found: Outer) -> None:
-    """Give the items of the last SELECT the names that the answer shows."""
-    node = found.node
-    while isinstance(node, exp.SetOperation | exp.Subquery):
-        node = node.this
-    if found.columns is None or len(found.columns) != len(node.expressions):
-        return
-    items = [
-        item if item.alias or item.is_star else exp.alias_(item, name, quoted=True)
-        for item, name in zip(node.expressions, found.columns, strict=True)
-    ]
-    node.set("expressions", items)

@@ -7,9 +7,11 @@ from typing import Any, TypeAlias, final
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.intervals import scales
 from noisegate.algebra.relation import Project, Relation, Union
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
+from noisegate.query.reading.decimals import exact, to_scale
 from noisegate.query.reading.expressions import both
 from noisegate.query.reading.joins import Equality, equality, joined, matching
 from noisegate.query.reading.literals import agreed, kind_of
@@ -57,9 +59,19 @@ class From:
             raise Unsupported("RIGHT JOIN follows a comma.", fix="Write JOIN ... ON throughout.")
         usable = [part for part in pool if commas and _plain(part, names)]
         rest = [part for part in pool if part not in usable]
-        rows = sources[0]
-        for right, join in zip(sources[1:], joins, strict=True):
+        pairs = list(zip(sources[1:], joins, strict=True))
+        rows, order = sources[0], [sources[0]]
+        while pairs:
+            tied = (pair for pair in pairs if _tied(order, pair[0], usable))
+            free = len(commas) == len(joins) and not any(join.side or join.kind for join in joins)
+            right, join = next(tied, pairs[0]) if free else pairs[0]
+            pairs = [pair for pair in pairs if pair[0] is not right]
             rows = joined(rows, right, join, usable)
+            order.append(right)
+        if order != sources:  # names stand as FROM lists them
+            places = {fold_table(one): place for place, one in enumerate(sources)}
+            shown = sorted(rows.names, key=lambda name: places.get(fold(name.table), 0))
+            rows = replace(rows, names=tuple(shown))
         return rows, usable + rest
 
     def kept(self, sight: Sight, parts: list[Node], env: Env) -> Rows:
@@ -134,6 +146,20 @@ class From:
                 )
             equalities.append(_equal(outer, pair[0], inner, pair[1]))
         return inner, equalities
+
+
+def _tied(joined_so_far: list[Rows], other: Rows, parts: list[Node]) -> bool:
+    """Whether an equality ties a table to those before it, whatever their order in FROM."""
+    names = [name for rows in joined_so_far for name in rows.names]
+    for part in parts:
+        if isinstance(part, exp.EQ):
+            sides = (part.this, part.expression)
+            for one, two in (sides, sides[::-1]):
+                here = [find(column, names) for column in _columns(one)]
+                there = [find(column, other.names) for column in _columns(two)]
+                if here and there and None not in (*here, *there):
+                    return True
+    return False
 
 
 def fold_table(rows: Rows) -> object:
@@ -216,9 +242,16 @@ def _alike(places: list[tuple[Rows, str]]) -> list[Expression]:
     ]
     kind = kinds[0] if kinds else Kind.TEXT
     if len(set(kinds)) > 1 and all(one.is_numeric for one in kinds):
+        held = [pair for pair in zip(values, places, strict=True) if pair[0] != Literal(None)]
+        made: list[Expression] = [Call("to_number", (value,)) for value in values]
+        if scales(domain_of(value, part.schema) for value, (part, _) in held) is not None:
+            made = [
+                to_scale(value, 0) if kind_of(value, part.schema) is Kind.INTEGER else value
+                for value, (part, _) in zip(values, places, strict=True)
+            ]
         return [
-            Literal(None, Kind.NUMBER) if value == Literal(None) else Call("to_number", (value,))
-            for value in values
+            Literal(None, Kind.NUMBER) if value == Literal(None) else one
+            for value, one in zip(values, made, strict=True)
         ]
     return [Literal(None, kind) if value == Literal(None) else value for value in values]
 
@@ -278,7 +311,8 @@ def _equal(one: Sight, left: Node, other: Sight, right: Node) -> Equality:
         found = (one.name(left), other.name(right))
         if isinstance(found[0], Name) and isinstance(found[1], Name):
             return equality(found[0], found[1])
-    mine, theirs = one.reading.read(left), other.reading.read(right)
+    mine = exact(one.reading.read(left), one.reading.schema)
+    theirs = exact(other.reading.read(right), other.reading.schema)
     schema = {**one.reading.schema}
     if not set(other.reading.schema) & set(schema):
         schema |= other.reading.schema

@@ -7,9 +7,10 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
+from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
-from noisegate.query.reading.words import Node, fold, listed, refusal
+from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
 
 _ALIASES_MAX: Final = 2_000
 AGGREGATES: Final = listed(
@@ -42,7 +43,7 @@ class Sight:
         if isinstance(node, exp.Star):
             raise refusal("*")
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
-            raise refusal("SUBQUERY")
+            raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
             raise refusal("WINDOW")
         if is_aggregate(node):
@@ -80,7 +81,7 @@ class Sight:
             if not isinstance(found, Name):
                 return self.without(fold(node.name)).target(found)
             return found if found.owner else field_of(found)
-        return self.reading.read(node)
+        return exact(self.reading.read(node), self.rows.schema)
 
 
 def is_aggregate(node: Node) -> bool:
@@ -131,8 +132,22 @@ def aliases_of(select: exp.Select) -> dict[str, Node]:
 
 
 def conjuncts(node: Node | None) -> list[Node]:
-    """The parts of a condition that AND joins."""
+    """The parts of a condition that AND joins; what every branch of an OR says is one of them."""
     if node is None:
         return []
     inner = node.unnest()
-    return list(inner.flatten()) if isinstance(inner, exp.And) else [inner]
+    if isinstance(inner, exp.And):
+        return [part for each in inner.flatten() for part in conjuncts(each)]
+    return _factored(inner) if isinstance(inner, exp.Or) else [inner]
+
+
+def _factored(node: exp.Or) -> list[Node]:
+    """The condition (a AND b) OR (a AND c) as a, and b OR c: the same also where some are NULL."""
+    branches = [conjuncts(each) for each in node.flatten()]
+    common = [part for part in branches[0] if all(part in branch for branch in branches[1:])]
+    if not common:
+        return [node]
+    rests = [[part for part in branch if part not in common] for branch in branches]
+    if not all(rests):
+        return common
+    return [*common, exp.or_(*(exp.and_(*rest) for rest in rests))]

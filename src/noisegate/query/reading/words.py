@@ -10,6 +10,7 @@ from sqlglot import exp
 from noisegate.errors import Unsupported
 
 _FOLD: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+FORM: Final = "For example: SELECT region, COUNT(*) FROM visits GROUP BY region."
 Node = exp.Expr
 Found = TypeVar("Found")
 
@@ -40,7 +41,7 @@ _REASONS: Final[dict[str, str]] = {
     **dict.fromkeys(_ROWS_DECIDE, _INSIDE),
     "FULL JOIN": "Use LEFT JOIN, with the private table on the left.",
     "NATURAL JOIN": "Name the columns: JOIN ... USING (column).",
-    "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND, or ask it as a question of its own.",
+    "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND.",
     "TIME_TO_STR": "Use EXTRACT or DATE_TRUNC.",
     "DATE_BIN": "Use DATE_TRUNC.",
     "SECOND": "Use HOUR or MINUTE.",
@@ -85,6 +86,18 @@ def refusal(what: Node | str) -> Unsupported:
         near = get_close_matches(name, _SQL_NAMES, n=1)
         fix = f"The nearest that is offered is {near[0]}." if near else "Leave it out."
     return Unsupported(f"{name} is not offered over private rows.", fix=fix)
+
+
+def sub_query_refusal(node: Node) -> Unsupported:
+    """The refusal of a sub-query where one row is looked at."""
+    if isinstance(node, exp.Exists):
+        return refusal("SUBQUERY")
+    return Unsupported(
+        "A sub-query gives a number to compare or compute single rows with; of private rows it "
+        "would have to be measured first.",
+        fix="Ask the sub-query by itself, then write the number that it gave. For a number of the "
+        "unit's own rows, join a sub-query that groups by the unit.",
+    )
 
 
 def require_only(node: Node, *known: str) -> None:

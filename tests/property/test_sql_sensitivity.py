@@ -1,0 +1,123 @@
+"""Random SQL over random rows: what is measured for it moves by at most the claim.
+
+The questions are those of `test_reading_random`, whose answers are held to be DuckDB's own; the rows
+here are odder, so that no unit is like another: rows without owners, owners without rows, visits
+of one number with two patients, values beyond their bounds. Every tally that the question is made
+of is collected with and without each patient. Nothing here draws noise.
+"""
+
+from datetime import date, timedelta
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pytest
+from reading_oracle import TABLES
+from test_reading_random import question
+from test_sensitivity import collected, require_claim
+
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import EPOCH
+from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.reading.reader import read
+from noisegate.sources.duckdb import DuckDBSource
+from noisegate.transforms.query import Query
+
+PATIENTS = 5
+QUESTIONS = 12
+SEEDS = 3  # 3 · 12 questions, 5 neighbours each, of one to five tallies
+TYPES = {
+    "patients": {"patient_id": pa.int64(), "region": pa.string(), "age": pa.int64(), "weight": pa.float64(),
+                 "born": pa.date32(), "smoker": pa.bool_(), "name": pa.string()},
+    "visits": {"visit_id": pa.int64(), "patient_id": pa.int64(), "code": pa.string(), "cost": pa.float64(),
+               "seen": pa.timestamp("us")},
+    "bills": {"visit_id": pa.int64(), "amount": pa.float64()},
+    "notes": {"pid": pa.int64(), "words": pa.int64()},
+    "codes": {"code": pa.string(), "chapter": pa.string()},
+    "regions": {"region": pa.string(), "country": pa.string()},
+    "survey": {"code": pa.string(), "score": pa.int64()},
+    "doctors": {"doctor_id": pa.int64()},
+}  # fmt: skip
+CODES = ["A1", "A2", "B2", "Z9"]
+NUMBERS = [None, float("nan"), float("inf"), -3.0, 0.07, 7.25, 999.99, 5000.0]
+
+
+def some_rows(pick):
+    owners = [*range(PATIENTS), None]
+    return {
+        "patients": [
+            (pick.choice(owners), pick.choice(["north", "south", "east", None]), pick.choice([None, -1, 7, 51, 300]),
+             pick.choice(NUMBERS), pick.choice([None, date(1973, 7, 31), date(2017, 12, 25)]),
+             pick.choice([True, False, None]), pick.choice(["Ann", " bob ", "", None]))
+            for _ in range(8)
+        ],
+        "visits": [
+            (pick.choice([v, v, v, 0, None]), pick.choice([0, *owners]), pick.choice(CODES), pick.choice(NUMBERS),
+             pick.choice([None, EPOCH + timedelta(days=19_782.5), EPOCH + timedelta(days=19_722.9)]))
+            for v in range(14)
+        ],
+        "bills": [(pick.choice([*range(15), None]), pick.choice(NUMBERS)) for _ in range(14)],
+        "notes": [(pick.choice(owners), pick.choice([None, 3, 1 << 40])) for _ in range(6)],
+        "codes": [("A1", "A"), ("A2", "A"), ("B2", "B"), ("C3", None)],
+        "regions": [("north", "X"), ("south", "Y"), ("east", "Y")],
+        "survey": [("A1", 3), ("Q", None)],
+        "doctors": [(0,), (1,)],
+    }  # fmt: skip
+
+
+def without(rows, patient):
+    """The tables without a patient. A bill of a visit that names two stays with the other."""
+    kept = [row for row in rows["visits"] if row[1] != patient]
+    return {
+        **rows,
+        "patients": [row for row in rows["patients"] if row[0] != patient],
+        "visits": kept,
+        "notes": [row for row in rows["notes"] if row[0] != patient],
+    }
+
+
+def source_of(rows):
+    frames = {
+        name: pa.table({
+            column: pa.array([row[place] for row in rows[name]], kind)
+            for place, (column, kind) in enumerate(types.items())
+        })
+        for name, types in TYPES.items()
+    }  # fmt: skip
+    return DuckDBSource(frames, TABLES)
+
+
+def tallies_of(sql, cap):
+    """Every query that the question would measure, as far as it can be told beforehand."""
+    for block in read(sql, TABLES).blocks:
+        caps = Caps(rows_per_unit=cap, groups_per_unit=cap, keys_per_unit=None)
+        drafted = draft(block, caps)
+        yield from (*drafted.keys, *(part.query for part in drafted.parts))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_random_sql_measures_moves_by_at_most_its_claim(seed, monkeypatch):
+    connect = duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda path: connect(path, config={"threads": 1}))
+    pick = Random(seed)
+    rows = some_rows(pick)
+    here = source_of(rows)
+    others = [source_of(without(rows, patient)) for patient in range(PATIENTS)]
+    asked = moved = 0
+    while asked < QUESTIONS:
+        sql = question(pick)
+        try:
+            queries = list(tallies_of(sql, pick.choice([1, 2, 5])))
+        except Unsupported:
+            continue  # bounds that no expression has
+        asked += 1
+        for query in queries:
+            require_moves(query, here, others)
+        moved += bool(queries)
+    assert moved > QUESTIONS / 2
+
+
+def require_moves(query: Query, here, others):
+    before = collected(here, query)
+    for other in others:
+        require_claim(query, None, before, collected(other, query))
