@@ -72,7 +72,7 @@ def test_json_has_the_promised_keys_and_plain_values(tmp_path):
     assert set(found) == {
         "columns", "rows", "margins", "confidence", "price", "price_delta", "remaining",
         "remaining_delta", "free", "guarantee", "caveats", "reused", "practice", "head",
-        "within_noise", "noise_margins",
+        "within_noise", "noise_margins", "lower_bounds",
     }  # fmt: skip
     assert found["rows"][0] == ["north", 1234, 41.23456, "2024-01-02"]
     assert found["margins"] == [

@@ -184,3 +184,15 @@ def test_a_look_that_is_there_is_not_bought_again(rows):
     gate.caps("t", epsilon=5)  # a sharper look changes nothing that was paid for
     assert gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1).rows == first.rows
     assert first.guarantee.loss.epsilon == 1  # the look is in it
+
+
+def test_what_a_cap_cuts_off_unseen_is_shown_as_a_lower_bound(rows):
+    gate = opened(rows, rows_per_unit=3)
+    sql = "SELECT COUNT(*) AS n, 2 * COUNT(*) AS d, AVG(x) AS a, COUNT(DISTINCT who) AS p FROM t"
+    answer = gate.sql(sql, epsilon=1)
+    assert answer.to_dict()["lower_bounds"] == ["n", "d"]  # of people, each counts once
+    assert [cell.startswith("≥ ") for cell in answer.cells()[0]] == [True, True, False, False]
+    assert "≥: a cap leaves some out" in str(answer)
+    found = opened(rows).sql(sql, epsilon=1)
+    assert found.lower() == ()
+    assert "≥" not in str(found)

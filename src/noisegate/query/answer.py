@@ -13,7 +13,7 @@ from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import ZERO, bare, is_noise, marked, percent, with_margin
+from noisegate.query.display import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
 from noisegate.sheets import csv_text
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Answer:
     unfollowed: Callable[[], Sequence[str]] = tuple  # columns whose error is not known
     unsigned: Callable[[], Sequence[str]] = tuple  # that cannot be negative before noise
     amounts: Callable[[], Sequence[str]] = tuple  # of those, counts and sums: 0 is nothing at all
+    lower: Callable[[], Sequence[str]] = tuple  # of those, lower bounds: a cap cuts off some
     log: Log = NO_LOG
 
     @property
@@ -156,6 +157,7 @@ class Answer:
             "margins": self._plain_widths(self.half_widths, confidence),
             "noise_margins": self._plain_widths(self.noise_widths or self.half_widths, confidence),
             "within_noise": self.within_noise(confidence),
+            "lower_bounds": list(self.lower()),
             "confidence": float(fraction(confidence)),
             "price": float(self.cost.epsilon),
             "price_delta": float(self.cost.delta),
@@ -215,13 +217,20 @@ class Answer:
     # on a screen
 
     def cells(self, confidence: Number = 0.95) -> list[list[str]]:
-        """The rows as text, with ± behind every noisy number; ≈ 0 where nothing may be there."""
-        widths, amounts = self.half_widths(confidence), self.amounts()
+        """The rows as text, with ± behind every noisy number.
+
+        ≈ 0 where nothing may be there, ≥ before a lower bound.
+        """
+        widths, amounts, lower = self.half_widths(confidence), self.amounts(), self.lower()
         triples = zip(self.columns, self.table.columns, widths, strict=True)
         columns = [
             list(map(bare, column.to_pylist()))
             if each is None
-            else list(map(marked if name in amounts else with_margin, column.to_pylist(), each))
+            else [
+                (LEAST if name in lower and value is not None else "")
+                + (marked if name in amounts else with_margin)(value, width)
+                for value, width in zip(column.to_pylist(), each, strict=True)
+            ]
             for name, column, each in triples
         ]
         return [list(row) for row in zip(*columns, strict=True)]
@@ -240,6 +249,8 @@ class Answer:
             line += f" · ± at {percent(confidence)} confidence"
         if any(ZERO in cell for row in self.cells(confidence) for cell in row):
             line += f"; {ZERO.strip()}: may be noise alone"
+        if self.lower():
+            line += f"; {LEAST.strip()}: a cap leaves some out, nobody knows how much"
         return "\n".join([line, *self._caveats()])
 
     def _caveats(self) -> list[str]:

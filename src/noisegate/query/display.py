@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _ROWS_MAX: Final = 200  # of a table in a notebook
 _BAR: Final = 96  # pixels
+LEAST: Final = "≥ "  # before a number of which a cap cuts off some
 ZERO: Final = " ≈ 0"  # behind a number that may be noise alone
 
 

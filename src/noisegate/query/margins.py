@@ -54,7 +54,8 @@ class ReleasedBlock:
     aggregates; ``half_widths(name, confidence)`` gives one for each row, or None for a column
     that has none: in its own unit, of dates in days, of times in hours. ``unsigned`` are aggregates
     that cannot be negative before noise; ``amounts`` are those of them that count or add up, so
-    that 0 means that nothing is there.
+    that 0 means that nothing is there; ``lower`` are those of which a cap cuts off nobody knows
+    how much.
     """
 
     table: "pa.Table"
@@ -62,6 +63,7 @@ class ReleasedBlock:
     half_widths: Callable[[str, Fraction], Sequence[float | int | None] | NDArray[Any] | None]
     unsigned: frozenset[str] = frozenset()
     amounts: frozenset[str] = frozenset()
+    lower: frozenset[str] = frozenset()
 
 
 @final
@@ -141,6 +143,17 @@ class Margins:
         """Those of them that are counts, or sums from 0 on, by name."""
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return tuple(name for name, item in pairs if item is not None and item.amount)
+
+    def lower(self) -> tuple[str, ...]:
+        """Those of them that may be far larger than their ± says, because of a cap."""
+        below = {name for block in self.released.values() for name in block.lower}
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(
+            name
+            for name, item in pairs
+            if item is not None and item.amount and item.parts
+            if {part.rpartition(".")[2] for part in item.parts} <= below
+        )
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
         """For each shown column: the half-width of each row, or None if it has no error bar."""

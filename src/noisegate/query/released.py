@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Distinct
 from noisegate.arrow import arrow_column, arrow_table
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.query.estimates.draft import Draft, is_sought
 from noisegate.query.estimates.estimate import Estimates
 from noisegate.query.estimates.grouping_sets import Columns, grouping_id
 from noisegate.query.estimates.recipe import CHOSEN, COUNTS, VARIANCES, Recipe
+from noisegate.query.estimates.words import capped_words
 from noisegate.query.margins import ReleasedBlock
 from noisegate.query.question import Function
 
@@ -90,6 +92,23 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         half_widths=half_widths,
         unsigned=unsigned,
         amounts=unsigned & adding,
+        lower=unsigned & adding & _below(draft, estimates),
+    )
+
+
+def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
+    """Aggregates that a cap makes smaller, where nothing is known of by how much."""
+    pieces = {
+        piece
+        for part in draft.parts
+        if isinstance(part.query.tally, Distinct) or not estimates.is_raised
+        if capped_words(draft.block, [(part.query, part.other and part.other.function)])
+        for piece in part.pieces
+    }
+    return frozenset(
+        each.aggregate.name
+        for each in draft.recipes
+        if pieces & {each.direct, each.count, *(mean.piece for mean in each.means)}
     )
 
 

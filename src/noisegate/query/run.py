@@ -399,6 +399,7 @@ class Run:
             unfollowed=margins.unknown if question.blocks else tuple,
             unsigned=margins.unsigned,
             amounts=margins.amounts,
+            lower=margins.lower,
             log=self._curator.ledger.log(),
         )
 

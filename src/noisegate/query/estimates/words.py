@@ -125,7 +125,7 @@ def _capped(query: Query, function: Function | None, *, lower: bool, known: bool
         elif lower:
             left_out = "(not in the ±): counts, and sums of values from 0 on, are lower bounds"
     elif isinstance(tally, Values) and tally.rows_per_unit is not None:
-        more = "of more, some are left out evenly"
+        more, left_out = "of more, some are left out evenly", "" if known else left_out
     elif isinstance(tally, Distinct) and query.stability.rows is None:
         what, more = _of(cap, "value"), "of more, some are left out"
     else:
