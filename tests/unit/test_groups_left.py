@@ -121,7 +121,7 @@ def test_keys_of_one_public_table_are_the_pairs_that_it_has():
     outer = read(sql, TABLES, PUBLIC.__getitem__).outer
     where = outer.partition(" WHERE ")[2]
     for code, chapter in (("A1", "A"), ("A2", "A"), ("B2", "B")):
-        assert f"\"k0\" = '{code}' AND \"noisegate_0\".\"k1\" = '{chapter}'" in where
+        assert f'"k0" = \'{code}\' AND "noisegate_0"."k1" = \'{chapter}\'' in where
     assert where.count(" OR ") == 2
     assert "WHERE" not in read(sql, TABLES).outer  # without the rows nobody can say
 

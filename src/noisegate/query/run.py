@@ -137,7 +137,7 @@ class Run:
 
     def _asked(self, sql: str, terms: Terms) -> "_Asked":
         """What is asked, with what earlier looks have found."""
-        question = self.sampled(read(sql, self._curator.tables, self._curator.public))
+        question = self.sampled(read(sql, self._curator.tables, self._curator.public, lines=True))
         agreed = self._agreed(terms, question)
         looks = looks_of(question, agreed)
         found = [self._curator.find(look.measurement) for look in looks]
