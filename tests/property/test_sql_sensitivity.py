@@ -89,7 +89,7 @@ def source_of(rows):
 
 def tallies_of(sql, cap):
     """Every query that the question would measure, as far as it can be told beforehand."""
-    for block in read(sql, TABLES).blocks:
+    for block in read(sql, TABLES, lines=True).blocks:
         caps = Caps(rows_per_unit=cap, groups_per_unit=cap, keys_per_unit=None)
         drafted = draft(block, caps)
         yield from (*drafted.keys, *(part.query for part in drafted.parts))

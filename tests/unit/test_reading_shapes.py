@@ -26,7 +26,7 @@ ADULT = Call("ge", (Field("age"), Literal(18)))
 
 
 def block(sql):
-    question = read(sql, TABLES)
+    question = read(sql, TABLES, lines=True)
     assert len(question.blocks) == 1
     return question.blocks[0]
 
@@ -200,7 +200,7 @@ def test_the_answer_says_which_groups_it_is_computed_over(sql, words):
 
 def test_sums_that_differ_by_constants_are_one_sum_and_one_count():
     sums = ", ".join(f"SUM(age + {shift})" for shift in range(90))
-    question = read(f"SELECT {sums}, AVG(2 * age - 1), SUM(-age), SUM(0.5 * age) FROM patients", TABLES)  # fmt: skip
+    question = read(f"SELECT {sums}, AVG(2 * age - 1), SUM(-age), SUM(0.5 * age) FROM patients", TABLES, lines=True)  # fmt: skip
     (found,) = question.blocks
     assert [(one.function, one.args) for one in found.aggregates] == [
         (Function.SUM, (Field("age"),)),
@@ -226,6 +226,14 @@ def test_a_constant_renamed_or_shifted_key_is_the_same_cells(sql):
     assert (found.relation, found.by, found.aggregates) == (
         plain.relation, plain.by, plain.aggregates,
     )  # fmt: skip
+
+
+def test_who_reads_no_free_sql_gets_sums_and_keys_as_they_are_written():
+    sql = "SELECT age + 1 AS a, SUM(age), SUM(age + 1) FROM patients GROUP BY a"
+    (found,) = read(sql, TABLES).blocks
+    shifted = Call("add", (Field("age"), Literal(1)))
+    assert [key.expression for key in found.by] == [shifted]
+    assert [one.args for one in found.aggregates] == [(Field("age"),), (shifted,)]
 
 
 def test_the_path_says_how_rows_were_made():

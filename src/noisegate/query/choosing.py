@@ -210,7 +210,7 @@ class Choosing:
 
     def __init__(self, curator: Curator, rules: Rules, order: ChoiceOrder) -> None:
         self._curator, self._rules, self._order = curator, rules, order
-        question = Run(curator, rules).sampled(read(order.sql, curator.tables, lines=False))
+        question = Run(curator, rules).sampled(read(order.sql, curator.tables))
         accountant = curator.ledger.balance(curator.account).accountant
         terms = self._terms(question)
         assert terms.epsilon is not None  # noqa: S101 - just made sure

@@ -130,7 +130,7 @@ class Run:
 
     def _asked(self, sql: str, terms: Terms) -> Asked:
         """What is asked, with what earlier looks have found."""
-        question = self.sampled(read(sql, self._curator.tables, self._curator.public))
+        question = self.sampled(read(sql, self._curator.tables, self._curator.public, lines=True))
         agreed = self._agreed(terms, question)
         looks = looks_of(question, agreed, self._accountant)
         sights = [sight_of(look, self._shelf, self._curator) for look in looks]

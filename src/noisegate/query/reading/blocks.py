@@ -42,11 +42,11 @@ class Given:
     """What a question is read with besides the tables.
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
-    With ``lines``, sums that differ by constants are one sum and one count.
+    With ``lines``, sums that differ by constants are one sum and one count, keys one key.
     """
 
     public: Public | None = None
-    lines: bool = True
+    lines: bool = False
 
 
 def block_of(
@@ -314,7 +314,7 @@ class _Making:
         total: Node = exp.Literal.number(0)
         for place, arg in enumerate(args):
             target = self.sight.target(arg)
-            if not isinstance(target, Name):
+            if not isinstance(target, Name) and target not in self.groups.targets:
                 target = core_of_key(target, self.sight.reading.schema)
             if target not in self.groups.targets:
                 raise Unsupported("GROUPING names what is not grouped by.", fix="Name a key.")

@@ -35,8 +35,11 @@ class Groups:
         return any(isinstance(one, Name) or one in self.singles for one in self.targets)
 
 
-def groups_of(select: exp.Select, sight: Sight) -> Groups:
-    """What a SELECT groups by; no GROUP BY is the one group of all rows."""
+def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Groups:
+    """What a SELECT groups by; no GROUP BY is the one group of all rows.
+
+    With ``lines``, a constant is no key, and a key moved by a whole number is the plain one.
+    """
     names = sight.rows.names if sight.rows.unit is not None else ()
     found = Groups(frozenset(Field(one.field) for one in names if one.single and one.field))
     lacking = {Field(one.field): one.name for one in names if one.lacking and one.field}
@@ -49,7 +52,7 @@ def groups_of(select: exp.Select, sight: Sight) -> Groups:
     if group.args.get("all"):
         items = [one for one in select.expressions if not aggregates_in(one)]
         nodes = [item_of(one) for one in items if not isinstance(item_of(one), exp.Query)]
-    reader = _Sets(select, sight, found)
+    reader = _Sets(select, sight, found, lines)
     for parts in product(*(reader.sets(node) for node in nodes)):
         merged = tuple(dict.fromkeys(index for part in parts for index in part))
         found.sets.append(merged)
@@ -79,6 +82,7 @@ class _Sets:
     select: exp.Select
     sight: Sight
     found: Groups
+    lines: bool
 
     def sets(self, node: Node) -> list[tuple[int, ...]]:
         """The grouping sets that one element of GROUP BY stands for."""
@@ -100,9 +104,9 @@ class _Sets:
 
     def _is_key(self, node: Node) -> bool:
         """Whether it can differ from row to row."""
-        return (
-            isinstance(node, exp.Tuple) or type(self.sight.target(self._item(node))) is not Literal
-        )
+        if isinstance(node, exp.Tuple) or not self.lines:
+            return True
+        return type(self.sight.target(self._item(node))) is not Literal
 
     def indexes(self, node: Node) -> tuple[int, ...]:
         if isinstance(node, exp.Tuple):
@@ -121,7 +125,7 @@ class _Sets:
 
     def index(self, node: Node) -> int:
         target = self.sight.target(self._item(node))
-        if not isinstance(target, Name):
+        if self.lines and not isinstance(target, Name):
             target = core_of_key(target, self.sight.reading.schema)
         if target not in self.found.targets:
             self.found.targets.append(target)

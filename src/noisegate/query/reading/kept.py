@@ -53,7 +53,10 @@ def facts_of(relation: Relation, public: Public | None = None) -> Facts:
 def _table(relation: Table, public: Public | None) -> Facts:
     schema = schema_of(relation)
     found = Facts({Field(name): declared(domain) for name, domain in schema.items()})
-    if not relation.domain.is_public or public is None:
+    listed_some = any(domain.keys is not None for domain in schema.values())
+    key_open = any(schema[name].keys is None for name in relation.domain.key if name in schema)
+    many = listed_some and key_open  # its values were too many to be listed, so its rows are
+    if not relation.domain.is_public or public is None or many:
         return found
     rows = public(relation.domain.name)
     if rows.num_rows > _ROWS_MAX:

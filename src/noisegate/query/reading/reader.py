@@ -54,12 +54,13 @@ def read(
     tables: Mapping[str, TableDomain],
     public: Public | None = None,
     *,
-    lines: bool = True,
+    lines: bool = False,
 ) -> Question:
     """The question that the SQL asks about the tables, or a refusal.
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
-    Without ``lines``, each sum is asked for as it is written.
+    With ``lines``, sums that differ by constants are one sum and one count, and keys that do are
+    one key, for the free SQL to tell apart; else each is asked for as it is written.
     """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
@@ -376,7 +377,7 @@ class _Reader:
             node.set("group", exp.Group(expressions=places))
             node.set("distinct", None)
             distinct = None
-        groups = groups_of(node, sight)
+        groups = groups_of(node, sight, lines=self.given.lines)
         if groups.by_owner:
             refuse_row_clauses(node)
             if distinct:
