@@ -68,7 +68,7 @@ def meaning_of(world, sql, tables):
             raise Finding("what was read cannot be run", str(error)) from error
     if not same_rows(meant, expected) and not alike(meant, expected):
         # GROUP BY constants alone: whether there is any row is not told
-        constant = sorted(map(len, (meant, expected))) == [0, 1]
+        constant = "GROUP BY" in sql.upper() and sorted(map(len, (meant, expected))) == [0, 1]
         if ENDLESS.search(sql) or constant:
             return None
         raise Finding("read otherwise than DuckDB does", f"{meant} is not {expected}")

@@ -6,15 +6,19 @@ of one number with two patients, values beyond their bounds. Every tally that th
 of is collected with and without each patient. Nothing here draws noise.
 """
 
+import sys
 from datetime import date, timedelta
+from pathlib import Path
 from random import Random
 
 import duckdb
 import pyarrow as pa
 import pytest
+from test_sensitivity import collected, require_claim
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))  # last: both folders have a conftest
 from reading_oracle import TABLES
 from test_reading_random import question
-from test_sensitivity import collected, require_claim
 
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH

@@ -152,8 +152,9 @@ def seen(gate, sql, **terms):
 
 
 def planned(plan):
-    """A plan in words, but for the errors of ratios: these follow from counts that were released."""
-    ratios = re.search("AVG|VAR|STDDEV|CORR|/", plan.sql, re.IGNORECASE)
+    """A plan in words, but for errors that follow from counts that were released."""
+    following = "AVG|VAR|STDDEV|CORR|/|MEDIAN|QUANTILE|PERCENTILE|MIN|MAX"
+    ratios = re.search(following, plan.sql, re.IGNORECASE)
     return [fact for fact in plan.facts() if fact[0] != "error" or not ratios]
 
 

@@ -179,7 +179,7 @@ def test_errors_that_nothing_says_are_named():
     plan = gate.plan(sql, epsilon=1)
     assert plan.margins() == {"m": None, "r": None}
     said = [words for kind, words in plan.facts() if kind == "error"]
-    assert said == ["m: in ranks, as said below", "r: no ± is known"]
+    assert said == ["m: depends on the rows", "r: no ± is known"]
 
 
 def test_explain_says_the_same():

@@ -97,7 +97,10 @@ def test_errors_in_ranks_are_said_to_be_about_noise():
     for asked, said in [
         ("MEDIAN(cost)", "the ± is about the noise"),
         ("MEDIAN(cost)", "ranks of the sample at 95 %"),
-        ("COUNT(*), MEDIAN(cost)", "Errors in ranks, and of distinct values, are about the noise"),
+        (
+            "COUNT(*), MEDIAN(cost)",
+            "Errors of quantiles, and of distinct values, are about the noise",
+        ),
         ("COUNT(*), COUNT(DISTINCT cost)", "the ± holds what sampling adds"),
     ]:
         plan = gate.sample(P).plan(f"SELECT {asked} FROM data", epsilon=1)

@@ -39,6 +39,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.query.answer import HalfWidths
 from noisegate.query.display import percent
 from noisegate.query.estimates.purchase import inner_delta
+from noisegate.query.question import Function as Aggregation
 from noisegate.query.question import Question, checked, require_known
 from noisegate.query.reading.reader import read
 from noisegate.query.run import Rules
@@ -439,7 +440,11 @@ def _tally(
 def _rows(question: Question) -> Relation:
     """The rows of a SELECT that was counted."""
     block = question.blocks[0] if len(question.blocks) == 1 else None
-    if block is None or block.by or question.picked is None or block.aggregates[0].where:
+    asked = None if block is None else block.aggregates[0]
+    if (
+        block is None or asked is None or block.by or question.picked is None or asked.where
+        or asked.function is not Aggregation.COUNT
+    ):  # fmt: skip
         raise Unsupported(
             "The SQL does not show rows of a private table.",
             fix="For example: SELECT age, cost FROM visits WHERE ward = 'north'.",

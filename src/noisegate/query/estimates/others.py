@@ -15,7 +15,7 @@ from noisegate.query.estimates.terms import masked, numeric, value_term
 from noisegate.query.question import Aggregate, Function
 
 COUNTED: Final = (Function.COUNT_UNITS, Function.COUNT_DISTINCT)
-BRACKETS_MAX: Final = 3  # levels at once that have a ± in values; more are chosen by halving
+BRACKETS_MAX: Final = 5  # levels at once that have a ± in values; more are chosen by halving
 STRAY: Final = 4.0  # a private rank typically strays by a few times the inverse of its factor
 
 
