@@ -131,3 +131,20 @@ def test_bad_choices_are_refused(visits):
     with pytest.raises(SpecError, match="share of ε"):
         gate.sql("SELECT SUM(x) AS s FROM visits", within=5, choose="bounds")
     assert gate.spent.epsilon == 0
+
+
+def test_a_look_by_somebody_else_is_in_the_guarantee_of_what_it_raises(visits):
+    gate = opened(visits, unit="who", rows_per_unit=1)
+    count = "SELECT COUNT(*) AS n FROM visits"
+    assert gate.sql(count, epsilon=1).guarantee.loss.epsilon == 1
+    gate.caps("visits", epsilon=2)
+    raised = gate.sql(count, epsilon=1)
+    assert (raised.free, raised.guarantee.loss.epsilon) == (True, 3)
+
+
+def test_what_was_bought_under_the_cap_that_a_plan_guesses_is_not_taken_for_it(visits):
+    gate = opened(visits, unit="who")
+    count = "SELECT COUNT(*) AS n FROM visits"
+    gate.sql(count, epsilon=1, rows_per_unit=1)
+    assert gate.plan(count, epsilon=1).price.epsilon == 1
+    assert gate.sql(count, epsilon=1).cost.epsilon == 1

@@ -196,15 +196,11 @@ def _bounds_look(block: Block, expression: Expression, terms: Terms, epsilon: Fr
                 epsilon=epsilon)  # fmt: skip
 
 
-def sight_of(look: Look, shelf: Shelf, curator: Curator) -> Sight | None:
-    """What the look showed, if it was paid for; else an earlier one that was no noisier.
+def sight_of(look: Look, shelf: Shelf) -> Sight | None:
+    """What the first look showed that was paid for and is no noisier than this one.
 
     Always the same one, so that a question that is asked again is the same question.
     """
-    release = curator.find(look.measurement)
-    if release is not None:
-        values = tuple(release.values[0].tolist())
-        return Sight(release=release, values=values, scale=_scale(look.measurement))
     return _first(shelf, look.measurement.query, _scale(look.measurement))
 
 
@@ -404,11 +400,15 @@ def _private(curator: Curator, table: str) -> TableDomain:
     return found[table.lower()]
 
 
-def known_profile(shelf: Shelf, block: Block, accountant: str) -> Profile | None:
-    """How large units are in a block, if that was ever looked at: the first look."""
+def known_profile(
+    shelf: Shelf, block: Block, accountant: str
+) -> tuple[Profile | None, Release | None]:
+    """How large units are in a block, if that was ever looked at: the first look, released."""
     counted = counted_of(block, accountant)
     sight = None if counted is None else _first(shelf, counted.query)
-    return None if counted is None or sight is None else _profile(block, counted, sight)
+    if counted is None or sight is None:
+        return None, None
+    return _profile(block, counted, sight), sight.release
 
 
 def clipping(bought: Purchase, profile: Profile | None, cap: int | None) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class Order:
     needed: tuple[Needed, ...]
     profile: Profile | None = None  # how large units are, if that was looked at
     slack: Fraction = Fraction(0)  # of ranks, for what a cap leaves out
+    looked: Release | None = None  # an earlier look that the numbers are raised by
 
     @property
     def loss(self) -> Lost | None:

@@ -24,7 +24,7 @@ from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Draft, draft
 from noisegate.query.estimates.estimate import estimate
-from noisegate.query.estimates.losses import rank_slack
+from noisegate.query.estimates.losses import lost_of, rank_slack
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.expected import Expectation
 from noisegate.query.guesses import Guess
@@ -133,7 +133,7 @@ class Run:
         question = self.sampled(read(sql, self._curator.tables, self._curator.public, lines=True))
         agreed = self._agreed(terms, question)
         looks = looks_of(question, agreed, self._accountant)
-        sights = [sight_of(look, self._shelf, self._curator) for look in looks]
+        sights = [sight_of(look, self._shelf) for look in looks]
         missing = tuple(look for look, each in zip(looks, sights, strict=True) if each is None)
         used = tuple(sight.release for sight in sights if sight is not None)
         return Asked(sql, seen(question, agreed, looks, sights), looks, missing, used)
@@ -185,7 +185,9 @@ class Run:
         caps = caps_of(block, terms)
         if block.name in asked.chosen.caps:
             caps = replace(caps, rows_per_unit=asked.chosen.caps[block.name])
-        profile = asked.chosen.profiles.get(block.name)
+        profile, looked = asked.chosen.profiles.get(block.name), None
+        # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
+        fresh = fresh or any(look.block.name == block.name for look in asked.missing)
         slack = rank_slack(profile, caps.rows_per_unit)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
         accountant, rows = self._accountant, terms.rows
@@ -201,6 +203,8 @@ class Run:
             listed = [release.keys or () for release in found]
             known = draft(block, caps, found=listed, accountant=accountant)
         bought = purchase(known, epsilon=epsilon, delta=delta / count, rows=rows, slack=slack)
+        if profile is None:
+            profile, looked = known_profile(self._shelf, block, accountant)
         return Order(
             bought=bought,
             caps=caps,
@@ -210,8 +214,9 @@ class Run:
             keys=keys,
             found=found,
             needed=self._needed(bought, terms, fresh=fresh),
-            profile=profile or known_profile(self._shelf, block, accountant),
+            profile=profile,
             slack=slack,
+            looked=looked if profile is not None and lost_of(bought, profile) else None,
         )
 
     def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
@@ -321,7 +326,8 @@ class Run:
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
         estimates = estimate(bought, numbers, order.loss)
-        return Parcel(bought, estimates, (*(order.found or ()), *kept, *releases))
+        used = [] if order.looked is None else [order.looked]
+        return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *releases))
 
     def _with_keys(
         self, order: Order, releases: Sequence[Release]
