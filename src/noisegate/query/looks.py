@@ -149,7 +149,7 @@ def _open(block: Block, terms: Terms, accountant: str, asked: bool) -> Counted |
     return None if fixed is not None and not asked else counted
 
 
-def counted_of(block: Block, accountant: str) -> Counted | None:
+def counted_of(block: Block, accountant: str) -> Counted | None:  # noqa: PLR0911 - one a case
     """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows."""
     if stability_of(block.relation).rows is not None:
         return None
@@ -168,6 +168,8 @@ def counted_of(block: Block, accountant: str) -> Counted | None:
         return Counted(query=query, part=PART if sized else Fraction(1))
     if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
         return Counted(query=rows_per_unit_query(rows))
+    if people and rows is not block.relation:  # about all units, not about a sample
+        return counted_of(replace(block, relation=rows), accountant)
     if people:
         return Counted(query=rows_per_unit_query(people[0]), people=True)
     sought = key_questions(block, Caps(rows_per_unit=1))
