@@ -1,198 +1,106 @@
-"""What contribution bounds lose: exact where nothing is hidden, covered where little is."""
+"""Sums of noise never reach further than stated: against exact laws, so nothing here is random."""
 
 from fractions import Fraction
+from itertools import product
+from math import exp, log, pi, sqrt
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+from scipy.stats import gamma
 
-import noisegate as ng
-from noisegate.query.estimates.tails import Loss, Sizes, noise_tail
-from noisegate.query.profiles import PART, STEPS, Profile
+from noisegate.releases.asking import Price
+from noisegate.releases.tails import laplace_tail, reach, tail_factor
 
-EVEN = np.concatenate([[0], STEPS])
-
-
-def profile_of(sizes, scale, random, part=Fraction(1)):
-    """A look at units of these sizes."""
-    exact, _ = np.histogram(sizes, bins=EVEN * float(part) + 1e-9)
-    noise = np.rint(random.laplace(0, scale, exact.size)) if scale > 0.01 else 0
-    units = tuple((exact + noise).astype(int).tolist())
-    return Profile(table="t", units=units, scale=scale, part=part)
+TIMES = (1.0, 1.96, 2.5, 5.0)
 
 
-@pytest.mark.parametrize("draws", [1, 2, 4])
-def test_the_tail_of_noise_is_that_of_sums_of_laplace_draws(draws):
-    """200,000 sums. False alarm: five standard deviations of a share, four times, 2e-6."""
-    random = np.random.default_rng(draws)
-    sums = random.laplace(0, 1, (200_000, draws)).sum(axis=1)
-    for at in (-2.0, 0.0, 1.0, 4.0):
-        chance = noise_tail(draws, at)
-        assert abs((sums >= at).mean() - chance) < 5 * np.sqrt(chance * (1 - chance) / 200_000)
+def of_mixture(t, spreads):
+    """Pr[|S| > t] for S = √V Z: V has a given density."""
+    return quad(lambda v: spreads(v) * 2 * ndtr(-t / sqrt(v)), 0, 60, limit=100)[0]
 
 
-def test_what_is_seen_without_noise_is_lost_exactly():
-    """Bins of one size each, so that nothing is guessed."""
-    sizes = np.repeat([1, 2, 3, 4], [400, 300, 200, 100])
-    profile = profile_of(sizes, 0.001, np.random.default_rng(1))
-    for cap in (1, 2, 3, 4):
-        lost = np.maximum(sizes - cap, 0)
-        loss = profile.loss(cap)
-        assert loss.lost == pytest.approx(lost.sum(), abs=1)
-        assert loss.squares == pytest.approx((lost**2).sum(), abs=1)
-        assert loss.kept + loss.lost == pytest.approx(sizes.sum(), abs=1)
-        assert loss.spread < 1
-    assert profile.best(100) == 4  # no noise to speak of
-    assert profile.best(0.001) == 1  # noise of 1,000 a row
+@pytest.mark.parametrize("t", TIMES)
+def test_the_bound_is_the_mean_of_the_convex_majorant(t):
+    turn = t * t / 3
+    slope = t * exp(-1.5) / sqrt(2 * pi) * turn**-1.5
+    at_turn = 2 * ndtr(-t / sqrt(turn))
+
+    def majorant(v):
+        return 2 * ndtr(-t / sqrt(v)) if v < turn else at_turn + slope * (v - turn)
+
+    mean = quad(lambda v: exp(-v) * majorant(v), 0, turn)[0]
+    mean += quad(lambda v: exp(-v) * majorant(v), turn, 80)[0]
+    assert laplace_tail(t) == pytest.approx(min(1, mean), rel=1e-7)
 
 
-def test_a_group_loses_its_share_and_more_or_less_by_chance():
-    loss = Loss(cap=5, kept=900.0, lost=100.0, spread=0.0, squares=400.0)
-    none, half, every = loss.off(np.array([0.0, 0.5, 1.0]))
-    assert (none, every) == (0, 25)  # all of it: nothing but how unlike large units may be
-    assert half == pytest.approx(np.hypot(np.sqrt(0.25 * 400), 12.5))
-    assert loss.off(np.zeros(1), signed=True)[0] == 20  # signs may add up, whatever the sum is
-    assert (loss.factor, loss.share) == (pytest.approx(10 / 9), pytest.approx(0.1))
-    few, many = loss.average_off(np.array([0.01, 1.0]))
-    assert few > 5 * many
+@pytest.mark.parametrize("t", TIMES)
+def test_no_sum_of_laplace_and_normal_noise_reaches_further(t):
+    assert laplace_tail(t) >= exp(-sqrt(2) * t)
+    assert laplace_tail(t) >= 2 * ndtr(-t)
+    for count in (2, 3, 8):  # equal parts: V is a mean of exponential numbers
+        assert laplace_tail(t) >= of_mixture(t, gamma(count, scale=1 / count).pdf)
+    for part in (0.1, 0.3, 0.45):  # two unequal ones
+        other = 1 - part
+
+        def density(v, part=part, other=other):
+            return (exp(-v / other) - exp(-v / part)) / (other - part)
+
+        assert laplace_tail(t) >= of_mixture(t, density)
+    for still in (0.2, 0.5):  # normal noise beside one of them
+        beside = quad(
+            lambda e, still=still: exp(-e) * 2 * ndtr(-t / sqrt(still + (1 - still) * e)), 0, 60
+        )[0]
+        assert laplace_tail(t) >= beside
 
 
-SHAPES = {
-    "lognormal": lambda r: np.maximum(1, r.lognormal(1.2, 1.1, 5_000).astype(int)),
-    "geometric": lambda r: r.geometric(0.07, 5_000),
-    "poisson": lambda r: 1 + r.poisson(5, 5_000),
-    "two kinds": lambda r: np.where(r.random(8_000) < 0.1, r.poisson(30, 8_000), 1) + 1,
-    "gamma sums": lambda r: r.gamma(0.7, 2.0, 5_000),
-}
+def test_neither_tail_alone_would_do():
+    assert exp(-sqrt(2) * tail_factor(0.01, gaussian=True)) > 0.01
+    assert 2 * ndtr(-log(1 / 0.1) / sqrt(2)) > 0.1
 
 
-def _covered(shape, epsilon, random, half=1.0):
-    """Of 60 counts with a found cap, how many ± hold what all units add up to."""
-    inside = 0
-    for _ in range(60):
-        sizes = SHAPES[shape](random)
-        part = PART if shape == "gamma sums" else Fraction(1)
-        look, rest = epsilon / 8, epsilon * 7 / 8
-        profile = profile_of(sizes, 1 / look, random, part)
-        cap = profile.best(rest)
-        loss = profile.loss(cap)
-        answer = (np.minimum(sizes, cap).sum() + random.laplace(0, cap / rest)) * loss.factor
-        off = 1.96 * loss.off(np.ones(1))[0]
-        width = half * np.hypot(3 * cap / rest * loss.factor, off)
-        inside += abs(answer - sizes.sum()) <= width
-    return inside
+def tail_of_normal(failure):
+    return -tail_factor(failure, gaussian=True)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_bars_of_found_caps_hold_the_truth_on_usual_tails(shape):
-    """95 of 100 are claimed: 50 or fewer of 60 have a chance of 2e-4, five times below 1e-3."""
-    assert _covered(shape, 1.0, np.random.default_rng(len(shape))) > 50
+@pytest.mark.parametrize("failure", [0.3, 0.05, 1e-3, 1e-9, 1e-40])
+def test_the_factor_is_the_least_that_the_bound_allows(failure):
+    factor = tail_factor(failure, gaussian=False)
+    assert laplace_tail(factor) <= failure < laplace_tail(factor - 1e-6)
+    assert factor < 1.4 * max(-tail_of_normal(failure), log(1 / failure) / sqrt(2))
 
 
-def test_bars_of_a_third_of_the_width_do_not():
-    """Noise alone is outside with a chance of e^-1: 50 or more of 60 have one below 1e-3."""
-    assert _covered("geometric", 1.0, np.random.default_rng(3), half=1 / 3) < 50
+def geometric(epsilon, weight, far):
+    """The law of weight · Z on whole numbers -far … far."""
+    masses = np.zeros(2 * far + 1)
+    steps = np.arange(-(far // weight), far // weight + 1)
+    alpha = exp(-epsilon)
+    masses[far + weight * steps] = (1 - alpha) / (1 + alpha) * alpha ** np.abs(steps)
+    return masses
 
 
-def test_the_choice_of_a_cap_depends_on_what_is_asked():
-    """With more groups, or less to pay, noise weighs more; of averages, hardly any row counts."""
-    random = np.random.default_rng(2)
-    profile = profile_of(SHAPES["lognormal"](random), 8.0, random)
-    assert profile.best(1.0) > profile.best(1.0, cells=50)
-    assert profile.best(1.0) >= profile.best(0.05)
-    assert profile.best(1.0) > profile.best(1.0, ratios=2.0)
-
-
-def test_sizes_without_any_unit_have_a_loss():
-    empty = Sizes(np.zeros(len(STEPS), np.int64), 5.0, EVEN[:-1] + 1.0, EVEN[1:] * 1.0)
-    assert (empty.end, empty.best(1.0)) == (0, 1)
-    assert empty.loss(3).kept >= 1
-
-
-@pytest.fixture(scope="module")
-def rows():
-    random = np.random.default_rng(5)
-    size = np.maximum(1, random.lognormal(1, 1, 3_000).astype(int))
-    who = np.repeat(np.arange(size.size), size)
-    return pa.table({
-        "who": who, "w": random.integers(0, 4, who.size), "x": random.gamma(2, 10, who.size),
-    })  # fmt: skip
-
-
-def opened(rows, **more):
-    columns = {"w": {"in": [0, 1, 2, 3]}, "x": {"between": [0, 200]}}
-    return ng.open(rows, epsilon=100_000, table="t", unit="who", columns=columns, **more)
-
-
-def test_an_answer_tells_the_proven_part_of_its_error_from_the_model(rows):
-    gate = opened(rows, rows_per_unit=3)
-    bare = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
-    assert bare.margins() == bare.noise_margins()  # nothing is known of what is lost
-    assert "are lower bounds" in " ".join(bare.caveats)
-    gate.caps("t", epsilon=20)
-    known = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
-    assert known.free  # the same numbers, seen with what the look told
-    assert abs(known.rows[0][0] - rows.num_rows) <= known.margins()["n"][0]
-    assert known.rows[0][0] > bare.rows[0][0]
-    assert known.margins()["n"][0] > known.noise_margins()["n"][0]
-    assert "is not proven" in " ".join(known.caveats)
-    assert known.to_dict()["noise_margins"][0] != known.to_dict()["margins"][0]
-
-
-@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 @pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT w, COUNT(*) AS n FROM t GROUP BY w",
-        "SELECT w, SUM(x) AS n FROM t GROUP BY w",
-        "SELECT w, COUNT(*) AS c, SUM(x) AS n FROM t GROUP BY w",
-        "SELECT w, AVG(x) AS n FROM t GROUP BY w",
-        "SELECT w, COUNT(DISTINCT who) AS n FROM t GROUP BY w",
-        "SELECT w, COUNT(*) AS n FROM t GROUP BY ROLLUP (w)",
-        "SELECT MEDIAN(x) AS n FROM t",
-    ],
+    ("epsilon", "times"), [(3.0, 1), (1.0, 1), (0.25, 1), (5.0, 6), (30.0, 1), (0.5, 1500)]
 )
-def test_nearly_without_noise_the_answer_is_that_of_sql(rows, accountant, sql):
-    import duckdb
+def test_no_sum_of_geometric_draws_exceeds_its_reach(epsilon, times):
+    """By exact convolution of up to five draws, some with weights, at four confidences.
 
-    more = {} if accountant == "pure" else {"accountant": "zcdp", "delta": 1e-6}
-    gate = opened(rows, **more)
-    answer = gate.sql(sql, epsilon=300)
-    con = duckdb.connect()
-    con.register("t", rows)
-    keys = sql.count("w,")
-    exact = {row[:keys]: row[keys:] for row in con.execute(sql).fetchall()}
-    margins = answer.margins("0.999")
-    for place, row in enumerate(answer.rows):
-        for column, value in enumerate(row[keys:], keys):
-            true = exact.get(row[:keys], (0,) * len(row))[column - keys]
-            if true is None or value is None or row[:keys] == (None,):
-                continue
-            width = margins[answer.columns[column]][place]
-            assert abs(float(value) - float(true)) <= width + 1e-9 * abs(true)
-            assert width <= 0.2 * abs(true) + 10
+    Each draw is for a part of the price, such as a sixth.
+    """
+    price, far = Price(amount=Fraction(times * epsilon), gaussian=False), 300
+    for weights, failure in product([(1,), (1, 1), (3, 1), (1,) * 5], [0.2, 0.05, 0.01, 1e-4]):
+        law, variance = np.ones(1), 0.0
+        for weight in weights:
+            law = np.convolve(law, geometric(epsilon, weight, far))
+            variance += weight**2 * 2 * exp(-epsilon) / (1 - exp(-epsilon)) ** 2
+        (width,) = reach(np.array([variance]), failure, price, 1)
+        places = np.abs(np.arange(law.size) - law.size // 2)
+        assert law[places > width].sum() <= failure
+        usual = 1.6 * (1 + tail_factor(failure, gaussian=False) * sqrt(variance))
+        assert width < (usual if times == 1 else 1.01 * sqrt(variance / failure))
 
 
-def test_a_look_that_is_there_is_not_bought_again(rows):
-    gate = opened(rows)
-    first = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
-    assert first.cost.epsilon == 1
-    again = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
-    assert (again.free, again.rows) == (True, first.rows)
-    other = gate.sql("SELECT w, COUNT(*) AS n FROM t GROUP BY w", epsilon=1)
-    assert other.cost.epsilon == Fraction(7, 8)  # the rows are the same, and so is the look
-    gate.caps("t", epsilon=5)  # a sharper look changes nothing that was paid for
-    assert gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1).rows == first.rows
-    assert first.guarantee.loss.epsilon == 1  # the look is in it
-
-
-def test_what_a_cap_cuts_off_unseen_is_shown_as_a_lower_bound(rows):
-    gate = opened(rows, rows_per_unit=3)
-    sql = "SELECT COUNT(*) AS n, 2 * COUNT(*) AS d, AVG(x) AS a, COUNT(DISTINCT who) AS p FROM t"
-    answer = gate.sql(sql, epsilon=1)
-    assert answer.to_dict()["lower_bounds"] == ["n", "d"]  # of people, each counts once
-    assert [cell.startswith("≥ ") for cell in answer.cells()[0]] == [True, True, False, False]
-    assert "≥: a cap leaves some out" in str(answer)
-    found = opened(rows).sql(sql, epsilon=1)
-    assert found.lower() == ()
-    assert "≥" not in str(found)
+def test_gaussian_noise_is_as_wide_as_the_normal_law():
+    price = Price(amount=Fraction(1, 2), gaussian=True)
+    assert reach(np.array([4.0]), 0.05, price, 1) == pytest.approx(2 * 1.959964, rel=1e-6)

@@ -1,0 +1,198 @@
+"""What contribution bounds lose: exact where nothing is hidden, covered where little is."""
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate as ng
+from noisegate.query.estimates.tails import Loss, Sizes, noise_tail
+from noisegate.query.profiles import PART, STEPS, Profile
+
+EVEN = np.concatenate([[0], STEPS])
+
+
+def profile_of(sizes, scale, random, part=Fraction(1)):
+    """A look at units of these sizes."""
+    exact, _ = np.histogram(sizes, bins=EVEN * float(part) + 1e-9)
+    noise = np.rint(random.laplace(0, scale, exact.size)) if scale > 0.01 else 0
+    units = tuple((exact + noise).astype(int).tolist())
+    return Profile(table="t", units=units, scale=scale, part=part)
+
+
+@pytest.mark.parametrize("draws", [1, 2, 4])
+def test_the_tail_of_noise_is_that_of_sums_of_laplace_draws(draws):
+    """200,000 sums. False alarm: five standard deviations of a share, four times, 2e-6."""
+    random = np.random.default_rng(draws)
+    sums = random.laplace(0, 1, (200_000, draws)).sum(axis=1)
+    for at in (-2.0, 0.0, 1.0, 4.0):
+        chance = noise_tail(draws, at)
+        assert abs((sums >= at).mean() - chance) < 5 * np.sqrt(chance * (1 - chance) / 200_000)
+
+
+def test_what_is_seen_without_noise_is_lost_exactly():
+    """Bins of one size each, so that nothing is guessed."""
+    sizes = np.repeat([1, 2, 3, 4], [400, 300, 200, 100])
+    profile = profile_of(sizes, 0.001, np.random.default_rng(1))
+    for cap in (1, 2, 3, 4):
+        lost = np.maximum(sizes - cap, 0)
+        loss = profile.loss(cap)
+        assert loss.lost == pytest.approx(lost.sum(), abs=1)
+        assert loss.squares == pytest.approx((lost**2).sum(), abs=1)
+        assert loss.kept + loss.lost == pytest.approx(sizes.sum(), abs=1)
+        assert loss.spread < 1
+    assert profile.best(100) == 4  # no noise to speak of
+    assert profile.best(0.001) == 1  # noise of 1,000 a row
+
+
+def test_a_group_loses_its_share_and_more_or_less_by_chance():
+    loss = Loss(cap=5, kept=900.0, lost=100.0, spread=0.0, squares=400.0)
+    none, half, every = loss.off(np.array([0.0, 0.5, 1.0]))
+    assert (none, every) == (0, 25)  # all of it: nothing but how unlike large units may be
+    assert half == pytest.approx(np.hypot(np.sqrt(0.25 * 400), 12.5))
+    assert loss.off(np.zeros(1), signed=True)[0] == 20  # signs may add up, whatever the sum is
+    assert (loss.factor, loss.share) == (pytest.approx(10 / 9), pytest.approx(0.1))
+    few, many = loss.average_off(np.array([0.01, 1.0]))
+    assert few > 5 * many
+
+
+SHAPES = {
+    "lognormal": lambda r: np.maximum(1, r.lognormal(1.2, 1.1, 5_000).astype(int)),
+    "geometric": lambda r: r.geometric(0.07, 5_000),
+    "poisson": lambda r: 1 + r.poisson(5, 5_000),
+    "two kinds": lambda r: np.where(r.random(8_000) < 0.1, r.poisson(30, 8_000), 1) + 1,
+    "gamma sums": lambda r: r.gamma(0.7, 2.0, 5_000),
+}
+
+
+def _covered(shape, epsilon, random, half=1.0):
+    """Of 60 counts with a found cap, how many ± hold what all units add up to."""
+    inside = 0
+    for _ in range(60):
+        sizes = SHAPES[shape](random)
+        part = PART if shape == "gamma sums" else Fraction(1)
+        look, rest = epsilon / 8, epsilon * 7 / 8
+        profile = profile_of(sizes, 1 / look, random, part)
+        cap = profile.best(rest)
+        loss = profile.loss(cap)
+        answer = (np.minimum(sizes, cap).sum() + random.laplace(0, cap / rest)) * loss.factor
+        off = 1.96 * loss.off(np.ones(1))[0]
+        width = half * np.hypot(3 * cap / rest * loss.factor, off)
+        inside += abs(answer - sizes.sum()) <= width
+    return inside
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_bars_of_found_caps_hold_the_truth_on_usual_tails(shape):
+    """95 of 100 are claimed: 50 or fewer of 60 have a chance of 2e-4, five times below 1e-3."""
+    assert _covered(shape, 1.0, np.random.default_rng(len(shape))) > 50
+
+
+def test_bars_of_a_third_of_the_width_do_not():
+    """Noise alone is outside with a chance of e^-1: 50 or more of 60 have one below 1e-3."""
+    assert _covered("geometric", 1.0, np.random.default_rng(3), half=1 / 3) < 50
+
+
+def test_the_choice_of_a_cap_depends_on_what_is_asked():
+    """With more groups, or less to pay, noise weighs more; of averages, hardly any row counts."""
+    random = np.random.default_rng(2)
+    profile = profile_of(SHAPES["lognormal"](random), 8.0, random)
+    assert profile.best(1.0) > profile.best(1.0, cells=50)
+    assert profile.best(1.0) >= profile.best(0.05)
+    assert profile.best(1.0) > profile.best(1.0, ratios=2.0)
+
+
+def test_sizes_without_any_unit_have_a_loss():
+    empty = Sizes(np.zeros(len(STEPS), np.int64), 5.0, EVEN[:-1] + 1.0, EVEN[1:] * 1.0)
+    assert (empty.end, empty.best(1.0)) == (0, 1)
+    assert empty.loss(3).kept >= 1
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(5)
+    size = np.maximum(1, random.lognormal(1, 1, 3_000).astype(int))
+    who = np.repeat(np.arange(size.size), size)
+    return pa.table({
+        "who": who, "w": random.integers(0, 4, who.size), "x": random.gamma(2, 10, who.size),
+    })  # fmt: skip
+
+
+def opened(rows, **more):
+    columns = {"w": {"in": [0, 1, 2, 3]}, "x": {"between": [0, 200]}}
+    return ng.open(rows, epsilon=100_000, table="t", unit="who", columns=columns, **more)
+
+
+def test_an_answer_tells_the_proven_part_of_its_error_from_the_model(rows):
+    gate = opened(rows, rows_per_unit=3)
+    bare = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
+    assert bare.margins() == bare.noise_margins()  # nothing is known of what is lost
+    assert "are lower bounds" in " ".join(bare.caveats)
+    gate.caps("t", epsilon=20)
+    known = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
+    assert known.free  # the same numbers, seen with what the look told
+    assert abs(known.rows[0][0] - rows.num_rows) <= known.margins()["n"][0]
+    assert known.rows[0][0] > bare.rows[0][0]
+    assert known.margins()["n"][0] > known.noise_margins()["n"][0]
+    assert "is not proven" in " ".join(known.caveats)
+    assert known.to_dict()["noise_margins"][0] != known.to_dict()["margins"][0]
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT w, COUNT(*) AS n FROM t GROUP BY w",
+        "SELECT w, SUM(x) AS n FROM t GROUP BY w",
+        "SELECT w, COUNT(*) AS c, SUM(x) AS n FROM t GROUP BY w",
+        "SELECT w, AVG(x) AS n FROM t GROUP BY w",
+        "SELECT w, COUNT(DISTINCT who) AS n FROM t GROUP BY w",
+        "SELECT w, COUNT(*) AS n FROM t GROUP BY ROLLUP (w)",
+        "SELECT MEDIAN(x) AS n FROM t",
+    ],
+)
+def test_nearly_without_noise_the_answer_is_that_of_sql(rows, accountant, sql):
+    import duckdb
+
+    more = {} if accountant == "pure" else {"accountant": "zcdp", "delta": 1e-6}
+    gate = opened(rows, **more)
+    answer = gate.sql(sql, epsilon=300)
+    con = duckdb.connect()
+    con.register("t", rows)
+    keys = sql.count("w,")
+    exact = {row[:keys]: row[keys:] for row in con.execute(sql).fetchall()}
+    margins = answer.margins("0.999")
+    for place, row in enumerate(answer.rows):
+        for column, value in enumerate(row[keys:], keys):
+            true = exact.get(row[:keys], (0,) * len(row))[column - keys]
+            if true is None or value is None or row[:keys] == (None,):
+                continue
+            width = margins[answer.columns[column]][place]
+            assert abs(float(value) - float(true)) <= width + 1e-9 * abs(true)
+            assert width <= 0.2 * abs(true) + 10
+
+
+def test_a_look_that_is_there_is_not_bought_again(rows):
+    gate = opened(rows)
+    first = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
+    assert first.cost.epsilon == 1
+    again = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
+    assert (again.free, again.rows) == (True, first.rows)
+    other = gate.sql("SELECT w, COUNT(*) AS n FROM t GROUP BY w", epsilon=1)
+    assert other.cost.epsilon == Fraction(7, 8)  # the rows are the same, and so is the look
+    gate.caps("t", epsilon=5)  # a sharper look changes nothing that was paid for
+    assert gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1).rows == first.rows
+    assert first.guarantee.loss.epsilon == 1  # the look is in it
+
+
+def test_what_a_cap_cuts_off_unseen_is_shown_as_a_lower_bound(rows):
+    gate = opened(rows, rows_per_unit=3)
+    sql = "SELECT COUNT(*) AS n, 2 * COUNT(*) AS d, AVG(x) AS a, COUNT(DISTINCT who) AS p FROM t"
+    answer = gate.sql(sql, epsilon=1)
+    assert answer.to_dict()["lower_bounds"] == ["n", "d"]  # of people, each counts once
+    assert [cell.startswith("≥ ") for cell in answer.cells()[0]] == [True, True, False, False]
+    assert "≥: a cap leaves some out" in str(answer)
+    found = opened(rows).sql(sql, epsilon=1)
+    assert found.lower() == ()
+    assert "≥" not in str(found)
