@@ -42,10 +42,10 @@ def exact_quantiles(values, tau):
     return float(low + (high - low) * (at - floor(at))), float(disc)
 
 
-def drawn(shape, count, epsilon, tau):
+def drawn(shape, count, epsilon, tau, uses=USES):
     values = np.sort(np.clip(shapes(count)[shape], 0, POINTS - 1).astype(np.int64))
     mechanism = Brackets.for_epsilon(epsilon, taus=(tau,), low=0, high=POINTS - 1)
-    return mechanism, mechanism.uses(values, USES), exact_quantiles(values, tau)
+    return mechanism, mechanism.uses(values, uses), exact_quantiles(values, tau)
 
 
 @pytest.mark.parametrize("tau", [Fraction(1, 2), Fraction(9, 10)])
@@ -61,10 +61,11 @@ def test_brackets_cover_on_every_shape(shape, count, epsilon, tau):
 
 @pytest.mark.parametrize("shape", ["uniform", "lognormal", "heavy tail"])
 def test_brackets_are_within_a_few_times_the_error_where_values_are_spread(shape):
-    mechanism, found, truths = drawn(shape, 20_000, "1", Fraction(1, 2))
+    """4,000 draws: the 95 % error is known to a tenth, and is a whole number of grid points."""
+    mechanism, found, truths = drawn(shape, 20_000, "1", Fraction(1, 2), uses=4_000)
     low, high = (each[:, 0] for each in mechanism.ends(found, "0.95"))
     errors = np.abs(mechanism.centres(found)[:, 0] - truths[0])
-    assert np.median(high - low) / 2 < 5 * np.quantile(errors, 0.95)
+    assert np.median(high - low) / 2 < 5 * ceil(np.quantile(errors, 0.95))
 
 
 def test_a_copy_of_half_the_width_misses_where_values_have_a_gap():
