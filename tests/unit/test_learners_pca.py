@@ -67,11 +67,14 @@ def test_with_noise_many_rows_lose_little(gaussian):
 
 
 def test_shortening_rows_keeps_most_of_the_noise_away():
-    """Rows near the middle of wide bounds: one outlier's length is not what noise must hide."""
+    """Rows near the middle of wide bounds: one outlier's length is not what noise must hide.
+
+    Medians: in 1 of 15,000 fits noise looks like a few hundred long rows, and nothing is shortened.
+    """
     rows, _ = cloud(20_000, 12)
     rows = np.rint(rows * 0.2 * REACH) / REACH
     near, plain = (
-        np.mean([captured(rows, fit(unlabelled(rows, 1), 2)["components"]) for _ in range(4)])
+        np.median([captured(rows, fit(unlabelled(rows, 1), 2)["components"]) for _ in range(5)])
         for fit in (fit_pca, fit_sulq)
     )
     best = captured(rows, exact(rows, 2)[1])
