@@ -13,7 +13,7 @@ from noisegate.algebra.tally import Sums
 from noisegate.arrow import holds_numbers
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Bug, SpecError, Unsupported
+from noisegate.errors import Bug, OverBudget, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, NothingEvent, Sequential
@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 
 NOTHING: Final = ApproxDP(0)
 EPSILON_MAX: Final = 10**6  # of an account
+_PARTLY: Final = (
+    "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
+    "steward to raise the budget."
+)
 
 
 @final
@@ -121,7 +125,13 @@ class Run:
             asked = self._asked(sql, terms)
             orders = self._orders(asked, fresh=fresh)
             plan = self._plan(asked, orders, fresh=fresh)
-        parcels = [self._fetched(order, fresh=fresh) for order in orders]
+        measured = list(looked)
+        try:
+            parcels = [self._fetched(order, measured, fresh=fresh) for order in orders]
+        except OverBudget as refusal:  # others spent meanwhile, or prices differ by a rounding
+            if all(release.free for release in measured):
+                raise
+            raise OverBudget(refusal.problem, fix=_PARTLY) from None
         paid = {release.request_id for release in looked}
         looked += [each for each in asked.seen if each.request_id not in paid]
         return self._answer(plan, parcels, looked)
@@ -248,11 +258,11 @@ class Run:
         return replace(needed, stored=found)
 
     def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
-        wanted = [look.measurement for look in asked.missing]
-        wanted += [each for order in orders for each in order.measurements()]
-        events = [each.event() for each in wanted]
-        if not fresh:  # equal questions are measured once
-            events = list({each.question(): each.event() for each in wanted}.values())
+        looks = [look.measurement for look in asked.missing]
+        wanted = [each for order in orders for each in order.measurements()]
+        events = [*_once(looks), *(each.event() for each in wanted)]
+        if not fresh:
+            events = _once([*looks, *wanted])
         price, fits = self._curator.price(_all(events))
         reused = (needed.words for order in orders for needed in order.needed)
         blind = {look.block.name for look in asked.missing if look.counted is not None}
@@ -310,24 +320,23 @@ class Run:
 
     # paying
 
-    def _fetched(self, order: Order, *, fresh: bool) -> Parcel:
-        """Measure what is missing. Each measurement stands by itself in the ledger."""
-        releases: list[Release] = []
-        bought, needed = order.bought, order.needed
+    def _fetched(self, order: Order, measured: list[Release], *, fresh: bool) -> Parcel:
+        """Measure what is missing, and note it. Each measurement stands by itself in the ledger."""
+        bought, needed, before = order.bought, order.needed, len(measured)
         if order.found is None:
-            releases = [self._measure(each, fresh=fresh) for each in order.keys]
-            bought, needed = self._with_keys(order, releases)
+            measured.extend(self._measure(each, fresh=fresh) for each in order.keys)
+            bought, needed = self._with_keys(order, measured[before:])
         numbers = []
         for each in needed:
             release, measurement = None, each.measurement
             if measurement is not None:
                 release = self._measure(measurement, fresh=fresh, name=each.name)
-                releases.append(release)
+                measured.append(release)
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
         estimates = estimate(bought, numbers, order.loss)
         used = [] if order.looked is None else [order.looked]
-        return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *releases))
+        return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *measured[before:]))
 
     def _with_keys(
         self, order: Order, releases: Sequence[Release]
@@ -461,6 +470,11 @@ def _epsilon(known: Draft, terms: Terms, count: int, delta: Fraction, rows: int 
 def _shares(query: Query) -> bool:
     """Whether each of its numbers may come from another draw."""
     return query.sample is None or len(query.l1s) == 1
+
+
+def _once(measurements: Sequence[Measurement]) -> list[Event]:
+    """What measurements are: equal ones are measured once."""
+    return list({each.question(): each.event() for each in measurements}.values())
 
 
 def _all(events: Sequence[Event]) -> Event:
