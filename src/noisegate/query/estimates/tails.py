@@ -10,6 +10,8 @@ extrapolated. The model, which nothing proves:
   (b = 0) and lognormal sizes are such, and Poisson and exponential ones nearly. All (a, b, c) on a
   grid are weighed by how well they agree with the noisy numbers: a posterior. Before,
   the factor by which numbers fall from bin to bin is taken to be anything from 0 to 0.9 alike.
+- With a chance of one in five, before any number is seen, there is another group of larger units:
+  few enough to be hidden by noise, around any size, much alike or not.
 - Large units spread over groups as all rows do, each unit by itself.
 
 Nothing can certify that nobody has a million rows: one unit is invisible at any price that hides
@@ -36,6 +38,17 @@ _REACH: Final = 20  # bins beyond it that it is extrapolated to
 _FARTHEST: Final = 14  # bins beyond it in which a bound may lie
 _MISFIT: Final = 0.25  # of a number: how far the curve may be off
 _RARE, _USUAL = 0.05, 0.7  # units that are expected less often are left out of a bar, of a guess
+_ANOTHER: Final = 0.2  # how likely another group of units is taken to be, before any number is seen
+_OTHERS: Final = (
+    1.0,
+    2.0,
+    4.0,
+    7.0,
+    12.0,
+)  # how many units are in it, times the scale of the noise
+_WHERE: Final = tuple(range(1, 15, 2))  # bins beyond the last clear one that it may lie around
+_WIDE: Final = (0.8, 2.5)  # its spread, in bins
+_LIKELIEST: Final = 24  # curves that it is added to
 _SURE: Final = 0.9  # of all curves, for the ends of a bar
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
 _TWO: Final = 2.0  # standard deviations at 95 %
@@ -130,14 +143,16 @@ class Sizes:
         height, slope, bend = (axis.reshape(-1, 1) for axis in axes)
         step = np.arange(first - last, self._units.size - last)
         curve = np.exp(np.clip(height - slope * step - bend * step**2 / 2, -30, 30))
-        variance = curve + (_MISFIT * curve) ** 2
-        spread = np.sqrt(2 * self._scale**2 + variance[:, : seen.size])
-        fit = -(sqrt(2) * np.abs(seen - curve[:, : seen.size]) / spread + np.log(spread)).sum(
-            axis=1
-        )
-        fit += _prior(slope + bend / 2)
+        fit = self._fit(seen, curve) + _prior(slope + bend / 2)
+        best = np.argsort(-fit)[:_LIKELIEST]
+        groups = self._groups(step)
+        more = (curve[best][:, None] + groups).reshape(-1, step.size)
+        added = np.repeat(fit[best] - self._fit(seen, curve[best]), len(groups))
+        added += self._fit(seen, more) + np.log(_ANOTHER / (1 - _ANOTHER) / len(groups))
+        curve, fit = np.concatenate([curve, more]), np.concatenate([fit, added])
         weight = np.exp(fit - fit.max())
-        likely = weight > 1e-4 * weight.max()
+        likely = weight > 1e-5 * weight.max()
+        variance = curve + (_MISFIT * curve) ** 2
         from_here = slice(self.end - first, self.end - first + _REACH)
         guess, doubt = curve[likely][:, from_here], variance[likely][:, from_here]
         told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
@@ -145,6 +160,22 @@ class Sizes:
         beyond = np.zeros((guess.shape[0], self._units.size - self.end))
         beyond[:, : guess.shape[1]] = np.maximum(guess + told * (noisy - guess), 0.0)
         return weight[likely] / weight[likely].sum(), beyond
+
+    def _fit(self, seen: Floats, curve: Floats) -> Floats:
+        """Logarithms of how likely the noisy numbers are."""
+        near = curve[:, : seen.size]
+        spread = np.sqrt(2 * self._scale**2 + near + (_MISFIT * near) ** 2)
+        found: Floats = -(sqrt(2) * np.abs(seen - near) / spread + np.log(spread)).sum(axis=1)
+        return found
+
+    def _groups(self, step: NDArray[np.int64]) -> Floats:
+        """Groups of units that noise may hide: how many, how large, how alike."""
+        units, middle, wide = (
+            axis.reshape(-1, 1) for axis in np.meshgrid(_OTHERS, _WHERE, _WIDE, indexing="ij")
+        )
+        shape = np.exp(-(((step - middle) / wide) ** 2) / 2)
+        found: Floats = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
+        return found
 
     @cached_property
     def total(self) -> float:
@@ -172,7 +203,9 @@ class Sizes:
         lost = max(0.0, float(near @ far[:end]) + middle)
         squares = float(near @ far[:end] ** 2) + _quantile(usual @ tail**2, weights, 0.5)
         doubt = max(high - middle, middle - low) / _TWO
-        typical = np.hypot(_quantile(guess, weights, 0.8) - middle, _quantile(chance, weights, 0.5))
+        typical = np.hypot(
+            _quantile(guess, weights, 0.75) - middle, _quantile(chance, weights, 0.5)
+        )
         kept = 0.0 if cap == 0 else max(self.total - lost, 1.0)
         found = Loss(
             cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0)
