@@ -184,6 +184,41 @@ SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR (age > 20 AND 
 SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR age > 20
 SELECT COUNT(*) AS n FROM (SELECT * FROM codes, regions, visits v, patients p WHERE v.code = codes.code AND p.region = regions.region AND p.patient_id = v.patient_id) WHERE code_1 = 'A1' AND country = 'X'
 SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM codes c, bills b, visits v WHERE v.patient_id = p.patient_id AND b.visit_id = v.visit_id AND c.code = v.code)
+SELECT COUNT(*) AS n FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY visit_id) AS r FROM visits) WHERE r = 1
+SELECT AVG(cost) AS m, COUNT(*) AS n FROM (SELECT * FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY visit_id DESC) = 1)
+SELECT code, COUNT(*) AS n FROM (SELECT code, ROW_NUMBER() OVER w AS place FROM visits WHERE cost IS NOT NULL WINDOW w AS (PARTITION BY patient_id ORDER BY seen DESC NULLS LAST) QUALIFY place <= 2) GROUP BY code
+SELECT AVG(gap) AS g, COUNT(gap) AS n, MAX(gap) AS x FROM (SELECT DATE_DIFF('day', LAG(seen) OVER (PARTITION BY patient_id ORDER BY seen), seen) AS gap FROM visits)
+SELECT SUM(d) AS s FROM (SELECT LAG(cost, 1, 5) OVER w AS d, LEAD(code, 2, 'x') OVER w AS e FROM visits WINDOW w AS (PARTITION BY patient_id ORDER BY visit_id)) WHERE e = 'x'
+SELECT SUM(a) AS a, SUM(b) AS b, SUM(c) AS c, SUM(d) AS d FROM (SELECT COUNT(*) OVER (PARTITION BY patient_id) AS a, COUNT(cost) OVER (PARTITION BY patient_id ORDER BY code) AS b, RANK() OVER (PARTITION BY patient_id ORDER BY code) AS c, DENSE_RANK() OVER (PARTITION BY patient_id ORDER BY code DESC) AS d FROM visits)
+SELECT SUM(a) AS a, SUM(b) AS b, SUM(c) AS c, COUNT(d) AS d, SUM(e) AS e FROM (SELECT SUM(cost) OVER w AS a, AVG(cost) OVER w AS b, MIN(cost) OVER (w ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c, SUM(cost) OVER (w ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) AS d, MAX(visit_id) OVER (w ROWS 1 PRECEDING) - visit_id AS e FROM visits WINDOW w AS (PARTITION BY patient_id ORDER BY visit_id))
+SELECT SUM(a) AS a, COUNT(b) AS b, COUNT(c) AS c FROM (SELECT COUNT(DISTINCT code) OVER (PARTITION BY patient_id) AS a, FIRST_VALUE(cost) OVER (PARTITION BY patient_id ORDER BY visit_id DESC) AS b, LAST_VALUE(cost) OVER (PARTITION BY patient_id ORDER BY visit_id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS c FROM visits)
+SELECT SUM(s) AS s, COUNT(*) AS n FROM (SELECT SUM(cost) FILTER (WHERE code = 'A1') OVER (PARTITION BY patient_id, code) AS s FROM visits WHERE cost > 6)
+SELECT COUNT(*) AS n, SUM(amount) AS s FROM (SELECT amount, ROW_NUMBER() OVER (PARTITION BY visit_id ORDER BY amount) AS r FROM bills) WHERE r = 1
+SELECT region, COUNT(*) AS n FROM (SELECT p.region, v.cost, ROW_NUMBER() OVER (PARTITION BY p.patient_id ORDER BY v.visit_id) AS r FROM patients p JOIN visits v USING (patient_id)) WHERE r = 1 GROUP BY region
+WITH t AS (SELECT patient_id, code, LAG(code) OVER (PARTITION BY patient_id ORDER BY visit_id) AS before FROM visits) SELECT code, COUNT(*) AS n FROM t WHERE before <> code GROUP BY code
+WITH t AS (SELECT patient_id, code, COUNT(*) AS n FROM visits GROUP BY 1, 2) SELECT SUM(n) AS s, COUNT(*) AS k FROM (SELECT n, RANK() OVER (PARTITION BY patient_id ORDER BY n DESC) AS r FROM t) WHERE r = 1
+SELECT COUNT(*) AS n, AVG(last) AS a FROM (SELECT patient_id, MAX(running) AS last FROM (SELECT patient_id, SUM(cost) OVER (PARTITION BY patient_id ORDER BY visit_id) AS running FROM visits) GROUP BY patient_id)
+SELECT COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.seen > v.seen AND CAST(w.seen AS DATE) <= CAST(v.seen AS DATE) + 30)
+SELECT COUNT(*) AS n FROM visits v WHERE NOT EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.cost > v.cost)
+SELECT COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND (w.cost > v.cost OR w.code < v.code)) OR cost > 40
+SELECT COUNT(*) AS n FROM patients p WHERE NOT (smoker OR EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND v.cost > p.age))
+SELECT SUM(CASE WHEN EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = p.patient_id AND w.cost > p.age) THEN age ELSE 1 END) AS s FROM patients p
+SELECT COUNT(*) FILTER (WHERE code IN (SELECT code FROM codes WHERE chapter = 'A') OR cost > 40) AS n, SUM(CASE WHEN code NOT IN (SELECT code FROM codes) THEN cost END) AS s FROM visits
+SELECT COUNT(*) AS n FROM patients WHERE region NOT IN (SELECT region FROM regions WHERE country = 'X') OR age IN (SELECT LENGTH(chapter) FROM codes)
+SELECT COUNT(*) AS n FROM patients WHERE region NOT IN (SELECT chapter FROM codes)
+SELECT COUNT(*) AS n FROM patients p WHERE (region IN (SELECT chapter FROM codes)) IS NULL
+SELECT COUNT(*) AS n FROM visits v WHERE v.code NOT IN (SELECT w.code FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_id <> v.visit_id)
+SELECT AVG(LEAST((SELECT COUNT(*) FROM visits v WHERE v.patient_id = p.patient_id), 10)) AS a FROM patients p
+SELECT COUNT(*) AS n FROM patients p WHERE (SELECT SUM(cost) FROM visits v WHERE v.patient_id = p.patient_id AND v.code <> 'Z9') > 30
+SELECT COUNT(*) AS n, AVG(k) AS k FROM (SELECT p.age, (SELECT MAX(cost) - MIN(cost) FROM visits v WHERE v.patient_id = p.patient_id) AS k FROM patients p)
+SELECT SUM(LEAST((SELECT COUNT(*) FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_id < v.visit_id), 5)) AS s FROM visits v
+SELECT COUNT(*) AS n FROM visits v WHERE cost = (SELECT MAX(cost) FROM visits w WHERE w.patient_id = v.patient_id)
+SELECT COUNT(*) AS n FROM visits v WHERE cost > (SELECT AVG(w.cost) FROM visits w WHERE w.patient_id = v.patient_id) AND code <> 'Z9'
+SELECT SUM((SELECT COUNT(*) FROM codes c WHERE c.code > v.code)) AS s FROM visits v
+SELECT LEAST((SELECT COUNT(DISTINCT code) FROM visits v WHERE v.patient_id = p.patient_id), 2) AS codes, COUNT(*) AS n FROM patients p GROUP BY codes
+SELECT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id) AS seen, COUNT(*) AS n FROM patients p GROUP BY seen
+SELECT COUNT(*) AS n FROM survey s WHERE s.score > 3 OR EXISTS (SELECT 1 FROM codes c WHERE c.code >= s.code AND c.chapter = 'A')
+SELECT COUNT(*) AS n FROM bills b WHERE (SELECT COUNT(*) FROM bills c WHERE c.visit_id = b.visit_id AND c.amount >= b.amount) = 1
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 

@@ -7,17 +7,23 @@ import pytest
 from door import table
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
     Folded,
     Join,
     JoinKind,
     Matching,
+    Ordering,
+    Partnered,
     PerUnit,
     Project,
     Table,
     Union,
+    Window,
+    Windowed,
 )
+from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.unit import PrivacyUnit
@@ -48,6 +54,10 @@ def per_unit(relation, *names, folded=()):
 
 def renamed(relation, **names):
     return Project(relation, tuple((new, Field(old)) for new, old in names.items()))
+
+
+def partnered(of, other):
+    return Partnered(of, other, Literal(True), (Folded("n", Fold.COUNT, Literal(1)),))
 
 
 # tables
@@ -187,6 +197,7 @@ def test_tables_of_different_units_do_not_meet():
     for relation in (
         Join(Table(PEOPLE), Table(HOMES), ((Field("pid"), Field("home")),)),
         Matching(Table(PEOPLE), Table(HOMES), ()),
+        partnered(Table(PEOPLE), Table(HOMES)),
         Union((renamed(Table(PEOPLE), x="pid"), renamed(Table(HOMES), x="home"))),
     ):
         with pytest.raises(Unsupported, match=r"'person' and 'homes\.home'"):
@@ -224,6 +235,62 @@ def test_a_partner_keeps_or_drops_rows_and_changes_no_fact(negated):
 def test_which_public_rows_have_a_private_partner_is_not_public():
     with pytest.raises(Unsupported, match="not public"):
         stability_of(Matching(Table(DRUGS), Table(TAKEN), ((Field("name"), Field("drug")),)))
+
+
+def test_folds_of_partners_keep_all_rows_and_change_no_fact():
+    rows = per_unit(Table(PEOPLE), "ward")
+    facts = stability_of(partnered(rows, Table(VISITS)))
+    assert (facts.identity, facts.rows, facts.tables) == ({"ward"}, None, (PEOPLE, VISITS))
+    public = stability_of(partnered(Table(ROWS), Table(MAKERS)))
+    assert (public.is_row_level, public.rows) == (True, 1)
+    assert schema_of(partnered(Table(ROWS), Table(DRUGS)))["n"].low == 0  # there may be none
+
+
+@pytest.mark.parametrize("other", [Table(PEOPLE), Table(ROWS)])
+def test_folds_of_private_partners_are_of_one_unit(other):
+    with pytest.raises(Unsupported, match="one person each"):
+        stability_of(partnered(renamed(Table(ROWS), x="drug"), other))
+    with pytest.raises(Unsupported, match="not public"):
+        stability_of(partnered(Table(DRUGS), Table(TAKEN)))
+
+
+# windows
+
+
+def test_windows_keep_all_rows_of_a_unit_and_change_no_fact():
+    first = Window("w", Among.FIRST, Field("code"), (), (Ordering(Field("vid")),), (None, 0))
+    facts = stability_of(Windowed(Table(VISITS), (first,)))
+    assert (facts.owned, facts.rows, facts.identity) == ({"who"}, None, None)
+    once = Windowed(per_unit(Table(PEOPLE), "ward"), (Window("w", Among.RANK, Literal(1)),))
+    assert (stability_of(once).identity, stability_of(once).rows) == ({"ward"}, None)
+
+
+@pytest.mark.parametrize("rows", [ROWS, DRUGS])
+def test_windows_over_rows_of_several_units_are_refused(rows):
+    with pytest.raises(Unsupported, match="mix them"):
+        stability_of(Windowed(Table(rows), (Window("w", Among.RANK, Literal(1)),)))
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window("w", Among.FIRST, Field("vid")),
+        Window("w", Among.RANK, Literal(1), frame=(None, None)),
+        Window("w", Fold.COUNT, Literal(1), frame=(1, -1)),
+        Window("w", Fold.COUNT, Literal(1), frame=(-(1 << 40), 0)),
+        Window("w", Fold.COUNT, Literal(1), frame=(True, 0)),
+        Window("w", Fold.COUNT, Literal(1), frame=(0, 0, 0)),
+        Window("w", "count", Literal(1)),
+        Window("vid", Fold.COUNT, Literal(1)),
+        Window("w", Fold.SUM, Field("code")),
+        Window("w", Fold.COUNT, Field("nope")),
+        Window("w", Fold.COUNT, Literal(1), keys=(Field("nope"),)),
+        Window("w", Fold.COUNT, Literal(1), order=(Field("vid"),)),
+    ],
+)
+def test_what_is_no_window_is_refused(window):
+    with pytest.raises(Unsupported):
+        schema_of(Windowed(Table(VISITS), (window,)))
 
 
 # folding

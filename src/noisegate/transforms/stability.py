@@ -6,7 +6,8 @@ Adjacency: add/remove one unit, with all its rows in all tables. A row of a tabl
     foreign key names several units belongs to each of them and leaves with the last.
 Why: by induction over the tree. A filter and a projection look at one row. Two private relations
     are joined, or matched, within one owner only, since every writer adds that equality. Folding is
-    within one owner. A union keeps the parts' owners. A row without an owner is left out.
+    within one owner. A window looks at the rows of one owner, in an order that these rows decide.
+    A union keeps the parts' owners. A row without an owner is left out.
 One id space: relations that meet have owners of one space (`PrivacyUnit.ids`), so equal owners are
     one unit. Were patient 5 and doctor 5 taken for one, the doctor's rows would count otherwise
     when the patient goes: caps, folds and matches are by owner.
@@ -22,12 +23,14 @@ from noisegate.algebra.relation import (
     Join,
     JoinKind,
     Matching,
+    Partnered,
     PerUnit,
     Project,
     Relation,
     Sampled,
     Table,
     Union,
+    Windowed,
 )
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
@@ -220,6 +223,25 @@ def require_one_space(*units: PrivacyUnit) -> None:
 
 
 def _matching(relation: Matching) -> Stability:
+    of, other = _with_partners(relation)
+    words = "kept where the unit itself has a partner" if other.is_private else "public condition"
+    return _then(of, words)
+
+
+def _partnered(relation: Partnered) -> Stability:
+    """Each row stays, with folds of its partners.
+
+    Claim: a unit's rows depend on its own rows, and on public rows; there are as many as before.
+    Adjacency: add/remove one unit. Why: every writer looks for partners among the same owner's rows
+        where partners are private, and folds do not depend on the order of rows.
+    """
+    of, other = _with_partners(relation)
+    whose = "the unit's own rows" if other.is_private else "public rows"
+    return _then(of, f"each row with what is counted and added up of {whose}")
+
+
+def _with_partners(relation: Matching | Partnered) -> tuple[Stability, Stability]:
+    """Facts about both sides; where the other is private, so is the first, with its owners."""
     of, other = stability_of(relation.of), stability_of(relation.other)
     if other.is_private:
         if not of.is_private:
@@ -228,13 +250,27 @@ def _matching(relation: Matching) -> Stability:
                 fix="Ask about the private table, and put the public one into the condition.",
             )
         _require_owners(of, other)
-    words = "kept where the unit itself has a partner" if other.is_private else "public condition"
-    return replace(
-        of,
-        tables=(*of.tables, *other.tables),
-        growth=max(of.growth, other.growth),
-        path=(*of.path, words),
-    )
+    tables, growth = (*of.tables, *other.tables), max(of.growth, other.growth)
+    return replace(of, tables=tables, growth=growth), other
+
+
+def _windowed(relation: Windowed) -> Stability:
+    """Each row stays, with what windows over its owner's rows say of it.
+
+    Claim: a unit's rows, as a multiset, depend on its own rows alone; there are as many as before.
+    Adjacency: add/remove one unit. Why: every writer partitions by the owner, whatever else, so a
+        window sees one owner's rows. Ranks, and folds up to a row's equals, do not depend on how
+        equals are ordered. Whatever counts rows orders them by all columns at last: rows that are
+        still equal are equal in everything, so it does not show which of them comes first. Were
+        ties the engine's choice, it could follow from where the rows of others lie.
+    """
+    below = stability_of(relation.of)
+    if not below.is_private or below.is_row_level:
+        raise Unsupported(
+            "A window over rows of several units would mix them.",
+            fix="Name the unit's column in the policy, and PARTITION BY it.",
+        )
+    return _then(below, "windows within one unit's rows")
 
 
 def _per_unit(relation: PerUnit) -> Stability:
@@ -285,7 +321,9 @@ _RULES: Final[dict[type, Callable[[Any], Stability]]] = {
     Project: _project,
     Join: _join,
     Matching: _matching,
+    Partnered: _partnered,
     PerUnit: _per_unit,
     Sampled: _sampled,
     Union: _union,
+    Windowed: _windowed,
 }

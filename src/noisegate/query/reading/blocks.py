@@ -235,7 +235,7 @@ class _Making:
         """The node over the released table: keys and aggregates become its columns."""
         if is_aggregate(node):
             return self._aggregate(node)
-        if isinstance(node, exp.Query):
+        if isinstance(node, exp.Query) and node not in self.sight.known:
             return self.nested(node)
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)

@@ -47,7 +47,7 @@ def equality(one: Name, other: Name) -> Equality:
 def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
     """``left JOIN right``. A comma join takes its equalities out of ``pool``, parts of WHERE."""
     side, kind = _kind(node)
-    right = _apart(left, right)
+    right = apart(left, right)
     equalities, rest, names = _conditions(left, right, node, pool, from_right=side == "RIGHT")
     if kind in ("SEMI", "ANTI"):
         if rest:
@@ -83,15 +83,22 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
 
 def matching(rows: Rows, other: Rows, equalities: list[Equality], *, negated: bool) -> Rows:
     """The rows that have (or have not) a partner."""
-    if other.unit is not None:
-        _require_one_unit(rows, other, equalities)
-    elif not equalities:
-        raise Unsupported("A sub-query is not tied to the rows.", fix="Compare a column with it.")
+    require_tied(rows, other, equalities)
     pairs = tuple(one.pair for one in equalities if one.pair is not None)
     words = f"with {'no ' if negated else 'a '}partner in {', '.join(other.path)}"
     made = rows.made(Matching(rows.relation, other.relation, pairs, negated), words)
     made.schema  # noqa: B018 - refuses here what does not fit
     return made
+
+
+def require_tied(
+    rows: Rows, other: Rows, equalities: list[Equality], *, is_tied: bool = False
+) -> None:
+    """Refuse partners that are not tied to the rows, or may be those of another unit."""
+    if other.unit is not None:
+        _require_one_unit(rows, other, equalities)
+    elif not equalities and not is_tied:
+        raise Unsupported("A sub-query is not tied to the rows.", fix="Compare a column with it.")
 
 
 def _kind(node: exp.Join) -> tuple[str, str]:
@@ -104,7 +111,7 @@ def _kind(node: exp.Join) -> tuple[str, str]:
     return side, kind
 
 
-def _apart(left: Rows, right: Rows) -> Rows:
+def apart(left: Rows, right: Rows) -> Rows:
     """The right side with fields that the left does not have."""
     taken = {fold(name) for name in left.schema}
     fresh: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, final
 
 from sqlglot import exp
@@ -189,6 +190,11 @@ def field_of(name: Name) -> Field:
     return Field(name.field)
 
 
+def fresh(prefix: str, taken: Collection[str]) -> str:
+    """A name that none of the others is."""
+    return next(name for place in count() if (name := f"{prefix}{place}") not in taken)
+
+
 def unknown(column: exp.Column, names: Iterable[Name]) -> Unsupported:
     """The refusal of a column that is not in sight."""
     names = tuple(names)
@@ -211,10 +217,10 @@ def projected(rows: Rows, items: list[tuple[str, Name | Expression]], words: str
     columns: list[tuple[str, Expression]] = []
     key_at: dict[str, str] = {}
     for asked, item in items:
-        shown, count = asked, 0
+        shown, again = asked, 0
         while fold(shown) in seen:
-            count += 1
-            shown = f"{asked}_{count}"
+            again += 1
+            shown = f"{asked}_{again}"
         seen.add(fold(shown))
         if isinstance(item, Name):
             names.append(

@@ -30,6 +30,7 @@ from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.windows import windowed
 from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
 _LENGTH_MAX: Final = 20_000
@@ -370,8 +371,9 @@ class _Reader:
         grouped = node.args.get("group") or node.args.get("having")
         if not grouped and not any(aggregates_in(one) for one in clauses if one is not None):
             if not distinct:
-                refuse_row_clauses(node)
-                require_only(node, *_ROW_PARTS)
+                sight = windowed(node, sight)
+                refuse_row_clauses(node, but=("qualify", "windows"))
+                require_only(node, *_ROW_PARTS, "qualify", "windows")
                 return selected(node, sight)
             places = [exp.Literal.number(i + 1) for i in range(len(node.expressions))]
             node.set("group", exp.Group(expressions=places))
