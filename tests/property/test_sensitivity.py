@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 import noisegate.sources.duckdb as engine
 import noisegate.sources.duckdb_folds as folds
@@ -786,6 +787,15 @@ def windowed(random):
     return some_windows(random, below, schema_of(below), 1), 3
 
 
+def numbered(random):
+    """The first rows of each owner, as ties have it; nothing but their number bounds them."""
+    order = tuple(Ordering(Field(name)) for name in random.sample(["cost", "code"], 1))
+    number = Window("n", Fold.COUNT, Literal(1), (), order, (None, 0))
+    rows = Windowed(Table(VISITS), (number,))
+    function = random.choice(["eq", "le", "lt"])
+    return Filter(rows, Call(function, (Field("n"), Literal(random.randint(1, 3))))), None
+
+
 def partnered(random):
     below, other = Table(VISITS), renamed(Table(VISITS), "r1_")
     pair = same_kind(random, schema_of(below), schema_of(other))
@@ -795,7 +805,7 @@ def partnered(random):
 @settings(OFTEN, max_examples=6)  # the trees above hold them, too
 @given(random=RANDOMS)
 def test_windows_and_partners_move_by_at_most_their_claim(source, random):
-    require_neighbours(random, random.choice([windowed, partnered]), source)
+    require_neighbours(random, random.choice([windowed, partnered, numbered]), source)
 
 
 def test_windows_that_are_not_partitioned_by_the_owner_are_caught(source, monkeypatch):
@@ -803,6 +813,20 @@ def test_windows_that_are_not_partitioned_by_the_owner_are_caught(source, monkey
     with pytest.raises(AssertionError):
         for seed in range(300):
             require_neighbours(Random(seed), windowed, source)
+
+
+def test_a_number_that_counts_within_a_key_is_caught(source, monkeypatch):
+    partition = folds.partition
+    monkeypatch.setattr(
+        folds, "partition", lambda owner, keys: partition(owner, [*keys, owner_and_code(owner)])
+    )
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), numbered, source)
+
+
+def owner_and_code(owner):
+    return exp.column("c0", table=owner.table)
 
 
 def test_windows_that_leave_ties_to_the_engine_are_caught(source, monkeypatch):

@@ -27,7 +27,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.transforms.stability import stability_of
+from noisegate.transforms.stability import GROWTH_MAX, stability_of
 
 PEOPLE = table("people", "pid", ("pid", Kind.INTEGER), ("ward", Kind.TEXT))
 VISITS = table("visits", "who", ("vid", Kind.INTEGER), ("who", Kind.INTEGER), ("code", Kind.TEXT))
@@ -254,6 +254,16 @@ def test_folds_of_private_partners_are_of_one_unit(other):
         stability_of(partnered(Table(DRUGS), Table(TAKEN)))
 
 
+def test_partners_are_paired_up_as_often_as_joins_may_multiply_rows():
+    grown = Table(PEOPLE)
+    for place in range(GROWTH_MAX):
+        assert stability_of(partnered(grown, Table(VISITS))).growth == place
+        other = renamed(Table(PEOPLE), **{f"w{place}": "ward"})
+        grown = Join(grown, other, ((Field("ward"), Field(f"w{place}")),))
+    with pytest.raises(Unsupported, match="multiply rows"):
+        stability_of(partnered(grown, Table(VISITS)))
+
+
 # windows
 
 
@@ -263,6 +273,54 @@ def test_windows_keep_all_rows_of_a_unit_and_change_no_fact():
     assert (facts.owned, facts.rows, facts.identity) == ({"who"}, None, None)
     once = Windowed(per_unit(Table(PEOPLE), "ward"), (Window("w", Among.RANK, Literal(1)),))
     assert (stability_of(once).identity, stability_of(once).rows) == ({"ward"}, None)
+
+
+NUMBER = Window("n", Fold.COUNT, Literal(1), (), (Ordering(Field("vid")),), (None, 0))
+
+
+def kept(window, function, value, *more):
+    condition = Call(function, (Field("n"), Literal(value)))
+    rows = renamed(Windowed(Table(VISITS), (window,)), n="n", code="code")
+    return Filter(rows, Call("and", (*more, condition)) if more else condition)
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "rows"),
+    [("eq", 1, 1), ("eq", 7, 1), ("le", 3, 3), ("lt", 3, 2), ("lt", 0, 1), ("ge", 3, None), ("ne", 1, None)],
+)  # fmt: skip
+def test_the_first_rows_of_a_unit_are_as_many_as_they_are_numbered(function, value, rows):
+    assert stability_of(kept(NUMBER, function, value)).rows == rows
+    more = Call("eq", (Field("code"), Literal("a")))
+    assert stability_of(kept(NUMBER, function, value, more)).rows == rows
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        replace(NUMBER, keys=(Field("code"),)),
+        replace(NUMBER, frame=(-1, 0)),
+        replace(NUMBER, frame=None),
+        replace(NUMBER, expression=Field("vid")),
+        Window("n", Among.RANK, Literal(1), (), NUMBER.order),
+    ],
+)
+def test_no_other_window_numbers_rows(window):
+    assert stability_of(kept(window, "le", 1)).rows is None
+
+
+def test_rows_that_are_made_of_numbered_ones_have_no_numbers_of_their_own():
+    numbered = Windowed(Table(TAKEN), (replace(NUMBER, order=()),))
+    at_first = Call("eq", (Field("n"), Literal(1)))
+    once = Join(numbered, Table(DRUGS), ON_DRUG)
+    assert stability_of(Filter(once, at_first)).rows == 1
+    for more in (
+        Join(numbered, Table(DRUGS), ON_MAKER),
+        Join(numbered, Table(VISITS), ((Field("visit"), Field("vid")),)),
+        Union((numbered, numbered)),
+        per_unit(numbered, "drug", "n"),
+        Project(numbered, (("n", Call("negate", (Field("n"),))),)),
+    ):
+        assert stability_of(Filter(more, at_first)).rows is None
 
 
 @pytest.mark.parametrize("rows", [ROWS, DRUGS])

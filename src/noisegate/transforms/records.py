@@ -85,7 +85,7 @@ def relation_record(relation: Relation) -> Any:  # noqa: ANN401, PLR0911 - JSON,
     if type(relation) is Partnered:
         both = [relation_record(relation.of), relation_record(relation.other)]
         folded = list(map(_fold_record, relation.folded))
-        return {"partners": both, "where": to_plain(relation.condition), "folded": folded}
+        return {"partners": both, "tie": to_plain(relation.condition), "folded": folded}
     if type(relation) is Windowed:
         windows = list(map(_window_record, relation.windows))
         return {"windows": windows, "of": relation_record(relation.of)}

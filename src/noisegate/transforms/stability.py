@@ -17,9 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
-from noisegate.algebra.expression import Expression, Field, fields_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import (
     Filter,
+    Fold,
     Join,
     JoinKind,
     Matching,
@@ -38,6 +39,7 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import PrivacyUnit
 
 GROWTH_MAX: Final = 3
+_PLACE: Final = (Fold.COUNT, Literal(1), (), (None, 0))  # a row's number among its owner's
 
 
 @final
@@ -48,7 +50,8 @@ class Stability:
     ``rows`` is how many there can be at most, None if there is no bound. ``owned`` are columns that
     hold the same value in all rows of a unit. ``identity`` are columns that no two rows of a unit
     share all values of; None if there are none. ``unique`` is the same for all rows of a public
-    relation. ``growth`` counts joins that multiply rows. ``path`` says in words how it came about.
+    relation. ``numbered`` are columns of whole numbers from 1 on, no two alike in a unit.
+    ``growth`` counts joins that multiply rows. ``path`` says in words how it came about.
     """
 
     is_private: bool
@@ -57,6 +60,7 @@ class Stability:
     owned: frozenset[str] = frozenset()
     identity: frozenset[str] | None = None
     unique: frozenset[str] | None = None
+    numbered: frozenset[str] = frozenset()
     tables: tuple[TableDomain, ...] = ()
     growth: int = 0
     path: tuple[str, ...] = field(default=(), compare=False)
@@ -71,8 +75,30 @@ def stability_of(relation: Relation) -> Stability:
 
 
 def _filter(relation: Filter) -> Stability:
+    """Rows that a condition keeps; of numbered ones at most as many as it lets numbers through."""
     below = stability_of(relation.of)
-    return _then(below, "filter: each row is kept or dropped by its own values")
+    bounds = [below.rows, *(_first(part, below.numbered) for part in _parts(relation.condition))]
+    rows = min((bound for bound in bounds if bound is not None), default=None)
+    words = "filter: each row is kept or dropped by its own values"
+    return _then(replace(below, rows=rows), words)
+
+
+def _parts(condition: Expression) -> tuple[Expression, ...]:
+    is_and = type(condition) is Call and condition.function == "and"
+    return condition.args if is_and else (condition,)  # type: ignore[union-attr]
+
+
+def _first(part: Expression, numbered: frozenset[str]) -> int | None:
+    """How many numbers from 1 on a condition n = 3, n <= 3 or n < 4 is true of at most."""
+    if type(part) is not Call or len(part.args) != 2 or not numbered:
+        return None
+    field, limit = part.args
+    if type(field) is not Field or field.name not in numbered or type(limit) is not Literal:
+        return None
+    if type(limit.value) is not int or part.function not in ("eq", "le", "lt"):
+        return None
+    most = {"eq": 1, "le": limit.value, "lt": limit.value - 1}[part.function]
+    return max(most, 1)
 
 
 def _sampled(relation: Sampled) -> Stability:
@@ -125,6 +151,10 @@ def _project(relation: Project) -> Stability:
         ),
         identity=_renamed(below.identity, names),
         unique=_renamed(below.unique, names),
+        numbered=frozenset(
+            name for name, expr in relation.columns
+            if type(expr) is Field and expr.name in below.numbered
+        ),
     )  # fmt: skip
 
 
@@ -145,7 +175,10 @@ def _grown(relation: Join, left: Stability, right: Stability) -> int:
     once = any(
         _equated(relation.on, side, facts.unique) for side, facts in enumerate((left, right))
     )
-    growth = left.growth + right.growth + (0 if once else 1)
+    return _require_growth(left.growth + right.growth + (0 if once else 1))
+
+
+def _require_growth(growth: int) -> int:
     if growth > GROWTH_MAX:
         raise Unsupported(
             f"More than {GROWTH_MAX} joins multiply rows.",
@@ -187,6 +220,7 @@ def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
         private,
         rows=private.rows if once else None,
         identity=private.identity if once else None,
+        numbered=private.numbered if once else frozenset(),
         path=(*path, words),
     )
 
@@ -233,9 +267,11 @@ def _partnered(relation: Partnered) -> Stability:
 
     Claim: a unit's rows depend on its own rows, and on public rows; there are as many as before.
     Adjacency: add/remove one unit. Why: every writer looks for partners among the same owner's rows
-        where partners are private, and folds do not depend on the order of rows.
+        where partners are private, and folds do not depend on the order of rows. The engine may
+        pair up rows as a join does, though none stays.
     """
     of, other = _with_partners(relation)
+    _require_growth(stability_of(relation.of).growth + other.growth + 1)
     whose = "the unit's own rows" if other.is_private else "public rows"
     return _then(of, f"each row with what is counted and added up of {whose}")
 
@@ -262,7 +298,8 @@ def _windowed(relation: Windowed) -> Stability:
         window sees one owner's rows. Ranks, and folds up to a row's equals, do not depend on how
         equals are ordered. Whatever counts rows orders them by all columns at last: rows that are
         still equal are equal in everything, so it does not show which of them comes first. Were
-        ties the engine's choice, it could follow from where the rows of others lie.
+        ties the engine's choice, it could follow from where the rows of others lie. How many rows
+        of the owner there are up to a row is a number that no other of them has.
     """
     below = stability_of(relation.of)
     if not below.is_private or below.is_row_level:
@@ -270,7 +307,13 @@ def _windowed(relation: Windowed) -> Stability:
             "A window over rows of several units would mix them.",
             fix="Name the unit's column in the policy, and PARTITION BY it.",
         )
-    return _then(below, "windows within one unit's rows")
+    places = frozenset(
+        each.name
+        for each in relation.windows
+        if (each.how, each.expression, each.keys, each.frame) == _PLACE
+    )
+    words = "windows within one unit's rows"
+    return _then(replace(below, numbered=below.numbered | places), words)
 
 
 def _per_unit(relation: PerUnit) -> Stability:
@@ -289,6 +332,7 @@ def _per_unit(relation: PerUnit) -> Stability:
         rows=None if others else 1,
         owned=frozenset(owned),
         identity=others,
+        numbered=frozenset(),
         path=(*below.path, f"one row for each unit{per}"),
     )
 
