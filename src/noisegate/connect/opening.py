@@ -22,7 +22,7 @@ from noisegate.privacy.guarantee import doubt_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.question import require_texts
-from noisegate.query.run import EPSILON_MAX, Rules
+from noisegate.query.rules import EPSILON_MAX, Rules
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.duckdb_facts import (
     listed_columns,

@@ -43,10 +43,12 @@ class Given:
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
     With ``lines``, sums that differ by constants are one sum and one count, keys one key.
+    ``first`` gives the number of a sub-query, as SQL, that is measured before the question.
     """
 
     public: Public | None = None
     lines: bool = False
+    first: Callable[[str], Expression] | None = None
 
 
 def block_of(

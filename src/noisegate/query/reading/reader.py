@@ -1,7 +1,7 @@
 """The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, final
@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
@@ -56,19 +57,24 @@ def read(
     public: Public | None = None,
     *,
     lines: bool = False,
+    first: Callable[[str], Expression] | None = None,
 ) -> Question:
     """The question that the SQL asks about the tables, or a refusal.
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
     With ``lines``, sums that differ by constants are one sum and one count, and keys that do are
     one key, for the free SQL to tell apart; else each is asked for as it is written.
+    ``first`` gives the numbers of sub-queries that rows are compared or computed with; without it
+    they are refused.
     """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({}, single_columns(tables.values()), Given(public, lines))
+    given = Given(public, lines, first)
+    ctes = [each.copy() for clause in statement.find_all(exp.With) for each in clause.expressions]
+    reader = _Reader({}, single_columns(tables.values()), given, tuple(ctes))
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
@@ -144,6 +150,7 @@ class _Reader:
     tables: dict[str, TableDomain]
     singles: frozenset[tuple[str, str]] = frozenset()
     given: Given = field(default_factory=Given)
+    ctes: tuple[exp.CTE, ...] = ()  # as they are written
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
@@ -363,7 +370,7 @@ class _Reader:
 
     def _aggregated(self, node: exp.Select, sources: list[Rows], env: Env) -> Rows | Outer:
         """A SELECT over private rows: rows again, one unit's aggregates, or a block."""
-        sight = From(self.source_rows, self.rows).read(node, sources, env)
+        sight = From(self.source_rows, self.rows, self._first).read(node, sources, env)
         clauses = [*node.expressions, *(node.args.get(part) for part in ("order", "qualify"))]
         distinct = node.args.get("distinct")
         if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
@@ -401,6 +408,27 @@ class _Reader:
         block, shown = block_of(node, sight, groups, name, nested, self.given)
         self._read_from(node, block, beside)
         return Outer(node, shown, public=False, env=env)
+
+    def _first(self, query: exp.Select, env: Env) -> Expression | None:
+        """The number of a sub-query that is measured first, with the CTEs that it reads."""
+        if self.given.first is None:
+            return None
+        names = [fold(each.alias) for each in self.ctes]
+        needed, todo = set[int](), [query]
+        while todo:
+            read = {fold(table.name) for table in todo.pop().find_all(exp.Table)} & {*env}
+            if any(names.count(name) != 1 for name in read):
+                return None  # which one is meant is not told by the name
+            more = {names.index(name) for name in read} - needed
+            needed |= more
+            todo += [self.ctes[place] for place in more]  # type: ignore[misc]
+        alone = query.copy()
+        if needed and alone.args.get("with_"):
+            return None
+        if needed:
+            kept = [self.ctes[place].copy() for place in sorted(needed)]
+            alone.set("with_", exp.With(expressions=kept))
+        return self.given.first(alone.sql(dialect="duckdb"))
 
     def _read_from(self, node: exp.Select, block: Block, beside: list[Node]) -> None:
         """Let the free SQL read the block's table, and those of one row beside it.

@@ -45,10 +45,14 @@ ROW_CLAUSES = {
 @final
 @dataclass(frozen=True, slots=True)
 class From:
-    """Reads FROM and WHERE; ``source`` and ``rows`` read what stands in FROM and sub-queries."""
+    """Reads FROM and WHERE; ``source`` and ``rows`` read what stands in FROM and sub-queries.
+
+    ``first`` gives the number of a sub-query that is measured before the question, if it can be.
+    """
 
     source: SourceOf
     rows: SourceOf
+    first: Callable[[exp.Select, Env], Expression | None] | None = None
 
     def read(self, select: exp.Select, sources: list[Rows], env: Env) -> Sight:
         """The rows that the clauses above FROM and WHERE see."""

@@ -85,6 +85,8 @@ class SubQueries:
                 rows, value = self.truth(sight, node.copy())
             elif reaches_out(node, sight):
                 rows, value = self._number(sight, node.copy().unnest())
+            elif (first := self._first(node)) is not None:
+                rows, value = sight.rows, first
             else:
                 continue
             sight = replace(sight, rows=rows, known={**sight.known, node: value})
@@ -125,6 +127,15 @@ class SubQueries:
         name = fresh("partners", {*rows.schema, *tied.inner.rows.schema})
         counted = (Folded(name, Fold.COUNT, Literal(1)),)
         return _partnered(rows, tied, tied.condition(*more), counted), Field(name)
+
+    def _first(self, node: Node) -> Expression | None:
+        """The number of a sub-query that has nothing to do with the row, if one is to be had."""
+        query = node.unnest()
+        if self.reads.first is None or not isinstance(query, exp.Select) or query.args.get("group"):
+            return None
+        if not any(map(aggregates_in, query.expressions)):
+            return None
+        return self.reads.first(query, self.env)
 
     def _number(self, sight: Sight, query: Node) -> tuple[Rows, Expression]:
         """The rows with an aggregate of their partners."""
