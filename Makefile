@@ -35,7 +35,7 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 
 # Compiled tests are kept, whatever the environment says: compiling them takes 15 s a process.
 test: check  ## everything a contributor needs, under fifteen minutes on two cores
-	PYTHONDONTWRITEBYTECODE= $(RUN)python -m pytest -m "not audit" -q -n 2 --ignore=tests/house  # they ran in check
+	PYTHONDONTWRITEBYTECODE= $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal --ignore=tests/house  # they ran in check
 
 check: $(STAMP)  ## format, lint, strict types, the rules of the house
 	$(RUN)ruff format --check --quiet .

@@ -209,7 +209,7 @@ def test_a_price_below_what_is_spent_is_a_violation():
     """The broken copy: a door that charges half of what the noise is worth."""
     audit = question_audit(opened, "SELECT COUNT(*) AS n FROM data", epsilon=4)
     cheap = replace(audit, claims={0.0: 2.0})
-    assert cheap.run(Extent(trials=900)).verdict == VIOLATION
+    assert cheap.run(Extent(trials=2000)).verdict == VIOLATION  # 900 miss it once in 20
 
 
 def test_any_use_of_a_gate_can_be_audited():

@@ -144,7 +144,7 @@ def test_a_copy_with_a_third_of_the_range_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize("tau", LEVELS)
-@pytest.mark.parametrize("epsilon", ["1/2", 2, 8, 60])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10**9), "1/2", 2, 8, 60])
 def test_brackets_hold_what_sql_means_with_the_stated_chance(tau, epsilon):
     mechanism = Brackets.for_epsilon(epsilon, taus=(tau,), low=-3, high=98)
     for data in hard_tables(102):

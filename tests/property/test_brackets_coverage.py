@@ -59,10 +59,12 @@ def test_brackets_cover_on_every_shape(shape, count, epsilon, tau):
             assert np.sum((low <= truth) & (truth <= high)) >= FEWEST
 
 
-@pytest.mark.parametrize("shape", ["uniform", "lognormal", "heavy tail"])
-def test_brackets_are_within_a_few_times_the_error_where_values_are_spread(shape):
-    """4,000 draws: the 95 % error is known to a tenth, and is a whole number of grid points."""
-    mechanism, found, truths = drawn(shape, 20_000, "1", Fraction(1, 2), uses=4_000)
+@pytest.mark.parametrize(
+    ("shape", "uses"), [("uniform", 4_000), ("lognormal", 1_000), ("heavy tail", 1_000)]
+)
+def test_brackets_are_within_a_few_times_the_error_where_values_are_spread(shape, uses):
+    """The 95 % error is a whole number of grid points; 4 times, 2.7 times and twice are usual."""
+    mechanism, found, truths = drawn(shape, 20_000, "1", Fraction(1, 2), uses=uses)
     low, high = (each[:, 0] for each in mechanism.ends(found, "0.95"))
     errors = np.abs(mechanism.centres(found)[:, 0] - truths[0])
     assert np.median(high - low) / 2 < 5 * ceil(np.quantile(errors, 0.95))

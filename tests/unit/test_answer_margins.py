@@ -7,8 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import noisegate
 from noisegate.errors import SpecError
-from noisegate.query.margins import Margins, ReleasedBlock
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.query.estimates.laws import Draws, Law
+from noisegate.query.items import ReleasedBlock
+from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer
 
 TABLE = pa.table({"k0": ["n", "s", "w"], "a0": [10, 30, 20], "a1": [100.0, 200.0, 2.0]})
@@ -150,7 +154,10 @@ def test_a_quotient_near_zero_has_no_bar():
         "SQRT(a0)",
         "k0 || a0",
         "a0 > 15",
-        "LEAD(a0) OVER (ORDER BY k0)",
+        "LEAD(a0) OVER (ORDER BY a0)",
+        "RANK() OVER (ORDER BY a0)",
+        "SUM(a0) OVER (PARTITION BY a1 > 5)",
+        "MAX(a0) OVER ()",
     ],
 )
 def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
@@ -162,14 +169,66 @@ def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
     [
         "SELECT SUM(a0) AS s FROM noisegate_0",
         "SELECT DISTINCT a0 FROM noisegate_0",
-        "SELECT a0 FROM noisegate_0 UNION ALL SELECT 7",
+        "SELECT a0 FROM noisegate_0 UNION SELECT 7",
+        "SELECT a0 FROM noisegate_0 UNION ALL SELECT MAX(a0) FROM noisegate_0",
         "SELECT k0, MAX(a0) AS m FROM noisegate_0 GROUP BY k0",
         "SELECT m + 1 AS x FROM (SELECT MAX(a0) AS m FROM noisegate_0)",
         "WITH t AS (SELECT SUM(a0) OVER () AS s FROM noisegate_0) SELECT s FROM t",
     ],
 )
-def test_sums_over_released_rows_have_no_bars(sql):
+def test_what_rows_have_in_common_has_no_bar_if_it_is_not_known(sql):
     assert all(each is None for each in bars(sql))
+
+
+ADDED = replace(
+    BLOCK,
+    sum_half_width=lambda name, rows, _: sum(10**row for row in rows) if name == "a0" else None,
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT SUM(a0) FROM noisegate_0", (111,)),
+        ("SELECT k0, SUM(a0) FROM noisegate_0 WHERE k0 <> 'n' GROUP BY k0 ORDER BY k0", (10, 100)),
+        ("SELECT SUM(a0) OVER (ORDER BY k0) FROM noisegate_0 ORDER BY k0", (1, 11, 111)),
+        ("SELECT SUM(a0) FILTER (WHERE k0 = 's') FROM noisegate_0", (10,)),
+        ("SELECT SUM(CASE WHEN k0 < 't' THEN a0 ELSE 0 END) FROM noisegate_0", (11,)),
+        ("SELECT AVG(a0) FROM noisegate_0", (37,)),
+        ("SELECT SUM(COALESCE(n, 0)) + 1 FROM (SELECT -a0 AS n FROM noisegate_0)", (111,)),
+        ("SELECT s / 10 FROM (SELECT SUM(a0) OVER () AS s FROM noisegate_0) LIMIT 1", (11.1,)),
+        ("SELECT SUM(a0) FROM noisegate_0 JOIN (VALUES (1), (2)) t(i) ON true", (222,)),
+        ("SELECT LAG(a0) OVER (ORDER BY k0) FROM noisegate_0 ORDER BY k0", (None, 5, 5)),
+        ("SELECT LEAD(a0, 2, 0) OVER (ORDER BY k0) FROM noisegate_0 ORDER BY k0", (5, None, None)),
+        ("SELECT FIRST_VALUE(a0) OVER (ORDER BY k0) FROM noisegate_0", (5, 5, 5)),
+        ("SELECT CASE WHEN k0 = 'n' THEN a0 WHEN k0 = 's' THEN 2 * a0 ELSE 7 END FROM noisegate_0",
+         (5, 10, 0)),
+        ("SELECT IF(k0 = 'n', a0, a1) FROM noisegate_0", (5, 10.5, 10.5)),
+        ("SELECT a0 FROM noisegate_0 UNION ALL SELECT 7", (5, 5, 5, 0)),
+        ("(SELECT a0 AS x FROM noisegate_0 LIMIT 1) UNION ALL (SELECT a1 FROM noisegate_0 LIMIT 1)",
+         (5, 10.5)),
+        ("FROM noisegate_0 SELECT a0 UNION ALL FROM noisegate_0 SELECT SUM(a0)",
+         (5, 5, 5, 111)),
+        ("SELECT 2 * x FROM (SELECT k0, a0 AS x FROM noisegate_0 UNION ALL FROM (SELECT 'z', 1))",
+         (10, 10, 10, 0)),
+    ],
+)  # fmt: skip
+def test_sums_windows_and_unions_are_followed_to_their_rows(sql, expected):
+    found = margins(sql, block=ADDED)
+    assert found.at(0.95)[-1] == pytest.approx(expected)
+
+
+def test_values_without_noise_need_no_bar_and_are_not_called_unknown():
+    sql = "SELECT k0, ROW_NUMBER() OVER (ORDER BY k0) AS place, COUNT(*) OVER () AS n FROM noisegate_0"
+    assert margins(sql).unknown() == []
+
+
+def test_sums_over_rows_that_noise_has_chosen_have_no_bar():
+    for sql in (
+        "SELECT SUM(a0) FROM noisegate_0 WHERE a0 > 15",
+        "SELECT SUM(n) FROM (SELECT a0 AS n FROM noisegate_0 ORDER BY n LIMIT 2)",
+    ):
+        assert margins(sql, block=ADDED).at(0.95) == [None]
 
 
 def test_without_the_same_rows_there_are_no_bars():
@@ -229,3 +288,15 @@ def test_what_cannot_be_negative_is_known_from_its_parts(item, expected):
         f"SELECT x FROM (SELECT {item} AS x FROM noisegate_0)",
     ):
         assert margins(sql, block=block).unsigned() == (("x",) if expected else ())
+
+
+def test_a_sum_of_groups_errs_by_the_law_of_their_noise_together():
+    rows = pa.table({"k": ["a", "b", "c"] * 40})
+    gate = noisegate.open(rows, epsilon=9, columns={"k": {"in": ["a", "b", "c"]}}, table="rows")
+    sql = "SELECT k, COUNT(*) AS n, SUM(COUNT(*)) OVER () AS every FROM rows GROUP BY k"
+    found = gate.sql(sql, epsilon="1/2")
+    law = Law((Draws(Fraction(1), 3, Geometric(scale=Fraction(2))),))
+    assert found.margins(0.9)["every"] == pytest.approx((law.half_width(Fraction(9, 10)),) * 3)
+    assert (
+        found.margins(0.9)["n"][0] < found.margins(0.9)["every"][0] < 3 * found.margins(0.9)["n"][0]
+    )

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import noisegate as ng
+from noisegate.curator.curator import Curator
 from noisegate.errors import OverBudget, SpecError, Unsupported
 
 AVERAGE = "SELECT AVG(x) AS a, COUNT(*) AS n FROM visits"
@@ -90,6 +91,31 @@ def test_nothing_is_looked_at_where_the_whole_does_not_fit(visits):
     assert gate.spent.epsilon == 0
 
 
+def test_a_question_that_others_cut_short_says_what_was_paid(visits, monkeypatch):
+    gate, measure = opened(visits, unit="who"), Curator.measure
+
+    def crowded(curator, measurement, **more):
+        release = measure(curator, measurement, **more)
+        monkeypatch.undo()
+        gate.sql("SELECT COUNT(DISTINCT who) AS n FROM visits", epsilon=2)
+        return release
+
+    monkeypatch.setattr(Curator, "measure", crowded)
+    with pytest.raises(OverBudget, match="A part was measured before; it is paid for"):
+        gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=4)
+    assert gate.spent.epsilon == 2 + Fraction(4, 8)
+
+
+def test_equal_looks_of_two_blocks_are_priced_once(visits):
+    gate = opened(visits, unit="who")
+    twice = (
+        "SELECT * FROM (SELECT COUNT(*) AS n FROM visits), "
+        "(SELECT x > 40 AS large, COUNT(*) AS part FROM visits GROUP BY large)"
+    )
+    plan = gate.plan(twice, epsilon=1, fresh=True)
+    assert plan.price.epsilon == gate.sql(twice, epsilon=1, fresh=True).cost.epsilon == 1
+
+
 def test_caps_are_found_unless_that_is_ruled_out_and_bounds_if_asked(visits):
     gate = opened(visits, unit="who")
     answer = gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1)
@@ -99,7 +125,7 @@ def test_caps_are_found_unless_that_is_ruled_out_and_bounds_if_asked(visits):
         opened(visits).sql("SELECT SUM(x) AS s FROM visits", epsilon=1)
     with pytest.raises(Unsupported, match='choose="caps"'):
         opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", epsilon=1, choose=())
-    with pytest.raises(Unsupported, match='choose="caps"'):  # nobody can say what it would cost
+    with pytest.raises(Unsupported, match="give epsilon"):  # nobody can say what it would cost
         opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", within=50)
 
 

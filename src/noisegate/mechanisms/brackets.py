@@ -22,7 +22,8 @@ Why: every c has a radius of error a(c): the first that is safe. So all odds add
     much over other points, those above q. Both together are at most (β_i / K) Z, for each of the
     K radii. No term grows with the number of grid points: positions are not added up, only radii.
 Rounding: ln(K / β) / factor up to a whole rank. Errors are clamped at 2**30 ranks: the claim is
-    about fewer than 2**29 values.
+    about fewer than 2**29 values. A rung that takes as many ranks is never safe but by the bounds:
+    its interval is all of the grid.
 
 >>> import numpy as np
 >>> median = Brackets.for_epsilon(1, taus=("1/2",), low=0, high=1000)
@@ -61,6 +62,7 @@ from noisegate.noise.uniform import uniform_below
 from noisegate.privacy.event import Event, ExponentialEvent, Sequential
 
 LADDER: Final = (Fraction(1, 20), Fraction(1, 100), Fraction(1, 1000))  # failures of the rungs
+RUNG_MAX: Final = ERROR_MAX // 2  # ranks of a rung
 _AT_ONCE: Final = 24  # pairs that are proposed for a draw
 _SPARE: Final = 2  # ranks: quantiles of SQL are within one of τ n
 _ROUGH: Final = 2.0**-38  # far above what products of doubles lose below 700
@@ -197,8 +199,9 @@ class Brackets(Repeatable[int]):
             low, high = points - radius, points + radius
             under = goal - scale * data.searchsorted(low, "left")
             above = scale * data.searchsorted(high, "right") - goal
-            safe = np.minimum(np.where(low <= 0, most, under), np.where(high >= last, most, above))
-            safe = np.where(safe == most, most, safe - spare - scale * (ranks + _SPARE))
+            left, right = low <= 0, high >= last
+            safe = np.minimum(np.where(left, most, under), np.where(right, most, above))
+            safe = np.where(left & right, most, safe - spare - scale * (ranks + _SPARE))
             least = np.minimum(least, safe)
         return np.where(places < 0, -most, np.where(places >= self.radii.size, most, least))
 
@@ -210,12 +213,15 @@ class Brackets(Repeatable[int]):
     def ends(self, released: Int64Array, confidence: Number) -> tuple[Int64Array, Int64Array]:
         """Between which points the exact quantiles lie, each at this confidence on its own.
 
-        Beyond the last rung: all of the grid.
+        Beyond the last rung, and where a rung takes more ranks than there may be: all of the grid.
         """
-        failure = failure_of(confidence)
-        rung = next((i for i, each in enumerate(LADDER) if each <= failure), self.radii.size)
+        failure, every = failure_of(confidence), self.radii.size
+        rung = next((i for i, each in enumerate(LADDER) if each <= failure), None)
+        further = np.array(
+            [every if rung is None or r[rung] == RUNG_MAX else rung for r in self.rungs], np.int64
+        )
         pairs = released.reshape(*released.shape[:-1], -1, 2)
-        radius = self._radius(pairs[..., 1] + rung)
+        radius = self._radius(pairs[..., 1] + further)
         low, high = (
             np.clip(pairs[..., 0] + side * radius, self.low, self.high) for side in (-1, 1)
         )
@@ -294,7 +300,7 @@ def moved(tau: Fraction, slack: Fraction) -> Fraction:
 @lru_cache(maxsize=64)
 def _rungs(factor: Fraction, radii: int) -> tuple[int, ...]:
     errors = (rank_error_up(factor, points=radii, failure=failure) for failure in LADDER)
-    return tuple(min(error, ERROR_MAX // 2) for error in errors)
+    return tuple(min(error, RUNG_MAX) for error in errors)
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,8 @@ from noisegate.algebra.relation import Join, Relation, Table, Union
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.query.guesses import Guess, Widths
-from noisegate.query.margins import HalfWidths, Margins, ReleasedBlock
+from noisegate.query.items import ReleasedBlock
+from noisegate.query.margins import HalfWidths, Margins
 from noisegate.query.outer import run_outer
 from noisegate.query.question import Question
 

@@ -20,7 +20,7 @@ from noisegate.query.estimates.estimate import Estimates
 from noisegate.query.estimates.grouping_sets import Columns, grouping_id
 from noisegate.query.estimates.recipe import CHOSEN, COUNTS, VARIANCES, Recipe
 from noisegate.query.estimates.words import capped_words
-from noisegate.query.margins import ReleasedBlock
+from noisegate.query.items import ReleasedBlock
 from noisegate.query.question import Function
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         found = estimates.columns[name].margin(confidence, noise=noise)
         return [None] * table.num_rows if found is None else found.tolist()
 
+    def sum_half_width(name: str, rows: Sequence[int], confidence: Fraction) -> float | None:
+        return estimates.columns[name].sum_margin(rows, confidence, noise=noise)
+
     lows = {each.aggregate.name: _bounds(each, draft)[0] for each in draft.recipes}
     unsigned = frozenset(name for name, low in lows.items() if low is not None and low >= 0)
     added = (*_COUNTED, Function.SUM)
@@ -93,6 +96,7 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         unsigned=unsigned,
         amounts=unsigned & adding,
         lower=unsigned & adding & _below(draft, estimates),
+        sum_half_width=sum_half_width,
     )
 
 

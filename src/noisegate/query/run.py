@@ -14,7 +14,7 @@ from noisegate.algebra.tally import Sums
 from noisegate.arrow import holds_numbers
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import Bug, SpecError, Unsupported
+from noisegate.errors import Bug, OverBudget, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, NothingEvent, Sequential
@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 
 Prepared: TypeAlias = tuple[Asked, list[Order], Plan]
 NOTHING: Final = ApproxDP(0)
+_PARTLY: Final = (
+    "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
+    "steward to raise the budget."
+)
 
 
 @final
@@ -101,7 +105,13 @@ class Run:
         if asked.missing:
             looked += [self._curator.measure(look.measurement) for look in asked.missing]
             asked, orders, plan = self._prepared(asked.sql, terms, fresh=fresh, known=known)
-        parcels = [self._fetched(order, fresh=fresh) for order in orders]
+        measured = list(looked)
+        try:
+            parcels = [self._fetched(order, measured, fresh=fresh) for order in orders]
+        except OverBudget as refusal:  # others spent meanwhile, or prices differ by a rounding
+            if all(release.free for release in measured):
+                raise
+            raise OverBudget(refusal.problem, fix=_PARTLY) from None
         paid = {release.request_id for release in looked}
         looked += [each for each in asked.seen if each.request_id not in paid]
         return plan, parcels, looked
@@ -278,11 +288,11 @@ class Run:
         return replace(needed, stored=found)
 
     def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
-        wanted = [look.measurement for look in asked.missing]
-        wanted += [each for order in orders for each in order.measurements()]
-        events = [each.event() for each in wanted]
-        if not fresh:  # equal questions are measured once
-            events = list({each.question(): each.event() for each in wanted}.values())
+        looks = [look.measurement for look in asked.missing]
+        wanted = [each for order in orders for each in order.measurements()]
+        events = [*_once(looks), *(each.event() for each in wanted)]
+        if not fresh:
+            events = _once([*looks, *wanted])
         unknown = [each for each in asked.firsts if not each.is_known]
         firsts = tuple(self.plan(each.sql, each.terms or Terms(), fresh=fresh) for each in unknown)
         events += [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
@@ -340,24 +350,23 @@ class Run:
 
     # paying
 
-    def _fetched(self, order: Order, *, fresh: bool) -> Parcel:
-        """Measure what is missing. Each measurement stands by itself in the ledger."""
-        releases: list[Release] = []
-        bought, needed = order.bought, order.needed
+    def _fetched(self, order: Order, measured: list[Release], *, fresh: bool) -> Parcel:
+        """Measure what is missing, and note it. Each measurement stands by itself in the ledger."""
+        bought, needed, before = order.bought, order.needed, len(measured)
         if order.found is None:
-            releases = [self._measure(each, fresh=fresh) for each in order.keys]
-            bought, needed = self._with_keys(order, releases)
+            measured.extend(self._measure(each, fresh=fresh) for each in order.keys)
+            bought, needed = self._with_keys(order, measured[before:])
         numbers = []
         for each in needed:
             release, measurement = None, each.measurement
             if measurement is not None:
                 release = self._measure(measurement, fresh=fresh, name=each.name)
-                releases.append(release)
+                measured.append(release)
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
         estimates = estimate(bought, numbers, order.loss)
         used = [] if order.looked is None else [order.looked]
-        return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *releases))
+        return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *measured[before:]))
 
     def _with_keys(
         self, order: Order, releases: Sequence[Release]
@@ -466,6 +475,11 @@ class Run:
             guarantee=self._guarantee((), plan.question),
             plan=plan,
         )
+
+
+def _once(measurements: Sequence[Measurement]) -> list[Event]:
+    """What measurements are: equal ones are measured once."""
+    return list({each.question(): each.event() for each in measurements}.values())
 
 
 def _all(events: Sequence[Event]) -> Event:

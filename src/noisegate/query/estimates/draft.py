@@ -400,5 +400,6 @@ def _is_single(block: Block) -> bool:
 def _no_cap(what: str, cap: str) -> Unsupported:
     return Unsupported(
         f"{what} no bound, so no noise could hide one unit.",
-        fix=f'Give {cap}=..., declare it in the policy, or have rows found: choose="caps".',
+        fix=f"Give {cap}=..., declare it in the policy, or have one found: give epsilon, and "
+        'choose="caps".',
     )

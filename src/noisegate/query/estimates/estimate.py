@@ -36,7 +36,7 @@ from noisegate.query.estimates.known import (
     rounded,
 )
 from noisegate.query.estimates.laws import Floats, as_noise, combined
-from noisegate.query.estimates.losses import Lost, raised
+from noisegate.query.estimates.losses import Lost, RowSums, raised
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling, sampling_of
@@ -63,6 +63,7 @@ class Estimate:
     bars: tuple[Bars, ...] = ()
     noise: tuple[Bars, ...] = ()
     ranks: tuple[Ranks, ...] = ()
+    sums: RowSums | None = None  # where groups err by themselves
     rows: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
 
     def interval(self, confidence: Number, *, noise: bool = False) -> tuple[Floats, Floats] | None:
@@ -89,6 +90,15 @@ class Estimate:
         centre = centre.astype(np.float64)
         found: Floats = np.maximum(np.maximum(centre - ends[0], ends[1] - centre), 0.0)
         return found
+
+    def sum_margin(
+        self, rows: Sequence[int], confidence: Fraction, *, noise: bool = False
+    ) -> float | None:
+        """The half-width of a sum over rows; None where it is not known."""
+        if self.sums is None:
+            return None
+        groups = np.flatnonzero(self.rows)[list(rows)].tolist()
+        return self.sums.half_width(groups, confidence, noise=noise)
 
     def rank_error(self, confidence: Number) -> int | None:
         """By how many ranks a quantile may be off; None for everything else."""
@@ -139,6 +149,7 @@ def estimate(
             bars=tuple(each.bars for each in found if each.bars is not None),
             noise=tuple(each.noise for each in found if each.noise is not None),
             ranks=tuple(each.ranks for each in found if each.ranks is not None),
+            sums=found[0].sums if len(found) == 1 else None,
             rows=rows,
         )
     return Estimates(
@@ -184,6 +195,7 @@ class _Column:
     bars: Bars | None
     ranks: Ranks | None = None
     noise: Bars | None = None
+    sums: RowSums | None = None
 
 
 @final
@@ -254,8 +266,8 @@ class _Measured:
             bars = chosen.bars(recipe)
             return _Column(chosen.values(recipe.level), bars, chosen.ranks(recipe.level), bars)
         if recipe.direct is not None:
-            values, bars = self._shown(recipe, self.known(recipe.direct, columns))
-            return self._all(recipe, values, bars)
+            known = self.known(recipe.direct, columns)
+            return self._all(recipe, known, *self._shown(recipe, known))
         means = [self.known(mean.piece, columns) for mean in recipe.means]
         assert recipe.count is not None  # noqa: S101 - made of averages
         count = self.known(recipe.count, columns)
@@ -264,7 +276,7 @@ class _Measured:
             law = combined([(Fraction(1), means[0].law), (middle, count.law)])
             factor = int(middle) if middle.denominator == 1 else float(middle)
             known = Known(means[0].values + factor * count.values, law)
-            return self._all(recipe, *self._shown(recipe, known, count))
+            return self._all(recipe, known, *self._shown(recipe, known, count))
         sampling = self.samplings[recipe.count] if recipe.sampled else None
         values, noise_bars = average_of(recipe, means, count, sampling)
         if self.lost is None or self.lost.people:
@@ -272,12 +284,20 @@ class _Measured:
         loss = self.lost.loss
         return _Column(*average_of(recipe, means, count, sampling, loss), noise=noise_bars)
 
-    def _all(self, recipe: Recipe, values: Numbers, bars: Bars) -> _Column:
+    def _all(self, recipe: Recipe, known: Known, values: Numbers, bars: Bars) -> _Column:
         """A count or a sum of all there is, where it is known what a cap loses of it."""
-        if self.lost is None or not self.lost.touches(recipe):
-            return _Column(values, bars, noise=bars)
-        values, bars, noise = raised(self.lost, recipe, values, bars)
-        return _Column(values, bars, noise=noise)
+        lost = self.lost if self.lost is not None and self.lost.touches(recipe) else None
+        is_rounded = recipe.kind is Kind.INTEGER and (
+            known.values.dtype != np.int64 or lost is not None
+        )
+        sums = None if recipe.sampled else RowSums(
+            law=known.law, values=known.values.astype(np.float64), rounded=is_rounded,
+            recipe=recipe, lost=lost,
+        )  # fmt: skip
+        if lost is None:
+            return _Column(values, bars, noise=bars, sums=sums)
+        values, bars, noise = raised(lost, recipe, values, bars)
+        return _Column(values, bars, noise=noise, sums=sums)
 
     def _shown(
         self, recipe: Recipe, known: Known, count: Known | None = None

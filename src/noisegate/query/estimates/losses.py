@@ -5,7 +5,8 @@ loses is estimated by the model of `tails.py`; its standard deviation is taken a
 law. Both are independent, so half-widths add up in squares.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
@@ -19,7 +20,7 @@ from noisegate.algebra.tally import Sums, Values
 from noisegate.privacy.domain import Kind
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import Bars, grains_of
-from noisegate.query.estimates.laws import Floats
+from noisegate.query.estimates.laws import Floats, Law, combined
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import COUNTS, Mean, Recipe
 from noisegate.query.estimates.tails import Loss
@@ -94,13 +95,7 @@ def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Num
     what the cap keeps.
     """
     loss, centre = lost.loss, values.astype(np.float64)
-    unit = lost.units.get(recipe.direct) if recipe.direct is not None else None
-    if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
-        unit = 1.0
-    total = loss.kept * unit if unit is not None else float(np.abs(centre).sum())
-    total = max(total, 1e-300)
-    signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
-    off = loss.off(centre / total, signed=signed) * (total / loss.kept)
+    off = _off(lost, recipe, centre, centre)
     shown: Numbers = centre * loss.factor
     step = 0.0
     if recipe.kind is Kind.INTEGER:
@@ -122,6 +117,49 @@ def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Num
         lambda confidence: around(confidence, normal(confidence) * off),
         lambda confidence: around(confidence, nothing),
     )
+
+
+def _off(lost: Lost, recipe: Recipe, centre: Floats, of: Floats) -> Floats:
+    """A standard deviation of what the cap loses ``of`` some sums; ``centre`` are all groups."""
+    unit = lost.units.get(recipe.direct) if recipe.direct is not None else None
+    if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
+        unit = 1.0
+    total = lost.loss.kept * unit if unit is not None else float(np.abs(centre).sum())
+    total = max(total, 1e-300)
+    signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
+    return lost.loss.off(of / total, signed=signed) * (total / lost.loss.kept)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSums:
+    """Sums of a released column over groups, as free SQL makes them: their half-widths.
+
+    ``values`` are those of all groups before they are raised, each with an independent error of
+    the same ``law``; ``rounded``: shown as whole numbers, which may be 1/2 off each.
+    """
+
+    law: Law
+    values: Floats
+    rounded: bool
+    recipe: Recipe
+    lost: Lost | None
+
+    def half_width(self, groups: Sequence[int], confidence: Fraction, *, noise: bool) -> float:
+        """That of a sum over groups; one that is there k times counts k times.
+
+        Why: noise of groups is independent, so its law is that of the sum. What a cap loses of the
+            groups together is lost of one group that is all of them.
+        """
+        times = Counter(groups)
+        law = combined([(Fraction(count), self.law) for count in times.values()])
+        wide, steps = law.half_width(confidence), len(groups) * (0.5 if self.rounded else 0.0)
+        if self.lost is None:
+            return wide + steps
+        of = np.array([self.values[list(groups)].sum()])
+        doubt = 0.0 if noise else float(_off(self.lost, self.recipe, self.values, of)[0])
+        factor = self.lost.loss.factor
+        return float(np.hypot(wide * factor, normal(confidence) * doubt)) + steps * (1 + factor)
 
 
 def widened(

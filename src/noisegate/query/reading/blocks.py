@@ -190,7 +190,8 @@ class _Making:
             return GroupKey(name=f"k{index}", expression=target, domain=domain)
         keys, nullable = left.domain.keys, left.domain.nullable
         if domain.keys is not None and not left.closed:  # a partner's values are not declared here
-            keys = tuple(key for key in keys if key in set(domain.keys))
+            declared = set(domain.keys)
+            keys = tuple(key for key in keys if key in declared)
         if self.facts.none:
             keys, nullable = (), False
         shown = replace(domain, keys=keys, nullable=nullable)
