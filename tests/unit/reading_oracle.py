@@ -250,15 +250,18 @@ def partnered_sql(relation):
         f', {fold_sql(one.fold, one.expression, other, "y")} AS "{one.name}"'
         for one in relation.folded
     )
-    rows = f"(SELECT *, row_number() OVER () AS _n FROM ({relation_sql(relation.of)}))"
-    found = f"SELECT x._n{folds} FROM {rows} x JOIN ({relation_sql(relation.other)}) y ON {on} GROUP BY x._n"
+    rows = f"SELECT *, row_number() OVER () AS _n FROM ({relation_sql(relation.of)})"
+    found = f"SELECT x._n{folds} FROM _rows x JOIN ({relation_sql(relation.other)}) y ON {on} GROUP BY x._n"
     names = ", ".join(
         f'COALESCE(z."{one.name}", 0) AS "{one.name}"'
         if one.fold in (Fold.COUNT, Fold.COUNT_DISTINCT, Fold.SUM)
         else f'z."{one.name}"'
         for one in relation.folded
     )
-    return f"SELECT x.* EXCLUDE (_n), {names} FROM {rows} x LEFT JOIN ({found}) z ON x._n = z._n"
+    once = f"WITH _rows AS MATERIALIZED ({rows})"  # numbered once, not once for each use
+    return (
+        f"{once} SELECT x.* EXCLUDE (_n), {names} FROM _rows x LEFT JOIN ({found}) z ON x._n = z._n"
+    )
 
 
 def aggregate_sql(aggregate, schema):
