@@ -6,7 +6,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.query.question import Function
@@ -96,6 +96,8 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
             return Asked(Function.COUNT_UNITS)
         return Asked(Function.COUNT_DISTINCT, (target,))
     target = sight.target(of)
+    if type(target) is Field:
+        target = sight.reading.read(of)
     if isinstance(target, Name) or (type(target) is Literal and target.value is not None):
         return Asked(Function.COUNT)
     if type(target) is Call and target.function == "case" and len(target.args) == 2:
@@ -112,7 +114,7 @@ def _value(node: Node, function: Function, sight: Sight) -> Expression:
         )
     if isinstance(node, exp.Order):
         raise refusal("ORDER BY")
-    found = sight.reading.read(node)
+    found = sight.reading.read(node, None if function in _ORDERED else Kind.NUMBER)
     kind = kind_of(found, sight.reading.schema)
     if kind is Kind.BOOLEAN and function not in _ORDERED:
         return Call("to_integer", (found,))

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any, Final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.rules_dates import UNITS
+from noisegate.algebra.rules_dates import TIMES, UNITS
 from noisegate.errors import NoisegateError
 from noisegate.privacy.domain import Domain, Kind
 
@@ -113,7 +113,7 @@ def _like(flags: int) -> Callable[..., bool]:
 def _trunc(unit: str, at: date) -> date:
     of = UNITS[unit.lower()]
     start = of.start(of.index(_alike([at, datetime.min])[0]))  # noqa: DTZ901
-    return start if unit.lower() == "hour" else start.date()
+    return start if unit.lower() in TIMES else start.date()
 
 
 _CHOICES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {

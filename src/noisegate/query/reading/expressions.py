@@ -1,25 +1,25 @@
 """What SQL computes from one row, as expressions of the closed list."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading import calendar, decimals
+from noisegate.query.reading import arithmetic, calendar, decimals, texts
 from noisegate.query.reading.literals import (
     agreed,
-    as_text,
     cast,
-    is_whole_in_sql,
+    is_moment,
     kind_of,
     literal,
     whole,
 )
+from noisegate.query.reading.untyped import Untyped, taken_for
 from noisegate.query.reading.words import Node, refusal, require_only
 
 Hook: TypeAlias = Callable[[Node], Expression | None]
@@ -60,6 +60,12 @@ _PLAIN: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.DayOfMonth: ("day", ("this",)),
     exp.Hour: ("hour", ("this",)),
     exp.Minute: ("minute", ("this",)),
+    exp.Second: ("second", ("this",)),
+    exp.TimeToUnix: ("epoch", ("this",)),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.Repeat: ("repeat", ("this", "times")),
+    exp.RegexpFullMatch: ("regexp_full_match", ("this", "expression")),
+    exp.SimilarTo: ("regexp_full_match", ("this", "expression")),
     exp.Week: ("week", ("this",)),
     exp.WeekOfYear: ("week", ("this",)),
     exp.DayOfWeek: ("dayofweek", ("this",)),
@@ -67,12 +73,14 @@ _PLAIN: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
 }
 _PARTS: Final[dict[str, str]] = {
     **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute", "week")},
+    "second": "second", "epoch": "epoch",
     "dow": "dayofweek", "dayofweek": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear",
     "dayofyear": "dayofyear", "dayofmonth": "day", "weekofyear": "week",
 }  # fmt: skip
 _COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
 }  # fmt: skip
+_IN_ORDER: Final = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _ALIKE: Final[dict[type[exp.Expr], str]] = {
     **_COMPARISONS,
     exp.Coalesce: "coalesce", exp.Least: "least", exp.Greatest: "greatest", exp.Nullif: "nullif",
@@ -82,7 +90,6 @@ _TIGHT: Final = (
     exp.Between,
 )  # fmt: skip
 _METHODS: Final[dict[type[exp.Expr], str]] = {
-    exp.IntDiv: "_whole_division",
     exp.And: "_logic",
     exp.Or: "_logic",
     exp.Add: "_sum",
@@ -106,17 +113,12 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.NullSafeNEQ: "_same",
     exp.Between: "_between",
     exp.In: "_in",
-    exp.Like: "_like",
-    exp.ILike: "_like",
-    exp.Escape: "_escaped",
-    exp.DPipe: "_pipe",
-    exp.Concat: "_concat",
-    exp.Trim: "_trim",
-    exp.Log: "_log",
-    exp.WidthBucket: "_bucket",
     exp.Anonymous: "_named",
 }
-_CALLED: Final = {"prefix": "starts_with", "suffix": "ends_with", "bin": "bin"}
+_READERS: Final = {**texts.READERS, **arithmetic.READERS}
+_CALLED: Final = {
+    "prefix": "starts_with", "suffix": "ends_with", "bin": "bin", "strlen": "strlen",
+}  # fmt: skip
 _DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
 _MONTHS: Final = {
     "MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12,
@@ -135,27 +137,33 @@ class Reading:
 
     schema: Schema
     hook: Hook
+    untyped: Mapping[str, Untyped] = field(default_factory=dict)
 
-    def read(self, node: Node) -> Expression:
-        """The expression that the node means, checked against the schema."""
-        found = self._read(node)
+    def read(self, node: Node, kind: Kind | None = None) -> Expression:
+        """The expression that the node means, checked against the schema.
+
+        A column without a type is taken for the ``kind``.
+        """
+        found = self._read(node) if kind is None else self.taken(node, kind)
         domain_of(found, self.schema)
         return found
 
     def condition(self, node: Node) -> Expression:
         """The same for something that is true or false."""
-        found = self.read(node)
-        if self._kind(found) is not Kind.BOOLEAN:
+        found = self.read(node, Kind.BOOLEAN)
+        if self.kind(found) is not Kind.BOOLEAN:
             raise Unsupported("A condition is not true or false.", fix="Compare with something.")
         return found
 
-    def _kind(self, value: Expression) -> Kind:
+    def kind(self, value: Expression) -> Kind:
+        """The kind of a value."""
         return kind_of(value, self.schema)
 
     def _read(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
         known = self.hook(node)
         if known is not None:
-            return known
+            untyped = self.untyped.get(known.name) if type(known) is Field else None
+            return known if untyped is None else untyped.read(known)
         if isinstance(node, exp.Paren):
             return self._read(node.this)
         constant = literal(node)
@@ -168,42 +176,84 @@ class Reading:
             require_only(node, "this", "expression", "expressions", *_QUIET)
             rest = [node.args["expression"]] if node.args.get("expression") else node.expressions
             if type(node) in _COMPARISONS or type(node) is exp.Nullif:
-                return Call(_ALIKE[type(node)], self._compared(node.this, *rest))
+                if type(node) in _IN_ORDER:
+                    self._in_order(node.this, *rest)
+                return Call(_ALIKE[type(node)], self.compared(node.this, *rest))
             return Call(_ALIKE[type(node)], self._agreed(node.this, *rest))
+        if type(node) in _READERS:
+            return _READERS[type(node)](node, self)
         if type(node) not in _METHODS:
             raise refusal(node)
         found: Expression = getattr(self, _METHODS[type(node)])(node)
         return found
 
+    def _untyped(self, node: Node) -> Untyped | None:
+        """The column without a type that a node is, if it is one."""
+        inner = node.unnest()
+        found = self.hook(inner) if isinstance(inner, exp.Column) else None
+        return self.untyped.get(found.name) if type(found) is Field else None
+
+    def taken(self, node: Node, kind: Kind) -> Expression:
+        """What the node means, where a column without a type is taken for a kind."""
+        untyped = self._untyped(node)
+        if untyped is not None:
+            untyped.take(kind)
+        return self._read(node)
+
+    def raw(self, node: Node) -> Expression:
+        """The same, where such a column is the text that it is."""
+        found = self.hook(node.unnest()) if self._untyped(node) is not None else None
+        return self._read(node) if found is None else found
+
+    def _in_order(self, *nodes: Node) -> None:
+        """A column without a type beside a day in quotes is a date; else its texts are compared."""
+        day = any(is_moment(literal(node)) for node in nodes)
+        for untyped in map(self._untyped, nodes):
+            if untyped is not None and day:
+                untyped.take(Kind.TIMESTAMP)
+            elif untyped is not None:
+                untyped.mark(compared=True)
+
     def _agreed(self, *nodes: Node) -> tuple[Expression, ...]:
-        values = agreed([self._read(node) for node in nodes], self.schema)
+        values = [self._read(node) for node in nodes]
+        open_ones = [self._untyped(node) for node in nodes] if self.untyped else []
+        kind = taken_for(zip(values, open_ones, strict=False), self.schema)
+        for place, untyped in enumerate(open_ones):
+            if untyped is not None and kind is not None:
+                values[place] = self.taken(nodes[place], kind)
+        values = agreed(values, self.schema)
         if any(map(_is_double, nodes)):
             values = [decimals.doubled(value, self.schema) for value in values]
         return tuple(decimals.beside(values, self.schema))
 
-    def _compared(self, *nodes: Node) -> tuple[Expression, ...]:
+    def compared(self, *nodes: Node) -> tuple[Expression, ...]:
         """Values that are told from each other, so decimals are exact."""
         return tuple(decimals.exact(value, self.schema) for value in self._agreed(*nodes))
 
-    def _operand(self, node: Node) -> Expression:
+    def operand(self, node: Node, kind: Kind = Kind.NUMBER) -> Expression:
         """What is computed with: 1e-2 is a double in SQL, and makes doubles."""
-        value = self._read(node)
+        value = self.taken(node, kind)
         return Call("to_number", (value,)) if _is_double(node) else value
 
     def _plain(self, node: Node) -> Expression:
         name, parts = _PLAIN[type(node)]
         require_only(node, *parts, *_QUIET)
-        args = tuple(self._operand(node.args[part]) for part in parts if node.args.get(part))
+        taken = zip(parts, function_named(name).parameters, strict=False)
+        args = tuple(
+            self.operand(node.args[part], parameter.kinds[-1])
+            for part, parameter in taken
+            if node.args.get(part)
+        )
         width = _bin_width(node)
         if width is not None:
-            below = self._read(node.this.this.this)
-            if self._kind(below).is_numeric:
+            below = self.taken(node.this.this.this, Kind.NUMBER)
+            if self.kind(below).is_numeric:
                 return Call("bin", (below, width))
         return self._called(name, args)
 
     def _called(self, name: str, args: tuple[Expression, ...]) -> Expression:
         """A call, in which decimals stay exact."""
-        if not args or not all(self._kind(arg).is_numeric for arg in args):
+        if not args or not all(self.kind(arg).is_numeric for arg in args):
             return Call(name, args)
         if name in ("negate", "abs"):
             return Call(name, args)
@@ -211,7 +261,7 @@ class Reading:
             return decimals.computed(name, args[0], args[1], self.schema)
         if name == "modulo":
             return decimals.rest(args[0], args[1], self.schema)
-        if name == "round" and self._kind(args[0]) is Kind.NUMBER:
+        if name == "round" and self.kind(args[0]) is Kind.NUMBER:
             digits = args[1].value if len(args) > 1 and type(args[1]) is Literal else 0
             if type(digits) is int and (len(args) == 1 or type(args[1]) is Literal):
                 scaled = decimals.scale_of(args[0], self.schema) is not None
@@ -220,20 +270,11 @@ class Reading:
                 )
         return Call(name, tuple(decimals.exact(arg, self.schema) for arg in args))
 
-    def _whole_division(self, node: Node) -> Expression:
-        """Whole numbers only: DuckDB's // of others is a plain division."""
-        require_only(node, "this", "expression")
-        parts = (self._read(node.this), self._read(node.expression))
-        for part in parts:
-            if self._kind(part) is not Kind.INTEGER or not is_whole_in_sql(part):
-                raise Unsupported(
-                    "// divides numbers that are not whole.", fix="Use FLOOR(x / y), or a cast."
-                )
-        return Call("int_divide", parts)
-
     def _logic(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
-        return Call(node.key, tuple(self._read(part) for part in node.flatten(unnest=False)))
+        return Call(
+            node.key, tuple(self.taken(part, Kind.BOOLEAN) for part in node.flatten(unnest=False))
+        )
 
     def _sum(self, node: Node) -> Expression:
         """Sums and differences, where dates count in days."""
@@ -242,11 +283,10 @@ class Reading:
         first, second = node.this, node.expression
         if isinstance(first, exp.Interval) and not back:
             first, second = second, first
-        left = self._operand(first)
         if isinstance(second, exp.Interval):
-            return self._moved(left, second, back=back)
-        right = self._operand(second)
-        kinds = (self._kind(left), self._kind(right))
+            return self._moved(first, second, back=back)
+        left, right = self._summands(first, second)
+        kinds = (self.kind(left), self.kind(right))
         if kinds == (Kind.DATE, Kind.DATE) and back:
             return Call("date_diff", (Literal("day"), right, left))
         if kinds == (Kind.DATE, Kind.INTEGER):
@@ -257,16 +297,23 @@ class Reading:
             return Call("subtract" if back else "add", (left, right))
         return decimals.computed("subtract" if back else "add", left, right, self.schema)
 
+    def _summands(self, *nodes: Node) -> tuple[Expression, ...]:
+        """What is added up: a column without a type is a number, or a date beside a date."""
+        plain = [self._read(node) for node in nodes if self._untyped(node) is None]
+        dates = any(self.kind(value) is Kind.DATE for value in plain)
+        return tuple(self.operand(node, Kind.DATE if dates else Kind.NUMBER) for node in nodes)
+
     def _later(self, moment: Expression, days: Expression, *, back: bool) -> Expression:
         if back:
             constant = type(days) is Literal and type(days.value) is int
             days = Literal(-days.value) if constant else Call("negate", (days,))  # type: ignore[union-attr,operator]
         return calendar.later_days(moment, days)
 
-    def _moved(self, moment: Expression, interval: exp.Interval, *, back: bool) -> Expression:
+    def _moved(self, node: Node, interval: exp.Interval, *, back: bool) -> Expression:
         """A date and an INTERVAL of days, weeks, months or years."""
         count, unit = _words(interval)
         months = _MONTHS.get(unit)
+        moment = self.taken(node, Kind.TIMESTAMP if months is None else Kind.DATE)
         if months is None or not isinstance(interval.this, exp.Literal):
             return self._later(moment, self._days(interval), back=back)
         number = whole(exp.Literal.number(count), "An INTERVAL") * months
@@ -283,19 +330,19 @@ class Reading:
             )
         if isinstance(text, exp.Literal):
             return Literal(whole(exp.Literal.number(number), "An INTERVAL") * unit)
-        count = self._read(text)
+        count = self.taken(text, Kind.INTEGER)
         return count if unit == 1 else Call("multiply", (count, Literal(unit)))
 
     def _date_add(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
         if not isinstance(node.expression, exp.Interval):
             raise refusal(node)
-        return self._moved(self._read(node.this), node.expression, back=False)
+        return self._moved(node.this, node.expression, back=False)
 
     def _calendar(self, node: Node) -> Expression:
         """Days and months by other names than numbers."""
         require_only(node, "this")
-        moment = self._read(node.this)
+        moment = self.taken(node.this, Kind.TIMESTAMP)
         if isinstance(node, exp.LastDay):
             return calendar.last_day(moment)
         if isinstance(node, exp.DayOfWeekIso):
@@ -312,31 +359,33 @@ class Reading:
     def _part(self, name: str, node: Node) -> Expression:
         part = _PARTS.get(name.lower())
         if name.lower() == "isodow":
-            return calendar.iso_weekday(self._read(node))
+            return calendar.iso_weekday(self.taken(node, Kind.TIMESTAMP))
         if part is None:
             raise Unsupported(
                 f"The part {name!r} of a date is not offered.",
                 fix=f"Use one of {', '.join(sorted(set(_PARTS.values())))}.",
             )
-        return Call(part, (self._read(node),))
+        return Call(part, (self.taken(node, Kind.TIMESTAMP),))
 
     def _truncated(self, node: Node) -> Expression:
         require_only(node, "this", "unit", *_QUIET)
         unit = Literal(node.args["unit"].name.lower())
-        return Call("date_trunc", (unit, self._read(node.this)))
+        return Call("date_trunc", (unit, self.taken(node.this, Kind.TIMESTAMP)))
 
     def _difference(self, node: Node) -> Expression:
         require_only(node, "this", "expression", "unit", *_QUIET)
         unit = Literal(node.text("unit").lower() or "day")
+        for end in (node.expression, node.this):
+            self.taken(end, Kind.TIMESTAMP)
         return Call("date_diff", (unit, *self._agreed(node.expression, node.this)))
 
     def _cast(self, node: Node) -> Expression:
         require_only(node, "this", "to", "action", *_QUIET)
-        return cast(self._read(node.this), node.args["to"], self.schema)
+        return cast(self.raw(node.this), node.args["to"], self.schema)
 
     def _to_date(self, node: Node) -> Expression:
         require_only(node, "this")
-        return cast(self._read(node.this), exp.DataType(this=exp.DType.DATE), self.schema)
+        return cast(self.raw(node.this), exp.DataType(this=exp.DType.DATE), self.schema)
 
     def _case(self, node: Node) -> Expression:
         require_only(node, "this", "ifs", "default")
@@ -350,7 +399,9 @@ class Reading:
         for branch, value in zip(node.args["ifs"], results, strict=False):
             asked = branch.this
             args.append(
-                self._read(asked) if subject is None else Call("eq", self._compared(subject, asked))
+                self.taken(asked, Kind.BOOLEAN)
+                if subject is None
+                else Call("eq", self.compared(subject, asked))
             )
             args.append(value)
         return Call("case", (*args, results[-1]) if default else tuple(args))
@@ -358,99 +409,41 @@ class Reading:
     def _if(self, node: Node) -> Expression:
         require_only(node, "this", "true", "false")
         values = [node.args[part] for part in ("true", "false") if node.args.get(part)]
-        return Call("case", (self._read(node.this), *self._agreed(*values)))
+        return Call("case", (self.taken(node.this, Kind.BOOLEAN), *self._agreed(*values)))
 
     def _is(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
         asked = literal(node.expression)
-        value = self._read(node.this)
         if asked is None or asked.value not in (None, True, False):
             raise refusal(node)
         if asked.value is None:
-            return Call("is_null", (value,))
+            return Call("is_null", (self._read(node.this),))
+        value = self.taken(node.this, Kind.BOOLEAN)
         return Call("is_true", (value if asked.value else Call("not", (value,)),))
 
     def _same(self, node: Node) -> Expression:
         """IS [NOT] DISTINCT FROM: NULL equals NULL."""
         require_only(node, "this", "expression")
-        one, other = self._compared(node.this, node.expression)
+        one, other = self.compared(node.this, node.expression)
         neither = both(Call("is_null", (one,)), Call("is_null", (other,)))
         same = Call("coalesce", (Call("eq", (one, other)), neither))
         return Call("not", (same,)) if isinstance(node, exp.NullSafeNEQ) else same
 
     def _between(self, node: Node) -> Expression:
         require_only(node, "this", "low", "high")
-        value, low, high = self._compared(node.this, node.args["low"], node.args["high"])
+        parts = (node.this, node.args["low"], node.args["high"])
+        self._in_order(*parts)
+        value, low, high = self.compared(*parts)
         return Call("between", (value, low, high))
 
     def _in(self, node: Node) -> Expression:
         if node.args.get("query"):
             raise refusal("SUBQUERY")
         require_only(node, "this", "expressions")
-        value, *listed = self._compared(node.this, *node.expressions)
+        value, *listed = self.compared(node.this, *node.expressions)
         if all(type(one) is Literal and one.value is not None for one in listed):
             return Call("in", (value, *listed))
         return Call("or", tuple(Call("eq", (value, one)) for one in listed))
-
-    def _escaped(self, node: Node) -> Expression:
-        if not isinstance(node.this, exp.Like | exp.ILike):
-            raise refusal(node)
-        return self._like(node.this, self._read(node.expression))
-
-    def _like(self, node: Node, *escape: Expression) -> Expression:
-        require_only(node, "this", "expression", "negate")
-        name = "ilike" if isinstance(node, exp.ILike) else "like"
-        found = Call(name, (self._read(node.this), self._read(node.expression), *escape))
-        return Call("not", (found,)) if node.args.get("negate") else found
-
-    def _texts(self, nodes: list[Node]) -> list[Expression]:
-        return [as_text(self._read(node), self.schema) for node in nodes]
-
-    def _pipe(self, node: Node) -> Expression:
-        require_only(node, "this", "expression", *_QUIET)
-        return Call("concat", tuple(self._texts([node.this, node.expression])))
-
-    def _concat(self, node: Node) -> Expression:
-        """CONCAT leaves NULLs out, unlike ||."""
-        require_only(node, "expressions", *_QUIET)
-        texts = self._texts(node.expressions)
-        filled: list[Expression] = [
-            Call("coalesce", (text, Literal(""))) if domain_of(text, self.schema).nullable else text
-            for text in texts
-        ]
-        return Call("concat", tuple(filled))
-
-    def _trim(self, node: Node) -> Expression:
-        require_only(node, "this", "position")
-        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position"), "trim")
-        return Call(name, (self._read(node.this),))
-
-    def _log(self, node: Node) -> Expression:
-        """LOG(x) is to base 10, LOG(base, x) to a base."""
-        require_only(node, "this", "expression")
-        if not node.args.get("expression"):
-            return Call("log10", (self._read(node.this),))
-        base, value = literal(node.this), self._read(node.expression)
-        named = {2: "log2", 10: "log10"}.get(base.value) if base is not None else None  # type: ignore[arg-type]
-        if named is None:
-            return Call("divide", (Call("ln", (value,)), Call("ln", (self._read(node.this),))))
-        return Call(named, (value,))
-
-    def _bucket(self, node: Node) -> Expression:
-        """WIDTH_BUCKET(x, low, high, n): 0 below, 1 to n, n + 1 from high on."""
-        require_only(node, "this", "min_value", "max_value", "num_buckets")
-        low, high = literal(node.args["min_value"]), literal(node.args["max_value"])
-        count = whole(node.args["num_buckets"], "The number of buckets")
-        ends = [end for end in (low, high) if end is not None and end.kind.is_numeric]
-        if low is None or high is None or len(ends) < 2 or count < 1 or low.value >= high.value:  # type: ignore[operator]
-            raise Unsupported("WIDTH_BUCKET needs two numbers in order.", fix="Write low, high.")
-        width = Fraction(high.value) - Fraction(low.value)  # type: ignore[arg-type]
-        value = self._read(node.this)
-        moved = Call("multiply", (Call("subtract", (value, low)), Literal(count)))
-        share = Call("divide", (moved, Literal(width)))
-        kept = Call("greatest", (Literal(-1), Call("least", (Literal(count), share))))
-        place = Call("add", (Call("to_integer", (Call("floor", (kept,)),)), Literal(1)))
-        return Call("case", (Call("not", (Call("is_null", (value,)),)), place))
 
     def _named(self, node: Node) -> Expression:
         name, args = node.name.lower(), node.expressions
@@ -459,7 +452,11 @@ class Reading:
         if name == "weekday" and len(args) == 1:
             return self._part(name, args[0])
         if name in _CALLED:
-            return Call(_CALLED[name], tuple(self._read(arg) for arg in args))
+            taken = zip(args, function_named(_CALLED[name]).parameters, strict=False)
+            return Call(
+                _CALLED[name],
+                tuple(self.taken(arg, parameter.kinds[-1]) for arg, parameter in taken),
+            )
         raise refusal(node)
 
 

@@ -8,9 +8,9 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project
 from noisegate.errors import Unsupported
-from noisegate.query.reading.decimals import exact
+from noisegate.privacy.domain import Kind
 from noisegate.query.reading.expressions import both
-from noisegate.query.reading.literals import agreed
+from noisegate.query.reading.literals import kind_of
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
 from noisegate.query.reading.sight import Sight, conjuncts
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
@@ -61,6 +61,7 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
         equalities = [
             replace(one, pair=None if one.pair is None else one.pair[::-1]) for one in equalities
         ]
+    equalities = _alike(kept, other, equalities)
     if side:
         other, rest = _pushed(other, rest), []
         names = tuple(_partly(name, other) for name in names)
@@ -87,7 +88,8 @@ def matching(rows: Rows, other: Rows, equalities: list[Equality], *, negated: bo
         _require_one_unit(rows, other, equalities)
     elif not equalities:
         raise Unsupported("A sub-query is not tied to the rows.", fix="Compare a column with it.")
-    pairs = tuple(one.pair for one in equalities if one.pair is not None)
+    alike = _alike(rows, other, equalities)
+    pairs = tuple(one.pair for one in alike if one.pair is not None)
     words = f"with {'no ' if negated else 'a '}partner in {', '.join(other.path)}"
     made = rows.made(Matching(rows.relation, other.relation, pairs, negated), words)
     made.schema  # noqa: B018 - refuses here what does not fit
@@ -189,8 +191,7 @@ class Sides:
                     pair = found if by_left[0] else found[::-1]
                     return equality(*pair)  # type: ignore[arg-type]
         reading = self.sight.reading
-        values = agreed([reading.read(one), reading.read(other)], reading.schema)
-        values = [exact(value, reading.schema) for value in values]
+        values = reading.compared(one, other)
         left, right = self.left.schema, self.right.schema
         for first, second in (values, values[::-1]):
             here, there = set(fields_of(first)), set(fields_of(second))
@@ -269,3 +270,25 @@ def _on(
     if not pairs and kept.unit is not None and other.unit is not None:
         return (_ALWAYS,)
     return pairs
+
+
+def _alike(left: Rows, right: Rows, equalities: list[Equality]) -> list[Equality]:
+    """The equalities, in which a column without a type is read as its partner is."""
+    found = []
+    for one in equalities:
+        if one.pair is not None:
+            first, second = one.pair
+            mine, theirs = kind_of(first, left.schema), kind_of(second, right.schema)
+            if mine is not theirs:
+                pair = (_as_partner(first, left, theirs), _as_partner(second, right, mine))
+                one = replace(one, pair=pair)  # noqa: PLW2901 - the same, read otherwise
+        found.append(one)
+    return found
+
+
+def _as_partner(value: Expression, rows: Rows, kind: Kind) -> Expression:
+    untyped = Sight(rows).untyped.get(value.name) if type(value) is Field else None
+    if untyped is None or kind is Kind.TEXT:
+        return value
+    untyped.take(kind)
+    return untyped.read(value)

@@ -77,6 +77,16 @@ def converted(text: Literal, kind: Kind) -> Literal:
     raise Unsupported(f"{text.value!r} is no {kind.value}.", fix="Write it as one, or cast it.")
 
 
+def is_moment(constant: Literal | None) -> bool:
+    """Whether a constant is a text that says a day, or a time of one."""
+    if constant is None or type(constant.value) is not str:
+        return False
+    try:
+        return len(constant.value) >= 10 and converted(constant, Kind.TIMESTAMP) is not None
+    except Unsupported:
+        return False
+
+
 def kind_of(expression: Expression, schema: Schema) -> Kind:
     """The kind of an expression's value."""
     return domain_of(expression, schema).kind

@@ -12,6 +12,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.reading.untyped import Kinds, Untyped
 from noisegate.query.reading.words import fold, no_such
 
 _PATH_MAX: Final = 4_000
@@ -27,7 +28,7 @@ class Name:
     and column it was copied from, ``link`` the base column that its foreign key refers to.
     ``single``: rows that share its value have one owner, because a declared foreign key refers to
     it, or is it; ``lacking``: so, but rows without a partner have none. ``merged``: USING showed it
-    already.
+    already. ``untyped`` is set where its file has no types.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Name:
     single: bool = False
     lacking: bool = False
     merged: bool = False
+    untyped: Untyped | None = None
 
 
 @final
@@ -114,7 +116,9 @@ def single_columns(tables: Iterable[TableDomain]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def rows_of_table(table: TableDomain, singles: Collection[tuple[str, str]] = ()) -> Rows:
+def rows_of_table(
+    table: TableDomain, singles: Collection[tuple[str, str]] = (), kinds: Kinds | None = None
+) -> Rows:
     """The rows of a table of the policy; ``singles`` are the `single_columns` of all."""
     relation = Table(table)
     owner = _owner_column(table)
@@ -128,6 +132,9 @@ def rows_of_table(table: TableDomain, singles: Collection[tuple[str, str]] = ())
             origin=(table.name, name),
             link=links.get(name),
             single=(table.name, name) in singles,
+            untyped=kinds.of(table.name, name)
+            if kinds is not None and table.columns[name].untyped
+            else None,
         )
         for name in schema_of(relation)
     ]

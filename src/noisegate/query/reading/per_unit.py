@@ -68,7 +68,13 @@ class _Folding:
 
     @property
     def reading(self) -> Reading:
-        return Reading(_Folds(self), self._hook)
+        known = self.sight.untyped
+        untyped = {
+            name: known[key.name]
+            for name, key in self.keys
+            if type(key) is Field and key.name in known
+        }
+        return Reading(_Folds(self), self._hook, untyped)
 
     def item(self, node: Node) -> Name | Expression:
         """A SELECT item: the owner stays a name."""

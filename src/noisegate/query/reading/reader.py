@@ -30,6 +30,7 @@ from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.untyped import Kinds
 from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
 _LENGTH_MAX: Final = 20_000
@@ -65,9 +66,15 @@ def read(
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
+    kinds = Kinds()
+    return kinds.settled(lambda: _question(sql, tables, Given(public, lines), kinds))
+
+
+def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: Kinds) -> Question:
+    """The question, with columns without types read as far as ``kinds`` tells."""
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({}, single_columns(tables.values()), Given(public, lines))
+    reader = _Reader({}, single_columns(tables.values()), given, kinds)
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
@@ -83,7 +90,7 @@ def read(
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=over_groups(found.node, reader.blocks),
+        caveats=(*kinds.caveats(), *over_groups(found.node, reader.blocks)),
     )
 
 
@@ -143,6 +150,7 @@ class _Reader:
     tables: dict[str, TableDomain]
     singles: frozenset[tuple[str, str]] = frozenset()
     given: Given = field(default_factory=Given)
+    kinds: Kinds = field(default_factory=Kinds)
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
@@ -237,7 +245,7 @@ class _Reader:
             node.set("this", exp.to_identifier(table.name, quoted=True))
             shown = tuple(name.name for name in rows_of_table(table).names)
             return Outer(node, renamed(shown, alias), public=True)
-        rows = bound if bound is not None else rows_of_table(table, self.singles)  # type: ignore[arg-type]
+        rows = bound if bound is not None else rows_of_table(table, self.singles, self.kinds)  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
         if node.args.get("pivots"):

@@ -17,6 +17,7 @@ from noisegate.query.reading.joins import Equality, equality, joined, matching
 from noisegate.query.reading.literals import agreed, kind_of
 from noisegate.query.reading.names import Name, Rows, find, projected
 from noisegate.query.reading.sight import Sight, aliases_of, conjuncts, item_of, plain_name
+from noisegate.query.reading.untyped import together
 from noisegate.query.reading.words import Node, fold, refusal, require_only
 
 Env: TypeAlias = Mapping[str, Any]  # what names of tables mean: tables, rows, released tables
@@ -210,7 +211,8 @@ def union(parts: list[Rows]) -> Rows:
                 raise Unsupported(f"Column {name.name!r} holds the unit.", fix="Leave it out.")
             names.append(Name(name=name.name, field=None, owner=True))
             continue
-        names.append(Name(name=name.name, field=name.name, owner=owner))
+        alike = together(name.name, (one.untyped for one in mine))
+        names.append(Name(name=name.name, field=name.name, owner=owner, untyped=alike))
         values = _alike([(part, str(one)) for part, one in zip(parts, fields, strict=True)])
         for column, value in zip(columns, values, strict=True):
             column.append((name.name, value))

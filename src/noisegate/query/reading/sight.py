@@ -10,6 +10,7 @@ from noisegate.errors import Unsupported
 from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
+from noisegate.query.reading.untyped import Untyped
 from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
 
 _ALIASES_MAX: Final = 2_000
@@ -32,7 +33,13 @@ class Sight:
     @property
     def reading(self) -> Reading:
         """Reads expressions over the rows."""
-        return Reading(self.rows.schema, self._hook)
+        return Reading(self.rows.schema, self._hook, self.untyped)
+
+    @property
+    def untyped(self) -> dict[str, Untyped]:
+        """The columns without types."""
+        names = ((name.field, name.untyped) for name in self.rows.names)
+        return {name: each for name, each in names if name is not None and each is not None}
 
     def _hook(self, node: Node) -> Expression | None:
         if isinstance(node, exp.Column):

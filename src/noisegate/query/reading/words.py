@@ -21,7 +21,7 @@ def listed(words: str) -> tuple[str, ...]:
 
 
 _CHANGING: Final = "It gives another value each time, so a question would not be one question."
-_PATTERN: Final = "Use LIKE, ILIKE, STARTS_WITH, ENDS_WITH or CONTAINS."
+_PATTERN: Final = "Use LIKE, ILIKE, STARTS_WITH, ENDS_WITH, CONTAINS or REGEXP_MATCHES."
 _INSIDE: Final = "Inside it would let rows decide which rows count; put it outside."
 _ROWS_DECIDE: Final = ("ORDER BY", "LIMIT", "OFFSET", "SAMPLE", "QUALIFY", "WINDOW", "DISTINCT ON")
 _REASONS: Final[dict[str, str]] = {
@@ -30,10 +30,7 @@ _REASONS: Final[dict[str, str]] = {
         listed("NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME TODAY AGE"),
         "Write the date itself, such as DATE '2024-01-31'.",
     ),
-    **dict.fromkeys(
-        listed("REGEXP_LIKE REGEXP_MATCHES REGEXP_EXTRACT REGEXP_REPLACE SIMILARTO GLOB"),
-        _PATTERN,
-    ),
+    "GLOB": _PATTERN,
     **dict.fromkeys(
         listed("READ_CSV READ_CSV_AUTO READ_PARQUET READ_JSON READ_TEXT READ_BLOB GETENV"),
         "Files and settings are out of reach; ask about the tables of the policy.",
@@ -42,9 +39,7 @@ _REASONS: Final[dict[str, str]] = {
     "FULL JOIN": "Use LEFT JOIN, with the private table on the left.",
     "NATURAL JOIN": "Name the columns: JOIN ... USING (column).",
     "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND.",
-    "TIME_TO_STR": "Use EXTRACT or DATE_TRUNC.",
     "DATE_BIN": "Use DATE_TRUNC.",
-    "SECOND": "Use HOUR or MINUTE.",
     "UNION": "Use UNION ALL, and count distinct values outside.",
     "EXCEPT": "Use NOT EXISTS.",
     "INTERSECT": "Use EXISTS.",
