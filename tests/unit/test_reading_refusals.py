@@ -63,6 +63,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM patients WHERE REGEXP_EXTRACT(name, 'a', 1) = 'b'": "asks for group 1, and the pattern has 0",
     "SELECT COUNT(*) FROM patients WHERE REGEXP_REPLACE(name, 'a', '\\1') = 'b'": "the pattern has 0 groups",
     "SELECT COUNT(*) FROM patients WHERE REGEXP_MATCHES(name, 'a', 'x')": "options that are not on the list",
+    "SELECT COUNT(*) FROM patients WHERE name // 2 = 3": "// divides what is no number",
     "SELECT COUNT(*) FROM patients WHERE STRFTIME(born, '%c') = 'b'": "STRFTIME does not know %c",
     "SELECT COUNT(*) FROM patients WHERE STRFTIME(born, name) = 'b'": "STRFTIME needs a constant text",
     "SELECT COUNT(*) FROM patients WHERE LPAD(name, 5, '') = 'b'": "filled .* with nothing",

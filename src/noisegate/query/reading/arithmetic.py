@@ -9,7 +9,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Literal
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading.literals import is_whole_in_sql, literal, whole
+from noisegate.query.reading.literals import literal, sql_type, whole
 from noisegate.query.reading.words import Node, require_only
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
 def _whole_division(node: Node, reading: "Reading") -> Expression:
     """Of whole numbers the whole quotient; of others a plain division, as in DuckDB."""
     require_only(node, "this", "expression")
-    parts = [reading.taken(part, Kind.INTEGER) for part in (node.this, node.expression)]
-    kinds = {reading.kind(part) for part in parts}
-    if kinds == {Kind.INTEGER} and all(map(is_whole_in_sql, parts)):
-        return Call("int_divide", tuple(parts))
-    return Call("divide", tuple(reading.operand(part) for part in (node.this, node.expression)))
+    parts = tuple(reading.taken(part, Kind.INTEGER) for part in (node.this, node.expression))
+    for part in parts:
+        if not reading.kind(part).is_numeric:
+            raise Unsupported("// divides what is no number.", fix="Cast it, to BIGINT or DOUBLE.")
+    types = {sql_type(part, reading.schema) for part in parts}
+    if types == {Kind.INTEGER}:
+        return Call("int_divide", parts)
+    return Call("divide", tuple(reading.operand(each) for each in (node.this, node.expression)))
 
 
 def _log(node: Node, reading: "Reading") -> Expression:
