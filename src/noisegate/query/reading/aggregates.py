@@ -13,6 +13,7 @@ from noisegate.query.question import Function
 from noisegate.query.reading.expressions import both
 from noisegate.query.reading.literals import kind_of, literal
 from noisegate.query.reading.names import Name
+from noisegate.query.reading.places import at
 from noisegate.query.reading.sight import Sight
 from noisegate.query.reading.words import Node, refusal, require_only
 
@@ -51,8 +52,13 @@ class Asked:
     where: Expression | None = None
 
 
-def asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after the other
+def asked(node: Node, sight: Sight) -> Asked:
     """What an aggregate call asks for."""
+    with at(node):
+        return _asked(node, sight)
+
+
+def _asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after the other
     if isinstance(node, exp.Filter):
         found = asked(node.this, sight)
         condition = sight.reading.condition(node.expression.this)

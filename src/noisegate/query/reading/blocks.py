@@ -25,6 +25,7 @@ from noisegate.query.reading.linear import (
     written,
 )
 from noisegate.query.reading.names import Name
+from noisegate.query.reading.places import at
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.query.reading.untyped import Untyped
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
@@ -71,7 +72,8 @@ def block_of(
     facts = facts_of(sight.rows.relation, given.public) if groups.targets else Facts({})
     shared = _shared(select, sight) if given.lines else frozenset[Core]()
     making = _Making(sight, groups, name, nested, facts, shared)
-    keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
+    with at(select.args.get("group")):
+        keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
     shown = _names(select.expressions)
     items = []
     for item, alias in zip(select.expressions, shown, strict=True):
@@ -251,6 +253,10 @@ class _Making:
 
     def rewritten(self, node: Node) -> Node:
         """The node over the released table: keys and aggregates become its columns."""
+        with at(node):
+            return self._rewritten(node)
+
+    def _rewritten(self, node: Node) -> Node:
         if is_aggregate(node):
             return self._aggregate(node)
         if isinstance(node, exp.Query):

@@ -19,8 +19,9 @@ from noisegate.query.reading.literals import (
     literal,
     whole,
 )
+from noisegate.query.reading.places import mark
 from noisegate.query.reading.untyped import Untyped, taken_for
-from noisegate.query.reading.words import Node, refusal, require_only
+from noisegate.query.reading.words import Node, attempt, refusal, require_only
 
 Hook: TypeAlias = Callable[[Node], Expression | None]
 
@@ -145,8 +146,21 @@ class Reading:
         A column without a type is taken for the ``kind``.
         """
         found = self._read(node) if kind is None else self.taken(node, kind)
-        domain_of(found, self.schema)
+        try:
+            domain_of(found, self.schema)
+        except Unsupported as error:
+            mark(error, self._innermost(node))
+            raise
         return found
+
+    def _innermost(self, node: Node) -> Node:
+        """The smallest part of a node whose kinds do not fit."""
+        for child in node.iter_expressions():
+            if isinstance(child, exp.Condition) and not isinstance(child, exp.Query):
+                read = attempt(lambda child=child: self._read(child))  # type: ignore[misc]
+                if read is not None and attempt(lambda: domain_of(read, self.schema)) is None:  # noqa: B023
+                    return self._innermost(child)
+        return node
 
     def condition(self, node: Node) -> Expression:
         """The same for something that is true or false."""
@@ -159,7 +173,14 @@ class Reading:
         """The kind of a value."""
         return kind_of(value, self.schema)
 
-    def _read(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
+    def _read(self, node: Node) -> Expression:
+        try:
+            return self._meant(node)
+        except Unsupported as error:
+            mark(error, node)
+            raise
+
+    def _meant(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
         known = self.hook(node)
         if known is not None:
             untyped = self.untyped.get(known.name) if type(known) is Field else None

@@ -77,6 +77,7 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
         names=names,
         unit=kept.unit,
         path=(*kept.path, f"joined with {', '.join(other.path)}"),
+        hidden=(*kept.hidden, *other.hidden),
     )
     rows.schema  # noqa: B018 - refuses here what does not fit
     return rows.filtered(both(*rest)) if rest else rows
@@ -142,7 +143,7 @@ def _conditions(
         asked = exp.column(column.name)
         one, other = find(asked, left.names), find(asked, right.names)
         if one is None or other is None:
-            raise unknown(asked, left.names if one is None else right.names)
+            raise unknown(asked, left if one is None else right)
         equalities.append(equality(one, other))
         hidden = one if from_right else other
         names = tuple(replace(name, merged=True) if name is hidden else name for name in names)
@@ -176,7 +177,8 @@ class Sides:
     def sight(self) -> Sight:
         """Reads expressions over the pairs of rows."""
         joint = Join(self.left.relation, self.right.relation, (_ALWAYS,))
-        return Sight(Rows(relation=joint, names=self.names, unit=None))
+        hidden = (*self.left.hidden, *self.right.hidden)
+        return Sight(Rows(relation=joint, names=self.names, unit=None, hidden=hidden))
 
     def across(self, part: Node) -> Equality | None:
         """The equality that a condition is, if its two sides are the two sides of the join."""

@@ -49,7 +49,8 @@ class Name:
 class Rows:
     """A relation with its names. ``unit`` None: public. ``key``: fields whose values do not repeat.
 
-    ``path`` says in words how the rows were made.
+    ``path`` says in words how the rows were made. ``hidden`` are columns that the policy names and
+    hides.
     """
 
     relation: Relation
@@ -57,6 +58,7 @@ class Rows:
     unit: PrivacyUnit | None
     key: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if sum(map(len, self.path)) > _PATH_MAX:  # tables of tables of tables double each time
@@ -155,6 +157,7 @@ def rows_of_table(
         unit=table.unit,
         key=table.key,
         path=(f"table {table.name}",),
+        hidden=tuple(name for name, column in table.columns.items() if column.hidden),
     )
 
 
@@ -196,14 +199,19 @@ def field_of(name: Name) -> Field:
     return Field(name.field)
 
 
-def unknown(column: exp.Column, names: Iterable[Name]) -> Unsupported:
+def unknown(column: exp.Column, rows: Rows) -> Unsupported:
     """The refusal of a column that is not in sight."""
-    names = tuple(names)
+    names = rows.names
     if column.table and fold(column.table) not in {fold(name.table) for name in names}:
         raise Unsupported(
             f"{column.table!r} is no table of this FROM, and a sub-query over private rows sees "
             "those alone.",
             fix="Join the tables, or group by the key inside and join what both give.",
+        )
+    if fold(column.name) in map(fold, rows.hidden):
+        return Unsupported(
+            f"Column {column.name!r} is hidden: the policy keeps it from questions.",
+            fix=f"There are: {', '.join(dict.fromkeys(name.name for name in names))}.",
         )
     return no_such("column", column.name, dict.fromkeys(name.name for name in names))
 

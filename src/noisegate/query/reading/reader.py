@@ -28,6 +28,7 @@ from noisegate.query.reading.hints import take_hints
 from noisegate.query.reading.kept import Public
 from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
+from noisegate.query.reading.places import at, pointing
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of
 from noisegate.query.reading.untyped import Kinds
@@ -67,7 +68,11 @@ def read(
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
     kinds = Kinds()
-    return kinds.settled(lambda: _question(sql, tables, Given(public, lines), kinds))
+    try:
+        return kinds.settled(lambda: _question(sql, tables, Given(public, lines), kinds))
+    except Unsupported as error:
+        refused = pointing(error, sql)
+    raise refused
 
 
 def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: Kinds) -> Question:
@@ -209,7 +214,8 @@ class _Reader:
                 return found.called(alias)
             return Outer(node, renamed(found.columns, alias), found.public)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            return self._table(node, env, force=force)
+            with at(node):
+                return self._table(node, env, force=force)
         inner = node.this
         if isinstance(node, exp.Subquery) and isinstance(inner, exp.Table):
             parts = [inner, *(join.this for join in inner.args.get("joins") or ())]
@@ -221,7 +227,8 @@ class _Reader:
         if isinstance(node, exp.Table) and (
             not isinstance(inner, exp.Func) or _called(inner) not in _TABLE_FUNCTIONS
         ):
-            raise refusal(inner)
+            with at(inner):
+                raise refusal(inner)
         if force:
             raise refusal(node)
         return Outer(node, None, self.nested_in(node, env))

@@ -16,6 +16,7 @@ from noisegate.query.reading.expressions import both
 from noisegate.query.reading.joins import Equality, equality, joined, matching
 from noisegate.query.reading.literals import agreed, kind_of
 from noisegate.query.reading.names import Name, Rows, find, projected
+from noisegate.query.reading.places import at
 from noisegate.query.reading.sight import Sight, aliases_of, conjuncts, item_of, plain_name
 from noisegate.query.reading.untyped import together
 from noisegate.query.reading.words import Node, fold, refusal, require_only
@@ -67,7 +68,8 @@ class From:
             free = len(commas) == len(joins) and not any(join.side or join.kind for join in joins)
             right, join = next(tied, pairs[0]) if free else pairs[0]
             pairs = [pair for pair in pairs if pair[0] is not right]
-            rows = joined(rows, right, join, usable)
+            with at(join):
+                rows = joined(rows, right, join, usable)
             order.append(right)
         if order != sources:  # names stand as FROM lists them
             places = {fold_table(one): place for place, one in enumerate(sources)}
@@ -171,8 +173,9 @@ def fold_table(rows: Rows) -> object:
 def refuse_row_clauses(select: Node) -> None:
     """Refuse what would let rows decide which rows count."""
     for part, word in ROW_CLAUSES.items():
-        if select.args.get(part):
-            raise refusal(word)
+        if clause := select.args.get(part):
+            with at(clause if isinstance(clause, exp.Expr) else clause[0]):
+                raise refusal(word)
     distinct = select.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
         raise refusal("DISTINCT ON")

@@ -69,7 +69,7 @@ class Sight:
             return found
         alias = None if column.table else self.aliases.get(fold(column.name))
         if alias is None:
-            raise unknown(column, self.rows.names)
+            raise unknown(column, self.rows)
         return alias
 
     def without(self, alias: str) -> "Sight":
