@@ -212,6 +212,9 @@ def test_sums_of_such_a_column_find_their_bounds(tmp_path):
     assert abs(total - 100 * sum(range(50))) < 2000
     assert abs(mean - 24.5) < 1
     assert any("'age' is read as a number" in words for words in answer.caveats)
+    low, high = gate.bounds("people", "age", epsilon=20)
+    assert low <= 0
+    assert 59 <= high <= 64
 
 
 def test_a_policy_with_units_and_the_command_line_answer_the_same(town):
@@ -222,3 +225,14 @@ def test_a_policy_with_units_and_the_command_line_answer_the_same(town):
     shown = json.loads(run("ask", "people.csv", sql, *terms, cwd=town).stdout)
     assert shown["rows"] == [[5]]
     assert any("'age' is read as a number" in words for words in shown["caveats"])
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["({} + age)", "({} // 2.5)", "FLOOR({} / 2) * 2", "(age - {})", "COALESCE({} + 1, age)"],
+)
+def test_deep_expressions_are_read_once(tables, form):
+    value = "age"
+    for _ in range(20):
+        value = form.format(value)
+    assert read(f"SELECT COUNT(*) FROM people WHERE {value} > 3", tables).blocks

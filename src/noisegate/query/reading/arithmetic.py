@@ -23,14 +23,12 @@ Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
 def _whole_division(node: Node, reading: "Reading") -> Expression:
     """Of whole numbers the whole quotient; of others a plain division, as in DuckDB."""
     require_only(node, "this", "expression")
-    parts = tuple(reading.taken(part, Kind.INTEGER) for part in (node.this, node.expression))
+    parts = tuple(reading.operand(part, Kind.INTEGER) for part in (node.this, node.expression))
     for part in parts:
         if not reading.kind(part).is_numeric:
             raise Unsupported("// divides what is no number.", fix="Cast it, to BIGINT or DOUBLE.")
     types = {sql_type(part, reading.schema) for part in parts}
-    if types == {Kind.INTEGER}:
-        return Call("int_divide", parts)
-    return Call("divide", tuple(reading.operand(each) for each in (node.this, node.expression)))
+    return Call("int_divide" if types == {Kind.INTEGER} else "divide", parts)
 
 
 def _log(node: Node, reading: "Reading") -> Expression:

@@ -194,7 +194,8 @@ class _Making:
                 f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
             )
         if left.domain.keys is None:
-            return GroupKey(name=f"k{index}", expression=target, domain=domain)
+            found = replace(domain, nullable=left.domain.nullable)
+            return GroupKey(name=f"k{index}", expression=target, domain=found)
         keys, nullable = left.domain.keys, left.domain.nullable
         if domain.keys is not None and not left.closed:  # a partner's values are not declared here
             keys = tuple(key for key in keys if key in set(domain.keys))

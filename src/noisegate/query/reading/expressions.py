@@ -10,14 +10,13 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, Schem
 from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading import arithmetic, calendar, decimals, texts
+from noisegate.query.reading import arithmetic, decimals, moments, texts
 from noisegate.query.reading.literals import (
     agreed,
     cast,
     is_moment,
     kind_of,
     literal,
-    whole,
 )
 from noisegate.query.reading.places import mark
 from noisegate.query.reading.untyped import Untyped, taken_for
@@ -72,12 +71,6 @@ _PLAIN: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.DayOfWeek: ("dayofweek", ("this",)),
     exp.DayOfYear: ("dayofyear", ("this",)),
 }
-_PARTS: Final[dict[str, str]] = {
-    **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute", "week")},
-    "second": "second", "epoch": "epoch",
-    "dow": "dayofweek", "dayofweek": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear",
-    "dayofyear": "dayofyear", "dayofmonth": "day", "weekofyear": "week",
-}  # fmt: skip
 _COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
 }  # fmt: skip
@@ -93,17 +86,6 @@ _TIGHT: Final = (
 _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.And: "_logic",
     exp.Or: "_logic",
-    exp.Add: "_sum",
-    exp.Sub: "_sum",
-    exp.DateAdd: "_date_add",
-    exp.LastDay: "_calendar",
-    exp.DayOfWeekIso: "_calendar",
-    exp.Dayname: "_calendar",
-    exp.Monthname: "_calendar",
-    exp.Extract: "_extract",
-    exp.TimestampTrunc: "_truncated",
-    exp.DateTrunc: "_truncated",
-    exp.DateDiff: "_difference",
     exp.Cast: "_cast",
     exp.TryCast: "_cast",
     exp.Date: "_to_date",
@@ -116,13 +98,9 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.In: "_in",
     exp.Anonymous: "_named",
 }
-_READERS: Final = {**texts.READERS, **arithmetic.READERS}
+_READERS: Final = {**texts.READERS, **arithmetic.READERS, **moments.READERS}
 _CALLED: Final = {
     "prefix": "starts_with", "suffix": "ends_with", "bin": "bin", "strlen": "strlen",
-}  # fmt: skip
-_DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
-_MONTHS: Final = {
-    "MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12,
 }  # fmt: skip
 
 
@@ -200,7 +178,7 @@ class Reading:
                 if type(node) in _IN_ORDER:
                     self._in_order(node.this, *rest)
                 return Call(_ALIKE[type(node)], self.compared(node.this, *rest))
-            return Call(_ALIKE[type(node)], self._agreed(node.this, *rest))
+            return Call(_ALIKE[type(node)], self.agreed(node.this, *rest))
         if type(node) in _READERS:
             return _READERS[type(node)](node, self)
         if type(node) not in _METHODS:
@@ -208,37 +186,39 @@ class Reading:
         found: Expression = getattr(self, _METHODS[type(node)])(node)
         return found
 
-    def _untyped(self, node: Node) -> Untyped | None:
+    def without_type(self, node: Node) -> Untyped | None:
         """The column without a type that a node is, if it is one."""
         inner = node.unnest()
-        found = self.hook(inner) if isinstance(inner, exp.Column) else None
+        known = self.untyped and isinstance(inner, exp.Column)
+        found = attempt(lambda: self.hook(inner)) if known else None
         return self.untyped.get(found.name) if type(found) is Field else None
 
     def taken(self, node: Node, kind: Kind) -> Expression:
         """What the node means, where a column without a type is taken for a kind."""
-        untyped = self._untyped(node)
+        untyped = self.without_type(node)
         if untyped is not None:
             untyped.take(kind)
         return self._read(node)
 
     def raw(self, node: Node) -> Expression:
         """The same, where such a column is the text that it is."""
-        found = self.hook(node.unnest()) if self._untyped(node) is not None else None
+        found = self.hook(node.unnest()) if self.without_type(node) is not None else None
         return self._read(node) if found is None else found
 
     def _in_order(self, *nodes: Node) -> None:
         """A column without a type beside a day in quotes is a date; else its texts are compared."""
         day = any(is_moment(literal(node)) for node in nodes)
-        for untyped in map(self._untyped, nodes):
+        for untyped in map(self.without_type, nodes):
             if untyped is not None and day:
                 untyped.take(Kind.TIMESTAMP)
             elif untyped is not None:
                 untyped.mark(compared=True)
 
-    def _agreed(self, *nodes: Node) -> tuple[Expression, ...]:
+    def agreed(self, *nodes: Node) -> tuple[Expression, ...]:
+        """Values that can stand beside each other."""
         values = [self._read(node) for node in nodes]
-        open_ones = [self._untyped(node) for node in nodes] if self.untyped else []
-        kind = taken_for(zip(values, open_ones, strict=False), self.schema)
+        open_ones = [self.without_type(node) for node in nodes]
+        kind = taken_for(zip(values, open_ones, strict=True), self.schema)
         for place, untyped in enumerate(open_ones):
             if untyped is not None and kind is not None:
                 values[place] = self.taken(nodes[place], kind)
@@ -249,7 +229,7 @@ class Reading:
 
     def compared(self, *nodes: Node) -> tuple[Expression, ...]:
         """Values that are told from each other, so decimals are exact."""
-        return tuple(decimals.exact(value, self.schema) for value in self._agreed(*nodes))
+        return tuple(decimals.exact(value, self.schema) for value in self.agreed(*nodes))
 
     def operand(self, node: Node, kind: Kind = Kind.NUMBER) -> Expression:
         """What is computed with: 1e-2 is a double in SQL, and makes doubles."""
@@ -259,17 +239,17 @@ class Reading:
     def _plain(self, node: Node) -> Expression:
         name, parts = _PLAIN[type(node)]
         require_only(node, *parts, *_QUIET)
+        width = _bin_width(node)
+        if width is not None:
+            below = self.taken(node.this.this.this, Kind.NUMBER)
+            if self.kind(below).is_numeric:
+                return Call("bin", (below, width))
         taken = zip(parts, function_named(name).parameters, strict=False)
         args = tuple(
             self.operand(node.args[part], parameter.kinds[-1])
             for part, parameter in taken
             if node.args.get(part)
         )
-        width = _bin_width(node)
-        if width is not None:
-            below = self.taken(node.this.this.this, Kind.NUMBER)
-            if self.kind(below).is_numeric:
-                return Call("bin", (below, width))
         return self._called(name, args)
 
     def _called(self, name: str, args: tuple[Expression, ...]) -> Expression:
@@ -297,109 +277,6 @@ class Reading:
             node.key, tuple(self.taken(part, Kind.BOOLEAN) for part in node.flatten(unnest=False))
         )
 
-    def _sum(self, node: Node) -> Expression:
-        """Sums and differences, where dates count in days."""
-        require_only(node, "this", "expression", *_QUIET)
-        back = isinstance(node, exp.Sub)
-        first, second = node.this, node.expression
-        if isinstance(first, exp.Interval) and not back:
-            first, second = second, first
-        if isinstance(second, exp.Interval):
-            return self._moved(first, second, back=back)
-        left, right = self._summands(first, second)
-        kinds = (self.kind(left), self.kind(right))
-        if kinds == (Kind.DATE, Kind.DATE) and back:
-            return Call("date_diff", (Literal("day"), right, left))
-        if kinds == (Kind.DATE, Kind.INTEGER):
-            return self._later(left, right, back=back)
-        if kinds == (Kind.INTEGER, Kind.DATE) and not back:
-            return self._later(right, left, back=False)
-        if not all(kind.is_numeric for kind in kinds):
-            return Call("subtract" if back else "add", (left, right))
-        return decimals.computed("subtract" if back else "add", left, right, self.schema)
-
-    def _summands(self, *nodes: Node) -> tuple[Expression, ...]:
-        """What is added up: a column without a type is a number, or a date beside a date."""
-        plain = [self._read(node) for node in nodes if self._untyped(node) is None]
-        dates = any(self.kind(value) is Kind.DATE for value in plain)
-        return tuple(self.operand(node, Kind.DATE if dates else Kind.NUMBER) for node in nodes)
-
-    def _later(self, moment: Expression, days: Expression, *, back: bool) -> Expression:
-        if back:
-            constant = type(days) is Literal and type(days.value) is int
-            days = Literal(-days.value) if constant else Call("negate", (days,))  # type: ignore[union-attr,operator]
-        return calendar.later_days(moment, days)
-
-    def _moved(self, node: Node, interval: exp.Interval, *, back: bool) -> Expression:
-        """A date and an INTERVAL of days, weeks, months or years."""
-        count, unit = _words(interval)
-        months = _MONTHS.get(unit)
-        moment = self.taken(node, Kind.TIMESTAMP if months is None else Kind.DATE)
-        if months is None or not isinstance(interval.this, exp.Literal):
-            return self._later(moment, self._days(interval), back=back)
-        number = whole(exp.Literal.number(count), "An INTERVAL") * months
-        return calendar.later_months(moment, -number if back else number, self.schema)
-
-    def _days(self, interval: exp.Interval) -> Expression:
-        text = interval.this
-        number, word = _words(interval)
-        unit = _DAYS.get(word)
-        if unit is None:
-            raise Unsupported(
-                "An INTERVAL is not in days, weeks, months or years.",
-                fix="Use INTERVAL n DAY, or write the date.",
-            )
-        if isinstance(text, exp.Literal):
-            return Literal(whole(exp.Literal.number(number), "An INTERVAL") * unit)
-        count = self.taken(text, Kind.INTEGER)
-        return count if unit == 1 else Call("multiply", (count, Literal(unit)))
-
-    def _date_add(self, node: Node) -> Expression:
-        require_only(node, "this", "expression")
-        if not isinstance(node.expression, exp.Interval):
-            raise refusal(node)
-        return self._moved(node.this, node.expression, back=False)
-
-    def _calendar(self, node: Node) -> Expression:
-        """Days and months by other names than numbers."""
-        require_only(node, "this")
-        moment = self.taken(node.this, Kind.TIMESTAMP)
-        if isinstance(node, exp.LastDay):
-            return calendar.last_day(moment)
-        if isinstance(node, exp.DayOfWeekIso):
-            return calendar.iso_weekday(moment)
-        if isinstance(node, exp.Dayname):
-            place = Call("dayofweek", (moment,))
-            return calendar.named(place, 0, calendar.DAYS, self.schema)
-        return calendar.named(Call("month", (moment,)), 1, calendar.MONTHS, self.schema)
-
-    def _extract(self, node: Node) -> Expression:
-        require_only(node, "this", "expression")
-        return self._part(node.this.name, node.expression)
-
-    def _part(self, name: str, node: Node) -> Expression:
-        part = _PARTS.get(name.lower())
-        if name.lower() == "isodow":
-            return calendar.iso_weekday(self.taken(node, Kind.TIMESTAMP))
-        if part is None:
-            raise Unsupported(
-                f"The part {name!r} of a date is not offered.",
-                fix=f"Use one of {', '.join(sorted(set(_PARTS.values())))}.",
-            )
-        return Call(part, (self.taken(node, Kind.TIMESTAMP),))
-
-    def _truncated(self, node: Node) -> Expression:
-        require_only(node, "this", "unit", *_QUIET)
-        unit = Literal(node.args["unit"].name.lower())
-        return Call("date_trunc", (unit, self.taken(node.this, Kind.TIMESTAMP)))
-
-    def _difference(self, node: Node) -> Expression:
-        require_only(node, "this", "expression", "unit", *_QUIET)
-        unit = Literal(node.text("unit").lower() or "day")
-        for end in (node.expression, node.this):
-            self.taken(end, Kind.TIMESTAMP)
-        return Call("date_diff", (unit, *self._agreed(node.expression, node.this)))
-
     def _cast(self, node: Node) -> Expression:
         require_only(node, "this", "to", "action", *_QUIET)
         return cast(self.raw(node.this), node.args["to"], self.schema)
@@ -415,7 +292,7 @@ class Reading:
         values = [branch.args["true"] for branch in node.args["ifs"]] + (
             [default] if default else []
         )
-        results = list(self._agreed(*values))
+        results = list(self.agreed(*values))
         args: list[Expression] = []
         for branch, value in zip(node.args["ifs"], results, strict=False):
             asked = branch.this
@@ -430,7 +307,7 @@ class Reading:
     def _if(self, node: Node) -> Expression:
         require_only(node, "this", "true", "false")
         values = [node.args[part] for part in ("true", "false") if node.args.get(part)]
-        return Call("case", (self.taken(node.this, Kind.BOOLEAN), *self._agreed(*values)))
+        return Call("case", (self.taken(node.this, Kind.BOOLEAN), *self.agreed(*values)))
 
     def _is(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
@@ -469,9 +346,9 @@ class Reading:
     def _named(self, node: Node) -> Expression:
         name, args = node.name.lower(), node.expressions
         if name in ("date_part", "datepart") and len(args) == 2 and args[0].is_string:
-            return self._part(args[0].name, args[1])
+            return moments.part(args[0].name, args[1], self)
         if name == "weekday" and len(args) == 1:
-            return self._part(name, args[0])
+            return moments.part(name, args[0], self)
         if name in _CALLED:
             taken = zip(args, function_named(_CALLED[name]).parameters, strict=False)
             return Call(
@@ -489,14 +366,6 @@ def _require_parentheses(node: Node) -> None:
         raise Unsupported(
             "A comparison stands inside a comparison.", fix="Put parentheses around the inner one."
         )
-
-
-def _words(interval: exp.Interval) -> tuple[str, str]:
-    """The number and the unit of an INTERVAL."""
-    words = [interval.this.name, interval.text("unit")]
-    if isinstance(interval.this, exp.Literal) and not words[1]:
-        words = interval.this.name.split()
-    return (words[0], words[1].upper()) if len(words) == 2 else ("", "")
 
 
 def _is_double(node: Node) -> bool:

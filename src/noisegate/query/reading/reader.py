@@ -22,6 +22,7 @@ from noisegate.query.reading.free import (
     picked_columns,
     renamed,
     shown_names,
+    without_value,
 )
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
@@ -95,7 +96,11 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=(*kinds.caveats(), *over_groups(found.node, reader.blocks)),
+        caveats=(
+            *kinds.caveats(),
+            *over_groups(found.node, reader.blocks),
+            *without_value(reader.blocks),
+        ),
     )
 
 
