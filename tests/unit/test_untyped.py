@@ -236,3 +236,50 @@ def test_deep_expressions_are_read_once(tables, form):
     for _ in range(20):
         value = form.format(value)
     assert read(f"SELECT COUNT(*) FROM people WHERE {value} > 3", tables).blocks
+
+
+def joined_tables(folder, *, private, public):
+    """A table in which every row is a unit, and a public one, each in a file of its own kind."""
+    con = duckdb.connect()
+    rows = {"shops": "(VALUES (7, 'x'), (8, 'y'), (NULL, 'z'))", "kinds": "(VALUES (7, 70), (8, 80), (9, 90))"}  # fmt: skip
+    names = {"shops": "(code, note)", "kinds": "(code, size)"}
+    for table, kind in (("shops", private), ("kinds", public)):
+        con.execute(f"COPY (FROM {rows[table]} AS t{names[table]}) TO '{folder}/{table}.{kind}'")
+    (folder / "j.toml").write_text(f"""
+name = "j"
+[budget]
+epsilon = 1000000
+[tables.shops]
+source = "shops.{private}"
+every_row_is_one_person = true
+[tables.shops.columns]
+code = {{}}
+note = {{}}
+[tables.kinds]
+source = "kinds.{public}"
+public = true
+key = ["code"]
+""")
+    return noisegate.open(folder / "j.toml")
+
+
+def test_a_join_reads_a_column_without_a_type_as_its_partner_is(tmp_path):
+    gate = joined_tables(tmp_path, private="csv", public="parquet")
+    join = "SELECT COUNT(*) AS n FROM shops s JOIN kinds k ON s.code = k.code WHERE k.size > 70"
+    answer = gate.sql(join, epsilon=900)
+    assert answer.rows[0][0] == 1
+    assert any("'code' is read as a whole number" in words for words in answer.caveats)
+    inside = (
+        "SELECT COUNT(*) AS n FROM shops WHERE code IN (SELECT code FROM kinds WHERE size < 90)"
+    )
+    assert gate.sql(inside, epsilon=900).rows[0][0] == 2
+
+
+def test_a_public_key_without_a_type_is_none_once_it_is_read_as_another_kind(tmp_path):
+    """The texts 7 and 07 are two keys and one number: a row could meet both."""
+    gate = joined_tables(tmp_path, private="parquet", public="csv")
+    with pytest.raises(Unsupported, match="A join may multiply rows"):
+        gate.plan("SELECT COUNT(*) AS n FROM shops s JOIN kinds k ON s.code = k.code", epsilon=1)
+    both = joined_tables(tmp_path, private="csv", public="csv")
+    join = "SELECT COUNT(*) AS n FROM shops s JOIN kinds k ON s.code = k.code WHERE s.code < 8"
+    assert both.sql(join, epsilon=900).rows[0][0] == 1
