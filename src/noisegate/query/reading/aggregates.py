@@ -100,6 +100,8 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
         target = sight.target(of.expressions[0])
         if isinstance(target, Name):
             return Asked(Function.COUNT_UNITS)
+        if type(target) is Field and target.name in sight.untyped:
+            sight.untyped[target.name].mark(grouped=True)
         return Asked(Function.COUNT_DISTINCT, (target,))
     target = sight.target(of)
     if type(target) is Field:

@@ -90,7 +90,7 @@ class Untyped:
             "are none count as NULL."
         )
         if self.grouped:
-            yield f"The groups of {name} are its texts, as they stand in the file."
+            yield f"Groups and distinct values of {name} are its texts, as they stand in the file."
 
 
 def together(column: str, parts: Iterable[Untyped | None]) -> Untyped | None:
