@@ -36,6 +36,18 @@ SELECT region || '!' AS loud, COUNT(*) AS n FROM patients GROUP BY region
 SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) AS n FROM patients GROUP BY decade
 SELECT age // 10 AS decade, COUNT(*) AS n FROM patients GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1
 SELECT YEAR(born) AS y, COUNT(*) AS n FROM patients GROUP BY y
+SELECT STRFTIME(born, '%Y') AS y, COUNT(*) AS n FROM patients GROUP BY y
+SELECT STRFTIME(born, '%B') AS m, COUNT(*) AS n FROM patients WHERE born > '1973-01-01' GROUP BY m ORDER BY m
+SELECT STRFTIME(seen, '%H') AS h, COUNT(*) AS n FROM visits WHERE seen >= '2024-01-01' GROUP BY h
+SELECT DATE_TRUNC('minute', seen) AS m, COUNT(*) AS n FROM visits WHERE seen BETWEEN '2024-06-06 06:00:00' AND '2024-06-06 06:10:00' GROUP BY m
+SELECT SPLIT_PART(code, '1', 1) AS c, COUNT(*) AS n FROM visits GROUP BY c
+SELECT REGEXP_EXTRACT(code, '[A-Z]') AS c, COUNT(*) AS n FROM visits WHERE code ~ '[12]$' GROUP BY c
+SELECT visit_id // 5 AS v, visit_id % 3 AS r, COUNT(*) AS n FROM visits GROUP BY v, r
+SELECT LENGTH(name) + 1 AS l, COUNT(*) AS n FROM patients GROUP BY l
+SELECT LENGTH(name) // 2 AS l, COUNT(*) AS n FROM patients GROUP BY l
+SELECT LENGTH(name) * 2 + 1 AS l, COUNT(*) AS n FROM patients GROUP BY l ORDER BY l
+SELECT visit_id // 5 * 5 AS v, COUNT(*) AS n FROM visits GROUP BY v HAVING v > 10
+SELECT 3 - 2 * age AS a, COUNT(*) AS n FROM patients GROUP BY a
 SELECT DATE_TRUNC('month', seen) AS m, COUNT(*) AS n FROM visits GROUP BY m
 SELECT CASE WHEN age < 18 THEN 'child' WHEN age < 65 THEN 'adult' ELSE 'old' END AS g, COUNT(*) AS n FROM patients GROUP BY g
 SELECT chapter, SUM(cost) AS s, COUNT(*) AS n FROM visits v JOIN codes c ON v.code = c.code GROUP BY chapter
@@ -259,6 +271,9 @@ LOWER(name); UPPER(region); LENGTH(name); TRIM(name); LTRIM(name); RTRIM(name); 
 REPLACE(name, 'n', 'm'); STARTS_WITH(name, 'A'); PREFIX(name, 'A'); ENDS_WITH(name, 'e'); SUFFIX(name, 'e'); CONTAINS(name, 'e'); name LIKE 'A%'; name NOT LIKE 'A%'; name ILIKE 'a%'; name NOT ILIKE 'a%'; name LIKE '%!%' ESCAPE '!'; POSITION('e' IN name); STRPOS(name, 'e'); INSTR(name, 'n')
 YEAR(born); QUARTER(born); MONTH(born); DAY(born); DAYOFWEEK(born); DAYOFYEAR(born); WEEK(born); EXTRACT(year FROM born); EXTRACT(dow FROM born); DATE_PART('month', born); DATE_TRUNC('month', born); DATE_TRUNC('week', born); WEEKDAY(born)
 born + INTERVAL 1 MONTH; born - INTERVAL '13 months'; born + INTERVAL 2 YEAR; born - INTERVAL 1 QUARTER; born > DATE '1973-08-31' - INTERVAL 1 MONTH; born = DATE '1991-02-28' - INTERVAL '1' YEAR - INTERVAL 25 DAY; DATE_ADD(born, INTERVAL 1 MONTH)
+weight // 7; age // 0.5; (patient_id + 1) // 2; patient_id * 3 // 2; -patient_id // 4; (patient_id + weight) // 2; 7 // (patient_id + 1); CASE WHEN smoker THEN patient_id + 1 END // 2; COALESCE(patient_id + age, 7) // 3; LEAST(patient_id * 2, 9.5) // 2; CASE WHEN smoker THEN patient_id + 1 ELSE NULL END || 'x'; (patient_id + 1) || ''; (patient_id + age) % 4 // 2; patient_id // 4 * 4; CAST(weight AS BIGINT) // 7; FLOOR(weight) // 2; (age + 1) // 2; 7.5 // 2 + age; SPLIT_PART(name, 'e', 1); SPLIT_PART(name, ' ', -1); SPLIT_PART(name, 'n', 9); LPAD(name, 5, '*'); RPAD(region, 3, 'xy'); REVERSE(region); REPEAT(region, 2); STRLEN(name); LPAD(CAST(age AS VARCHAR), 3, '0')
+REGEXP_MATCHES(name, '^[A-Z]'); REGEXP_MATCHES(name, 'ANN', 'i'); name ~ 'e+'; name !~ 'e+'; NOT name ~ 'n{2}'; region SIMILAR TO 'n.*'; region NOT SIMILAR TO 'n.*'; REGEXP_FULL_MATCH(region, 'no'); REGEXP_EXTRACT(name, '[a-z]+'); REGEXP_EXTRACT(name, '(\\w)(\\w)', 2); REGEXP_REPLACE(name, '[aeiou]', '<\\0>'); REGEXP_REPLACE(name, '[aeiou]', '', 'g'); REGEXP_EXTRACT(name, 'zz')
+STRFTIME(born, '%Y-%m'); STRFTIME('%d.%m.%y', born); STRFTIME(born, '%A %-d %B'); STRFTIME(born, '%G-W%V-%u'); EPOCH(born); EPOCH_MS(born); EXTRACT(epoch FROM born); DATE_PART('epoch', born)
 LAST_DAY(born); ISODOW(born); EXTRACT(isodow FROM born); DATE_PART('isodow', born); DAYNAME(born); MONTHNAME(born)
 born + 3; born - 3; 3 + born; born + INTERVAL 3 DAY; born - INTERVAL '2 weeks'; born + INTERVAL (age) DAY; DATE_ADD(born, INTERVAL 1 DAY); born - DATE '1970-01-01'; DATE_DIFF('day', DATE '1970-01-01', born); DATEDIFF('month', born, DATE '2020-01-01'); DATE_DIFF('year', born, DATE '2020-01-01'); MAKE_DATE(2020, 1, age % 28 + 1)
 CAST(weight AS INTEGER); weight::BIGINT; CAST(age AS DOUBLE); CAST(age AS VARCHAR); TRY_CAST(name AS INTEGER); CAST(smoker AS INTEGER); CAST(born AS TIMESTAMP); CAST('1990-02-03' AS DATE) = born; CAST(weight AS DECIMAL(10, 1)); weight::DECIMAL; CAST(age AS BOOLEAN); CAST(CAST(age AS VARCHAR) AS INT)
@@ -287,6 +302,23 @@ def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, 
     ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
     days = "(SELECT DATE '2018-12-25' + i::INT AS born FROM range(1100) AS r(i))"
     pairs = con.execute(f"SELECT {ours}, {text} FROM {days} t").fetchall()
+    assert all(alike(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"DATE_TRUNC('{unit}', seen)" for unit in ("second", "minute", "hour", "day")),
+        *(f"DATE_DIFF('{unit}', TIMESTAMP '1970-01-01 12:00:30', seen)" for unit in ("second", "minute", "hour")),
+        "SECOND(seen)", "EXTRACT(second FROM seen)", "EPOCH(seen)", "EPOCH_MS(seen)", "STRFTIME(seen, '%H:%M:%S %I %p %j')",
+    ],
+)  # fmt: skip
+def test_times_of_day_are_those_of_duckdb_around_1970(con, text):
+    rows = rows_of_table(TABLES["visits"])
+    select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
+    ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
+    times = "(SELECT TIMESTAMP '1969-12-30 12:34:56.789' + i::INT * INTERVAL '1234567 milliseconds' AS seen FROM range(300) AS r(i))"
+    pairs = con.execute(f"SELECT {ours}, {text} FROM {times} t").fetchall()
     assert all(alike(one, other) for one, other in pairs)
 
 

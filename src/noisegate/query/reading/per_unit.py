@@ -57,7 +57,13 @@ class _Folding:
 
     @property
     def reading(self) -> Reading:
-        return Reading(Growing(lambda: self.relation), self._hook)
+        known = self.sight.untyped
+        untyped = {
+            name: known[key.name]
+            for name, key in self.keys
+            if type(key) is Field and key.name in known
+        }
+        return Reading(Growing(lambda: self.relation), self._hook, untyped)
 
     def item(self, node: Node) -> Name | Expression:
         """A SELECT item: the owner stays a name."""

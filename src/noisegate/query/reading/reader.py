@@ -23,14 +23,17 @@ from noisegate.query.reading.free import (
     picked_columns,
     renamed,
     shown_names,
+    without_value,
 )
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
 from noisegate.query.reading.kept import Public
 from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
+from noisegate.query.reading.places import at, pointing
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.untyped import Kinds
 from noisegate.query.reading.windows import windowed
 from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
@@ -70,11 +73,20 @@ def read(
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
+    kinds, given = Kinds(), Given(public, lines, first)
+    try:
+        return kinds.settled(lambda: _question(sql, tables, given, kinds))
+    except Unsupported as error:
+        refused = pointing(error, sql)
+    raise refused
+
+
+def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: Kinds) -> Question:
+    """The question, with columns without types read as far as ``kinds`` tells."""
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    given = Given(public, lines, first)
     ctes = [each.copy() for clause in statement.find_all(exp.With) for each in clause.expressions]
-    reader = _Reader({}, single_columns(tables.values()), given, tuple(ctes))
+    reader = _Reader({}, single_columns(tables.values()), given, kinds, tuple(ctes))
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
@@ -90,7 +102,11 @@ def read(
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=over_groups(found.node, reader.blocks),
+        caveats=(
+            *kinds.caveats(),
+            *over_groups(found.node, reader.blocks),
+            *without_value(reader.blocks),
+        ),
     )
 
 
@@ -150,6 +166,7 @@ class _Reader:
     tables: dict[str, TableDomain]
     singles: frozenset[tuple[str, str]] = frozenset()
     given: Given = field(default_factory=Given)
+    kinds: Kinds = field(default_factory=Kinds)
     ctes: tuple[exp.CTE, ...] = ()  # as they are written
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
@@ -209,7 +226,8 @@ class _Reader:
                 return found.called(alias)
             return Outer(node, renamed(found.columns, alias), found.public)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            return self._table(node, env, force=force)
+            with at(node):
+                return self._table(node, env, force=force)
         inner = node.this
         if isinstance(node, exp.Subquery) and isinstance(inner, exp.Table):
             parts = [inner, *(join.this for join in inner.args.get("joins") or ())]
@@ -221,7 +239,8 @@ class _Reader:
         if isinstance(node, exp.Table) and (
             not isinstance(inner, exp.Func) or _called(inner) not in _TABLE_FUNCTIONS
         ):
-            raise refusal(inner)
+            with at(inner):
+                raise refusal(inner)
         if force:
             raise refusal(node)
         return Outer(node, None, self.nested_in(node, env))
@@ -245,7 +264,7 @@ class _Reader:
             node.set("this", exp.to_identifier(table.name, quoted=True))
             shown = tuple(name.name for name in rows_of_table(table).names)
             return Outer(node, renamed(shown, alias), public=True)
-        rows = bound if bound is not None else rows_of_table(table, self.singles)  # type: ignore[arg-type]
+        rows = bound if bound is not None else rows_of_table(table, self.singles, self.kinds)  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
         if node.args.get("pivots"):

@@ -17,6 +17,7 @@ from noisegate.query.reading.expressions import both
 from noisegate.query.reading.joins import joined
 from noisegate.query.reading.literals import kind_of
 from noisegate.query.reading.names import Name, Rows, find, projected
+from noisegate.query.reading.places import at
 from noisegate.query.reading.sight import (
     Sight,
     aggregates_in,
@@ -27,6 +28,7 @@ from noisegate.query.reading.sight import (
     plain_name,
 )
 from noisegate.query.reading.sub_queries import SubQueries, reaches_out, sub_queries
+from noisegate.query.reading.untyped import together
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 
 Env: TypeAlias = Mapping[str, Any]  # what names of tables mean: tables, rows, released tables
@@ -87,7 +89,8 @@ class From:
             free = len(commas) == len(joins) and not any(join.side or join.kind for join in joins)
             right, join = next(tied, pairs[0]) if free else pairs[0]
             pairs = [pair for pair in pairs if pair[0] is not right]
-            rows = joined(rows, right, join, usable)
+            with at(join):
+                rows = joined(rows, right, join, usable)
             order.append(right)
         if order != sources:  # names stand as FROM lists them
             places = {fold_table(one): place for place, one in enumerate(sources)}
@@ -168,8 +171,10 @@ def fold_table(rows: Rows) -> object:
 def refuse_row_clauses(select: Node, *, but: Collection[str] = ()) -> None:
     """Refuse what would let rows decide which rows count."""
     for part, word in ROW_CLAUSES.items():
-        if select.args.get(part) and part not in but:
-            raise refusal(word)
+        clause = select.args.get(part)
+        if clause and part not in but:
+            with at(clause if isinstance(clause, exp.Expr) else clause[0]):
+                raise refusal(word)
     distinct = select.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
         raise refusal("DISTINCT ON")
@@ -208,7 +213,8 @@ def union(parts: list[Rows]) -> Rows:
                 raise Unsupported(f"Column {name.name!r} holds the unit.", fix="Leave it out.")
             names.append(Name(name=name.name, field=None, owner=True))
             continue
-        names.append(Name(name=name.name, field=name.name, owner=owner))
+        alike = together(name.name, (one.untyped for one in mine))
+        names.append(Name(name=name.name, field=name.name, owner=owner, untyped=alike))
         values = _alike([(part, str(one)) for part, one in zip(parts, fields, strict=True)])
         for column, value in zip(columns, values, strict=True):
             column.append((name.name, value))

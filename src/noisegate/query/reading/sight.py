@@ -11,6 +11,7 @@ from noisegate.errors import Unsupported
 from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
+from noisegate.query.reading.untyped import Untyped
 from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
 
 SEVERAL_ROWS: Final = (exp.Window, exp.Query, exp.Exists, exp.In)  # what one row does not tell
@@ -38,7 +39,13 @@ class Sight:
     @property
     def reading(self) -> Reading:
         """Reads expressions over the rows."""
-        return Reading(self.rows.schema, self.hook)
+        return Reading(self.rows.schema, self.hook, self.untyped)
+
+    @property
+    def untyped(self) -> dict[str, Untyped]:
+        """The columns without types."""
+        names = ((name.field, name.untyped) for name in self.rows.names)
+        return {name: each for name, each in names if name is not None and each is not None}
 
     def hook(self, node: Node) -> Expression | None:
         """What a node means that is not computed from others: a column above all."""
@@ -74,7 +81,7 @@ class Sight:
             return found
         alias = None if column.table else self.aliases.get(fold(column.name))
         if alias is None:
-            raise unknown(column, self.rows.names)
+            raise unknown(column, self.rows)
         return alias
 
     def without(self, alias: str) -> "Sight":

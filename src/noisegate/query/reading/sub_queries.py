@@ -17,7 +17,7 @@ from noisegate.query.reading.aggregates import asked
 from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading, both
 from noisegate.query.reading.folds import Growing, folded
-from noisegate.query.reading.joins import Equality, apart, equality, matching, require_tied
+from noisegate.query.reading.joins import Equality, alike, apart, equality, matching, require_tied
 from noisegate.query.reading.literals import agreed
 from noisegate.query.reading.names import Name, Rows, field_of, find, fresh
 from noisegate.query.reading.sight import Sight, aggregates_in, is_aggregate, item_of
@@ -172,9 +172,8 @@ class SubQueries:
         if len(left) != len(items):
             raise Unsupported("IN compares different numbers of columns.", fix="Match them.")
         pairs = zip(left, items, strict=True)
-        return replace(
-            tied, compared=tuple(_equal(sight, one, tied.inner, other) for one, other in pairs)
-        )
+        compared = [_equal(sight, one, tied.inner, other) for one, other in pairs]
+        return replace(tied, compared=tuple(alike(sight.rows, tied.inner.rows, compared)))
 
     def _correlated(self, select: exp.Select, outer: Sight, *, renamed: bool) -> Tied:
         """The rows of a sub-query, and how WHERE ties them to the outer ones."""
@@ -189,9 +188,10 @@ class SubQueries:
         if renamed or any(pair is None for _, pair in pairs):
             inner = apart(outer.rows, inner)
         reading, within = _over_both(outer, inner), Sight(inner)
+        equal = [_equal(outer, pair[0], within, pair[1]) for _, pair in pairs if pair is not None]
         return Tied(
             within,
-            tuple(_equal(outer, pair[0], within, pair[1]) for _, pair in pairs if pair is not None),
+            tuple(alike(outer.rows, inner, equal)),
             tuple(reading.condition(part) for part, pair in pairs if pair is None),
         )
 
@@ -274,7 +274,8 @@ def _over_both(outer: Sight, inner: Rows) -> Reading:
                 return field_of(found)
         return outer.hook(node)
 
-    return Reading({**outer.rows.schema, **inner.schema}, hook)
+    untyped = {**outer.untyped, **Sight(inner).untyped}
+    return Reading({**outer.rows.schema, **inner.schema}, hook, untyped)
 
 
 def _is_grouped(select: exp.Select) -> bool:

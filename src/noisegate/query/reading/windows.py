@@ -101,7 +101,7 @@ class _Windows:
         count = 1 if offset is None else whole(offset, f"The offset of {head.key.upper()}")
         at = -count if isinstance(head, exp.Lag) else count
         schema = self.sight.reading.schema
-        value = exact(self.sight.reading.read(head.this), schema)
+        value = self._value(head.this)
         found = self._window(Among.FIRST, value, over, (at, at))
         default = head.args.get("default")
         if default is None:
@@ -117,6 +117,12 @@ class _Windows:
         there = self._window(Fold.COUNT, Literal(1), over, (at, at))
         return Call("case", (Call("gt", (there, Literal(0))), found, other))
 
+    def _value(self, node: Node) -> Expression:
+        """What the row looked at has; a column without a type as the question takes it for."""
+        value = self.sight.reading.read(node)
+        untyped = self.sight.untyped.get(value.name) if type(value) is Field else None
+        return exact(value, self.sight.rows.schema) if untyped is None else untyped.read(value)
+
     def _end(self, head: Node, over: _Over) -> Expression:
         """FIRST_VALUE and LAST_VALUE of the frame."""
         require_only(head, "this")
@@ -128,8 +134,7 @@ class _Windows:
                 "FIRST_VALUE with the order reversed.",
             )
         frame = over.frame or (_UP_TO if over.order else _ALL)
-        value = exact(self.sight.reading.read(head.this), self.sight.reading.schema)
-        return self._window(how, value, over, frame)
+        return self._window(how, self._value(head.this), over, frame)
 
     def _over(self, node: exp.Window, named: dict[str, exp.Window]) -> _Over:
         """What stands behind OVER, with what a named window adds to it."""
@@ -178,6 +183,10 @@ class _Windows:
         target = self.sight.target(node.this)
         if isinstance(target, Name):
             return []
+        untyped = self.sight.untyped.get(target.name) if type(target) is Field else None
+        if untyped is not None:
+            untyped.mark(compared=True)
+            target = untyped.read(target)
         return [Ordering(target, bool(node.args.get("desc")), bool(node.args.get("nulls_first")))]
 
     def _window(
