@@ -43,9 +43,13 @@ class SpecError(UserError):
 
 
 class Unsupported(UserError):  # noqa: N818 - the name is the refusal
-    """Nothing is known about this step, so it is refused (unknown means no)."""
+    """Nothing is known about this step, so it is refused (unknown means no).
+
+    ``start``: how many characters of the SQL stand before what it is about, where that is known.
+    """
 
     code = "unsupported"
+    start: int | None = None
 
 
 class OverBudget(UserError):  # noqa: N818

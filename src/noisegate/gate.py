@@ -17,7 +17,8 @@ from noisegate.query.answer import Answer
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.profiles import Profile
 from noisegate.query.question import Terms, checked, require_known, require_texts
-from noisegate.query.run import Rules, Run
+from noisegate.query.rules import Rules
+from noisegate.query.run import Run
 from noisegate.robust.face import RobustFace
 
 if TYPE_CHECKING:

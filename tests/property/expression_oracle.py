@@ -90,7 +90,7 @@ def divide(a, b):
 def int_divide(name, args, kinds, kind):
     if None in args or args[1] == 0:
         return None
-    if abs(args[0]) > 1 << 62:
+    if abs(args[0]) > 1 << 62 and kind is not Kind.INTEGER:
         raise Unsure
     if kind is Kind.INTEGER and all(isinstance(arg, int) for arg in args):
         return abs(args[0]) // abs(args[1]) * (1 if (args[0] >= 0) == (args[1] > 0) else -1)
@@ -249,6 +249,63 @@ def ilike(text, *others):
     return like(text.lower(), others[0].lower(), *others[1:])
 
 
+def split_part(text, sign, count):
+    if not sign:
+        raise Unsure
+    parts = ["", *text.split(sign)]
+    if count < 0:
+        return parts[count] if -count < len(parts) else ""
+    return parts[count] if count < len(parts) else ""
+
+
+def lpad(text, size, fill):
+    return (fill * size)[: max(size - len(text), 0)] + text[: max(size, 0)]
+
+
+def rpad(text, size, fill):
+    return text[: max(size, 0)] + (fill * size)[: max(size - len(text), 0)]
+
+
+def pattern_of(pattern, options=""):
+    """The same pattern in Python's words, where both read it alike."""
+    if "[:" in pattern or "\\z" in pattern:
+        raise Unsure
+    return re.compile(
+        pattern.replace("$", "\\Z"),
+        re.ASCII | ("i" in options and re.IGNORECASE) | ("s" in options and re.DOTALL),
+    )
+
+
+def plain(text, options=""):
+    if "i" in options and not text.isascii():
+        raise Unsure
+    return text
+
+
+def regexp_matches(text, pattern, options=""):
+    return pattern_of(pattern, options).search(plain(text, options)) is not None
+
+
+def regexp_extract(text, pattern, group):
+    found = pattern_of(pattern).search(text)
+    return "" if found is None else found[group] or ""
+
+
+def regexp_replace(text, pattern, new, options=""):
+    if "*" in pattern or "?" in pattern or not pattern:  # matches of nothing
+        raise Unsure
+    new = new.replace("\\0", "\\g<0>")
+    return pattern_of(pattern, options).sub(
+        new, plain(text, options), count=0 if "g" in options else 1
+    )
+
+
+def strftime(x, form):
+    if x.year < 1000:
+        raise Unsure
+    return x.strftime(form)
+
+
 def quarter(x):
     return (x.month + 2) // 3
 
@@ -259,13 +316,16 @@ def number_of(unit, x):
     return {
         "year": at.year, "quarter": at.year * 4 + quarter(at), "month": at.year * 12 + at.month,
         "week": (days - 1) // 7, "day": days, "hour": days * 24 + at.hour,
+        "minute": (days * 24 + at.hour) * 60 + at.minute,
+        "second": ((days * 24 + at.hour) * 60 + at.minute) * 60 + at.second,
     }[unit.lower()]  # fmt: skip
 
 
 def trunc_moment(unit, x):
     unit, at = unit.lower(), moment(x)
-    if unit == "hour":
-        return at.replace(minute=0, second=0, microsecond=0)
+    if unit in ("hour", "minute", "second"):
+        parts = ("minute", "second", "microsecond")[("hour", "minute", "second").index(unit) :]
+        return at.replace(**dict.fromkeys(parts, 0))
     day = at.date()
     if unit == "week":
         return day - timedelta(days=day.weekday())
@@ -353,6 +413,13 @@ PLAIN = {
     "year": lambda x: x.year, "quarter": quarter, "month": lambda x: x.month,
     "day": lambda x: x.day, "week": lambda x: x.isocalendar().week,
     "dayofweek": lambda x: x.isoweekday() % 7, "dayofyear": lambda x: x.timetuple().tm_yday,
+    "strlen": lambda x: len(x.encode()), "reverse": in_ascii(lambda x: x[::-1]),
+    "repeat": lambda x, times: x * times, "split_part": split_part, "lpad": lpad, "rpad": rpad,
+    "regexp_matches": regexp_matches, "regexp_extract": regexp_extract,
+    "regexp_full_match": lambda x, pattern: pattern_of(pattern).fullmatch(x) is not None,
+    "regexp_replace": regexp_replace, "strftime": strftime,
+    "epoch": lambda x: (moment(x) - datetime(1970, 1, 1)) // timedelta(microseconds=1) / 10**6,  # noqa: DTZ001
+    "epoch_ms": unsure, "second": lambda x: x.second,
     "hour": lambda x: x.hour, "minute": lambda x: x.minute, "date_trunc": trunc_moment,
     "date_diff": lambda unit, a, b: number_of(unit, b) - number_of(unit, a),
     "date_add_days": add_days, "make_date": make_date, "to_integer": to_integer,

@@ -104,10 +104,10 @@ def make_rows(chance):
 
 
 RESULTS = {
-    Kind.NUMBER: "divide sqrt ln log10 log2 exp power to_number to_decimal round add multiply subtract modulo int_divide negate abs floor ceil trunc bin",
-    Kind.INTEGER: "add subtract multiply int_divide modulo negate abs sign floor ceil trunc round bin length position year quarter month week day dayofweek dayofyear hour minute date_diff to_integer",
-    Kind.BOOLEAN: "eq ne lt le gt ge between in and or not is_null is_true starts_with ends_with contains like ilike to_boolean",
-    Kind.TEXT: "lower upper trim ltrim rtrim substring left right concat replace to_text",
+    Kind.NUMBER: "divide sqrt ln log10 log2 exp power to_number to_decimal round add multiply subtract modulo int_divide negate abs floor ceil trunc bin epoch",
+    Kind.INTEGER: "add subtract multiply int_divide modulo negate abs sign floor ceil trunc round bin length position year quarter month week day dayofweek dayofyear hour minute second date_diff to_integer strlen epoch_ms",
+    Kind.BOOLEAN: "eq ne lt le gt ge between in and or not is_null is_true starts_with ends_with contains like ilike to_boolean regexp_matches regexp_full_match",
+    Kind.TEXT: "lower upper trim ltrim rtrim substring left right concat replace to_text reverse repeat split_part lpad rpad regexp_extract regexp_replace strftime",
     Kind.DATE: "date_trunc date_add_days make_date to_date",
     Kind.TIMESTAMP: "date_trunc date_add_days to_timestamp",
 }
@@ -130,11 +130,41 @@ LITERALS = {
     Kind.DATE: DAYS,
     Kind.TIMESTAMP: TIMES,
 }
-UNITS = ["year", "quarter", "month", "week", "day", "hour", "Month"]
+UNITS = ["year", "quarter", "month", "week", "day", "hour", "Month", "minute", "second"]
+PATTERNS = [
+    "a",
+    "^[a-c]+$",
+    "(?i)ABC",
+    "(a)(b)?",
+    "\\d+|x",
+    "[^[:space:]]",
+    "\\bn.rth\\b",
+    "(?:a|b){1,3}c",
+    "",
+    "é",
+    "[\\w-]{2,}",
+]
+FORMATS = [
+    "%Y-%m",
+    "%A",
+    "%a %d.%b %y",
+    "%H:%M",
+    "%j",
+    "%-d/%-m %I%p",
+    "%G-W%V-%u",
+    "100%% %B",
+    "%U %W %w",
+    "%H:%M:%S",
+    "day",
+]
 CONSTANTS = {
     ("round", 1): range(-15, 16), ("to_decimal", 1): range(16), ("bin", 1): [1, 10, Fraction(1, 2), Fraction(1, 10), 1 << 40], ("bin", 2): [0, 5, Fraction(1, 4), -3],
     ("replace", 1): ["a", "", "bc", "é"], ("replace", 2): ["", "xyz", "👨"], ("like", 1): ["a%", "%", "_", "%b_", "", "a\\%", "!%a"], ("like", 2): ["!"],
     ("ilike", 1): ["A%", "%B_", "!%a"], ("ilike", 2): ["!"], ("date_trunc", 0): UNITS, ("date_diff", 0): UNITS,
+    ("regexp_matches", 1): PATTERNS, ("regexp_matches", 2): ["i", "s", "c", "is"], ("regexp_full_match", 1): PATTERNS, ("regexp_extract", 1): PATTERNS,
+    ("regexp_extract", 2): [0, 0, 1, 2], ("regexp_replace", 1): PATTERNS, ("regexp_replace", 2): ["", "x", "<\\0>", "\\1"], ("regexp_replace", 3): ["g", "gi", "s"],
+    ("strftime", 1): FORMATS, ("split_part", 1): ["-", "a", "", "bc"], ("split_part", 2): [0, 1, 2, -1, -5, 1 << 31, -WHOLE_MAX, WHOLE_MAX],
+    ("lpad", 1): [-1, 0, 2, 7], ("lpad", 2): ["0", "xy", "é"], ("rpad", 1): [-1, 0, 2, 7], ("rpad", 2): ["0", "xy", "é"], ("repeat", 1): [-3, 0, 1, 3],
 }  # fmt: skip
 
 

@@ -19,22 +19,30 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 import noisegate.sources.duckdb as engine
+import noisegate.sources.duckdb_folds as folds
+import noisegate.sources.duckdb_relations as relations
 import noisegate.sources.duckdb_tallies as tallies
 import noisegate.sources.duckdb_weights as weights
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
     Folded,
     Join,
     JoinKind,
     Matching,
+    Ordering,
+    Partnered,
     PerUnit,
     Project,
     Table,
     Union,
+    Window,
+    Windowed,
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import (
@@ -214,13 +222,15 @@ def renamed(relation, prefix):
     return Project(relation, tuple((prefix + name, Field(name)) for name in schema_of(relation)))
 
 
-def some_relation(random, depth):  # noqa: PLR0911 - one for each operator
+def some_relation(random, depth):  # noqa: C901, PLR0911 - one for each operator
     """A random tree over tables that belong to patients, to doctors, or wrongly to both."""
     if depth == 0:
         return Table(random.choice([PEOPLE, VISITS, DRUGS_TAKEN, SHIFTS]))
     below = some_relation(random, depth - 1)
     schema = schema_of(below)
-    kind = random.choice(["filter", "project", "join", "public", "match", "unit", "union"])
+    kind = random.choice(
+        ["filter", "project", "join", "public", "match", "unit", "union", "window", "partners"]
+    )
     if kind == "filter":
         return Filter(below, some_condition(random, schema))
     if kind == "project":
@@ -228,6 +238,8 @@ def some_relation(random, depth):  # noqa: PLR0911 - one for each operator
             "coalesce", (Call("length", (Call("to_text", (Field(min(schema)),)),)), Literal(3))
         )
         return Project(below, (*((n, Field(n)) for n in schema), (f"x{depth}", extra)))
+    if kind == "window":
+        return some_windows(random, below, schema, depth)
     other = renamed(some_relation(random, depth - 1), f"r{depth}_")
     pair = same_kind(random, schema, schema_of(other))
     if kind == "join" and pair:
@@ -235,6 +247,8 @@ def some_relation(random, depth):  # noqa: PLR0911 - one for each operator
     if kind == "match" and pair:
         on = random.choice([(pair,), ()])
         return Matching(below, other, on, random.random() < 0.5)
+    if kind == "partners" and pair:
+        return some_partners(random, below, random.choice([other, None]), pair, depth)
     if kind == "public":
         drugs = renamed(Table(DRUGS), f"d{depth}_")
         text = [name for name, domain in schema.items() if domain.kind is Kind.TEXT]
@@ -253,13 +267,60 @@ def same_kind(random, left, right):
     return random.choice(pairs) if pairs else None
 
 
-def some_folding(random, below, schema, depth):
-    keys = [(f"k{depth}_{name}", Field(name)) for name in random.sample(sorted(schema), 1)]
-    folded = [Folded(f"n{depth}", Fold.COUNT, Literal(1))]
+def some_folds(random, schema, prefix):
+    """Folds of columns that can be folded so."""
+    folded = [Folded(f"{prefix}n", Fold.COUNT, Literal(1))]
     for name, domain in schema.items():
         if domain.kind.is_numeric and (domain.is_bounded or domain.kind is Kind.INTEGER):
-            folds = list(Fold)
-            folded.append(Folded(f"f{depth}_{name}", random.choice(folds), Field(name)))
+            folded.append(Folded(f"{prefix}{name}", random.choice(list(Fold)), Field(name)))
+    return random.sample(folded, random.randint(1, min(3, len(folded))))
+
+
+def some_partners(random, below, other, pair, depth):
+    """Rows with folds of others of the same owner, or of a public table, that are like them."""
+    if other is None:
+        other = renamed(Table(DRUGS), f"r{depth}_")
+        pair = same_kind(random, schema_of(below), schema_of(other)) or pair
+    compared = Call(random.choice(["eq", "ne", "ge", "lt"]), pair)
+    loose = Call("or", (compared, some_condition(random, schema_of(below))))
+    try:
+        made = Partnered(
+            below,
+            other,
+            random.choice([compared, loose, Literal(True)]),
+            tuple(some_folds(random, schema_of(other), f"f{depth}_")),
+        )
+        schema_of(made)
+    except Unsupported:  # a pair of another table, or kinds that have no order
+        return below
+    return made
+
+
+def some_windows(random, below, schema, depth):
+    """Rows with ranks, other rows' values and folds, in orders that have ties."""
+    windows = []
+    for place, each in enumerate(some_folds(random, schema, "")):
+        how = random.choice([each.fold, each.fold, *Among])
+        frames = [(-1, -1), (None, 0), (0, 2), (None, None), (1, None)]
+        none = [] if how in (Among.FIRST, Among.LAST) else [None]
+        ranked = how in (Among.RANK, Among.DENSE_RANK)
+        names = random.sample(sorted(schema), min(2, len(schema)))
+        value = each.expression
+        if how in (Among.FIRST, Among.LAST):
+            value = Field(random.choice(sorted(schema)))
+        windows.append(Window(
+            f"w{depth}_{place}", how, value,
+            tuple(Field(name) for name in names[: random.choice([0, 0, 1])]),
+            tuple(Ordering(Field(name), random.random() < 0.5, random.random() < 0.5)
+                  for name in names[random.randint(0, 1):]),
+            None if ranked else random.choice(frames + none),
+        ))  # fmt: skip
+    return Windowed(below, tuple(windows))
+
+
+def some_folding(random, below, schema, depth):
+    keys = [(f"k{depth}_{name}", Field(name)) for name in random.sample(sorted(schema), 1)]
+    folded = some_folds(random, schema, f"f{depth}_")
     return PerUnit(below, tuple(random.choice([keys, []])), tuple(folded))
 
 
@@ -719,3 +780,64 @@ def test_cells_that_keep_one_row_too_many_are_caught(source, monkeypatch):
     with pytest.raises(AssertionError):
         for seed in range(300):
             require_neighbours(Random(seed), shallow, source)
+
+
+def windowed(random):
+    below = Table(VISITS)
+    return some_windows(random, below, schema_of(below), 1), 3
+
+
+def numbered(random):
+    """The first rows of each owner, as ties have it; nothing but their number bounds them."""
+    order = tuple(Ordering(Field(name)) for name in random.sample(["cost", "code"], 1))
+    number = Window("n", Fold.COUNT, Literal(1), (), order, (None, 0))
+    rows = Windowed(Table(VISITS), (number,))
+    function = random.choice(["eq", "le", "lt"])
+    return Filter(rows, Call(function, (Field("n"), Literal(random.randint(1, 3))))), None
+
+
+def partnered(random):
+    below, other = Table(VISITS), renamed(Table(VISITS), "r1_")
+    pair = same_kind(random, schema_of(below), schema_of(other))
+    return some_partners(random, below, other, pair, 1), 3
+
+
+@settings(OFTEN, max_examples=6)  # the trees above hold them, too
+@given(random=RANDOMS)
+def test_windows_and_partners_move_by_at_most_their_claim(source, random):
+    require_neighbours(random, random.choice([windowed, partnered, numbered]), source)
+
+
+def test_windows_that_are_not_partitioned_by_the_owner_are_caught(source, monkeypatch):
+    monkeypatch.setattr(folds, "partition", lambda owner, keys: keys)
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), windowed, source)
+
+
+def test_a_number_that_counts_within_a_key_is_caught(source, monkeypatch):
+    partition = folds.partition
+    monkeypatch.setattr(
+        folds, "partition", lambda owner, keys: partition(owner, [*keys, owner_and_code(owner)])
+    )
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), numbered, source)
+
+
+def owner_and_code(owner):
+    return exp.column("c0", table=owner.table)
+
+
+def test_windows_that_leave_ties_to_the_engine_are_caught(source, monkeypatch):
+    monkeypatch.setattr(folds, "told_apart", lambda columns: [])
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), windowed, source)
+
+
+def test_partners_of_other_owners_are_caught(source, monkeypatch):
+    monkeypatch.setattr(relations, "_one_owner", lambda *_: [])
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), partnered, source)

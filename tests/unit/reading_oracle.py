@@ -7,14 +7,17 @@ import duckdb
 from sqlglot import exp
 
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
     Join,
     JoinKind,
     Matching,
+    Partnered,
     PerUnit,
     Project,
     Table,
+    Windowed,
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
@@ -174,26 +177,91 @@ def relation_sql(relation):  # noqa: PLR0911 - one case after the other
         )
     if type(relation) is PerUnit:
         return per_unit_sql(relation)
+    if type(relation) is Windowed:
+        below = schema_of(relation.of)
+        items = "".join(
+            f'{window_sql(each, below)} AS "{each.name}", ' for each in relation.windows
+        )
+        return f"SELECT {items} x.* FROM ({relation_sql(relation.of)}) x"
+    if type(relation) is Partnered:
+        return partnered_sql(relation)
     return " UNION ALL ".join(
         f"SELECT {listed(schema_of(part), 'x')} x._owner FROM ({relation_sql(part)}) x"
         for part in relation.parts
     )
 
 
+CALLS = {
+    Fold.COUNT: "COUNT({})", Fold.COUNT_DISTINCT: "COUNT(DISTINCT {})", Fold.SUM: "SUM({})",
+    Fold.MIN: "MIN({})", Fold.MAX: "MAX({})", Among.RANK: "RANK()", Among.DENSE_RANK: "DENSE_RANK()",
+    Among.FIRST: "FIRST_VALUE({})", Among.LAST: "LAST_VALUE({})",
+}  # fmt: skip
+
+
+def fold_sql(how, expression, schema, alias, over=""):
+    call = CALLS[how].format(sql_of(expression, schema, alias)) + over
+    return f"COALESCE({call}, 0)" if how is Fold.SUM else call
+
+
 def per_unit_sql(relation):
     below = schema_of(relation.of)
-    call = {
-        Fold.COUNT: "COUNT({})", Fold.COUNT_DISTINCT: "COUNT(DISTINCT {})",
-        Fold.SUM: "COALESCE(SUM({}), 0)", Fold.MIN: "MIN({})", Fold.MAX: "MAX({})",
-    }  # fmt: skip
     items = [f'{sql_of(e, below, "x")} AS "{n}"' for n, e in relation.keys]
     items += [
-        f'{call[one.fold].format(sql_of(one.expression, below, "x"))} AS "{one.name}"'
+        f'{fold_sql(one.fold, one.expression, below, "x")} AS "{one.name}"'
         for one in relation.folded
     ]
     by = ", ".join(["x._owner", *(sql_of(e, below, "x") for _, e in relation.keys)])
     select = ", ".join([*items, "x._owner"])
     return f"SELECT {select} FROM ({relation_sql(relation.of)}) x GROUP BY {by}"
+
+
+def window_sql(window, below):
+    """Ties are left to the engine, so questions must have none that show."""
+    by = ", ".join(["x._owner", *(sql_of(e, below, "x") for e in window.keys)])
+    order = [
+        f"{sql_of(one.expression, below, 'x')} {'DESC' if one.descending else 'ASC'} "
+        f"NULLS {'FIRST' if one.nulls_first else 'LAST'}"
+        for one in window.order
+    ]
+    frame = ""
+    if window.frame is not None:
+        words = {None: ("UNBOUNDED PRECEDING", "UNBOUNDED FOLLOWING"), 0: ("CURRENT ROW",) * 2}
+        ends = [
+            words[end][place]
+            if end in words
+            else f"{abs(end)} {'PRECEDING' if end < 0 else 'FOLLOWING'}"
+            for place, end in enumerate(window.frame)
+        ]
+        frame = f" ROWS BETWEEN {' AND '.join(ends)}"
+    ordered = f" ORDER BY {', '.join(order)}" if order else ""
+    return fold_sql(
+        window.how, window.expression, below, "x", f" OVER (PARTITION BY {by}{ordered}{frame})"
+    )
+
+
+def partnered_sql(relation):
+    """Pairs of numbered rows, folded by the number."""
+    of, other = schema_of(relation.of), schema_of(relation.other)
+    both = lambda name: exp.column(name, table="y" if name in other else "x", quoted=True)  # noqa: E731
+    on = write(relation.condition, {**of, **other}, both).sql("duckdb")
+    if is_private(relation.other):
+        on += " AND x._owner = y._owner"
+    folds = "".join(
+        f', {fold_sql(one.fold, one.expression, other, "y")} AS "{one.name}"'
+        for one in relation.folded
+    )
+    rows = f"SELECT *, row_number() OVER () AS _n FROM ({relation_sql(relation.of)})"
+    found = f"SELECT x._n{folds} FROM _rows x JOIN ({relation_sql(relation.other)}) y ON {on} GROUP BY x._n"
+    names = ", ".join(
+        f'COALESCE(z."{one.name}", 0) AS "{one.name}"'
+        if one.fold in (Fold.COUNT, Fold.COUNT_DISTINCT, Fold.SUM)
+        else f'z."{one.name}"'
+        for one in relation.folded
+    )
+    once = f"WITH _rows AS MATERIALIZED ({rows})"  # numbered once, not once for each use
+    return (
+        f"{once} SELECT x.* EXCLUDE (_n), {names} FROM _rows x LEFT JOIN ({found}) z ON x._n = z._n"
+    )
 
 
 def aggregate_sql(aggregate, schema):

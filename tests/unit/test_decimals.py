@@ -14,7 +14,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.query.reading.names import rows_of_table
 from noisegate.query.reading.sight import Sight
-from noisegate.sources.duckdb_facts import with_scales
+from noisegate.sources.duckdb_facts import as_stored
 
 CONDITIONS = 300  # of each of 3 seeds, on 60 rows each
 LINES = table(
@@ -92,7 +92,7 @@ def test_conditions_on_decimals_hold_where_duckdb_says_so(seed, rows):
 def test_the_digits_of_stored_decimals_are_those_of_their_type(rows):
     kept = {"lines": rows.sql("SELECT * FROM lines").to_arrow_table()}
     bare = table("lines", LINES.unit, *(column(n, c.kind) for n, c in LINES.columns.items()))
-    found = with_scales(kept, {"lines": bare})["lines"].columns
+    found = as_stored(kept, {"lines": bare}, {})["lines"].columns
     assert {name: each.scale for name, each in found.items()} == {
         "price": 2, "disc": 3, "n": None, "x": None,
     }  # fmt: skip

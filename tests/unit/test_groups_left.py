@@ -63,6 +63,16 @@ def test_a_condition_on_the_key_leaves_what_it_allows():
     ("key", "where", "keys"),
     [
         ("size // 10", "size BETWEEN 20 AND 49", [2, 3, 4]),
+        ("due", "due >= '2024-01-01' AND due < '2024-01-03'", [JANUARY, date(2024, 1, 2)]),
+        ("day", "day BETWEEN '2024-01-01' AND '2024-01-02'", [JANUARY, date(2024, 1, 2)]),
+        ("due + 1", "due = '2024-01-01'", [date(2024, 1, 2)]),
+        ("LAST_DAY(due)", "due >= '2024-01-01' AND due < '2024-03-01'", [date(2024, 1, 31), date(2024, 2, 29)]),
+        ("due + INTERVAL 1 MONTH", "due BETWEEN '2024-01-30' AND '2024-02-01'", [date(2024, 2, 29), MARCH]),
+        ("due - DATE '2024-01-01'", "due BETWEEN '2024-01-03' AND '2024-01-05'", [2, 3, 4]),
+        ("STRFTIME(due, '%Y-%m')", "due >= '2024-01-01' AND due < '2024-03-01'", ["2024-01", "2024-02"]),
+        ("STRFTIME(at, '%a')", "at IS NOT NULL", ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"]),
+        ("STRFTIME(at, '%p')", "at IS NOT NULL", ["AM", "PM"]),
+        ("size * 2 - 1", "size < 3", [-1, 1, 3]),
         ("size", "size < 3 AND size <> 1", [0, 2]),
         ("FLOOR(price / 10) * 10", "price >= 20 AND price < 40", [20, 30]),
         ("price > 50", "price < 20", [False, True]),  # one value is as good as any

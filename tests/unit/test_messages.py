@@ -3,6 +3,8 @@
 import pytest
 from test_cli import run
 
+from noisegate.cli.printing import as_options
+
 TOLD = [
     (("ask", ".", "SELECT 1"), 4, "source: '.' is a folder.\n  Name a file, or a policy."),
     (("ask", "no.csv", "SELECT 1"), 4, "source: There is no file 'no.csv'.\n  Check the path."),
@@ -20,7 +22,21 @@ TOLD = [
     (("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "9"), 3, "has ε = 1 left of ε = 1.\n"),
     (("ask", "x.csv", "SELECT COUNT(*) FROM y", "--epsilon", "1"), 2, "There is no table 'y'.\n"),
     (("ask", "x.csv", "SELECT SUM(b) FROM x", "--epsilon", "1"), 2, "There is no column 'b'.\n"),
+    (("ask", "x.csv", "SELECT COUNT(*)\nFROM x WHERE aa > 1", "--epsilon", "1"), 2, "unsupported: Line 2, column 14: There is no column 'aa'.\n  There are: a."),
+    (("ask", "x.csv", "SELECT SUM(a) FROM x", "--epsilon", "1"), 2, "or have them found for a share of ε: --choose bounds."),
+    (("ask", "x.csv", "SELECT a, COUNT(*) FROM x GROUP BY a", "--epsilon", "1"), 2, "or give --keys-delta 1e-6 from an account that has δ."),
 ]  # fmt: skip
+
+
+def test_the_command_line_names_its_own_options():
+    told = as_options(
+        'Give rows_per_unit=..., lower groups_per_unit, choose="caps", fresh=True, rows=50'
+    )
+    assert (
+        told == "Give --rows-per-unit N, lower --groups-per-unit, --choose caps, --fresh, --rows 50"
+    )
+    declared = "rows_per_unit = 3 in the policy; epsilon=0.1 in OPTIONS; all rows are read"
+    assert as_options(declared) == declared
 
 
 @pytest.mark.parametrize(("words", "code", "told"), TOLD)

@@ -36,6 +36,18 @@ SELECT region || '!' AS loud, COUNT(*) AS n FROM patients GROUP BY region
 SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) AS n FROM patients GROUP BY decade
 SELECT age // 10 AS decade, COUNT(*) AS n FROM patients GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1
 SELECT YEAR(born) AS y, COUNT(*) AS n FROM patients GROUP BY y
+SELECT STRFTIME(born, '%Y') AS y, COUNT(*) AS n FROM patients GROUP BY y
+SELECT STRFTIME(born, '%B') AS m, COUNT(*) AS n FROM patients WHERE born > '1973-01-01' GROUP BY m ORDER BY m
+SELECT STRFTIME(seen, '%H') AS h, COUNT(*) AS n FROM visits WHERE seen >= '2024-01-01' GROUP BY h
+SELECT DATE_TRUNC('minute', seen) AS m, COUNT(*) AS n FROM visits WHERE seen BETWEEN '2024-06-06 06:00:00' AND '2024-06-06 06:10:00' GROUP BY m
+SELECT SPLIT_PART(code, '1', 1) AS c, COUNT(*) AS n FROM visits GROUP BY c
+SELECT REGEXP_EXTRACT(code, '[A-Z]') AS c, COUNT(*) AS n FROM visits WHERE code ~ '[12]$' GROUP BY c
+SELECT visit_id // 5 AS v, visit_id % 3 AS r, COUNT(*) AS n FROM visits GROUP BY v, r
+SELECT LENGTH(name) + 1 AS l, COUNT(*) AS n FROM patients GROUP BY l
+SELECT LENGTH(name) // 2 AS l, COUNT(*) AS n FROM patients GROUP BY l
+SELECT LENGTH(name) * 2 + 1 AS l, COUNT(*) AS n FROM patients GROUP BY l ORDER BY l
+SELECT visit_id // 5 * 5 AS v, COUNT(*) AS n FROM visits GROUP BY v HAVING v > 10
+SELECT 3 - 2 * age AS a, COUNT(*) AS n FROM patients GROUP BY a
 SELECT DATE_TRUNC('month', seen) AS m, COUNT(*) AS n FROM visits GROUP BY m
 SELECT CASE WHEN age < 18 THEN 'child' WHEN age < 65 THEN 'adult' ELSE 'old' END AS g, COUNT(*) AS n FROM patients GROUP BY g
 SELECT chapter, SUM(cost) AS s, COUNT(*) AS n FROM visits v JOIN codes c ON v.code = c.code GROUP BY chapter
@@ -184,6 +196,41 @@ SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR (age > 20 AND 
 SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR age > 20
 SELECT COUNT(*) AS n FROM (SELECT * FROM codes, regions, visits v, patients p WHERE v.code = codes.code AND p.region = regions.region AND p.patient_id = v.patient_id) WHERE code_1 = 'A1' AND country = 'X'
 SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM codes c, bills b, visits v WHERE v.patient_id = p.patient_id AND b.visit_id = v.visit_id AND c.code = v.code)
+SELECT COUNT(*) AS n FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY visit_id) AS r FROM visits) WHERE r = 1
+SELECT AVG(cost) AS m, COUNT(*) AS n FROM (SELECT * FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY visit_id DESC) = 1)
+SELECT code, COUNT(*) AS n FROM (SELECT code, ROW_NUMBER() OVER w AS place FROM visits WHERE cost IS NOT NULL WINDOW w AS (PARTITION BY patient_id ORDER BY seen DESC NULLS LAST) QUALIFY place <= 2) GROUP BY code
+SELECT AVG(gap) AS g, COUNT(gap) AS n, MAX(gap) AS x FROM (SELECT DATE_DIFF('day', LAG(seen) OVER (PARTITION BY patient_id ORDER BY seen), seen) AS gap FROM visits)
+SELECT SUM(d) AS s FROM (SELECT LAG(cost, 1, 5) OVER w AS d, LEAD(code, 2, 'x') OVER w AS e FROM visits WINDOW w AS (PARTITION BY patient_id ORDER BY visit_id)) WHERE e = 'x'
+SELECT SUM(a) AS a, SUM(b) AS b, SUM(c) AS c, SUM(d) AS d FROM (SELECT COUNT(*) OVER (PARTITION BY patient_id) AS a, COUNT(cost) OVER (PARTITION BY patient_id ORDER BY code) AS b, RANK() OVER (PARTITION BY patient_id ORDER BY code) AS c, DENSE_RANK() OVER (PARTITION BY patient_id ORDER BY code DESC) AS d FROM visits)
+SELECT SUM(a) AS a, SUM(b) AS b, SUM(c) AS c, COUNT(d) AS d, SUM(e) AS e FROM (SELECT SUM(cost) OVER w AS a, AVG(cost) OVER w AS b, MIN(cost) OVER (w ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c, SUM(cost) OVER (w ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) AS d, MAX(visit_id) OVER (w ROWS 1 PRECEDING) - visit_id AS e FROM visits WINDOW w AS (PARTITION BY patient_id ORDER BY visit_id))
+SELECT SUM(a) AS a, COUNT(b) AS b, COUNT(c) AS c FROM (SELECT COUNT(DISTINCT code) OVER (PARTITION BY patient_id) AS a, FIRST_VALUE(cost) OVER (PARTITION BY patient_id ORDER BY visit_id DESC) AS b, LAST_VALUE(cost) OVER (PARTITION BY patient_id ORDER BY visit_id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS c FROM visits)
+SELECT SUM(s) AS s, COUNT(*) AS n FROM (SELECT SUM(cost) FILTER (WHERE code = 'A1') OVER (PARTITION BY patient_id, code) AS s FROM visits WHERE cost > 6)
+SELECT COUNT(*) AS n, SUM(amount) AS s FROM (SELECT amount, ROW_NUMBER() OVER (PARTITION BY visit_id ORDER BY amount) AS r FROM bills) WHERE r = 1
+SELECT region, COUNT(*) AS n FROM (SELECT p.region, v.cost, ROW_NUMBER() OVER (PARTITION BY p.patient_id ORDER BY v.visit_id) AS r FROM patients p JOIN visits v USING (patient_id)) WHERE r = 1 GROUP BY region
+WITH t AS (SELECT patient_id, code, LAG(code) OVER (PARTITION BY patient_id ORDER BY visit_id) AS before FROM visits) SELECT code, COUNT(*) AS n FROM t WHERE before <> code GROUP BY code
+WITH t AS (SELECT patient_id, code, COUNT(*) AS n FROM visits GROUP BY 1, 2) SELECT SUM(n) AS s, COUNT(*) AS k FROM (SELECT n, RANK() OVER (PARTITION BY patient_id ORDER BY n DESC) AS r FROM t) WHERE r = 1
+SELECT COUNT(*) AS n, AVG(last) AS a FROM (SELECT patient_id, MAX(running) AS last FROM (SELECT patient_id, SUM(cost) OVER (PARTITION BY patient_id ORDER BY visit_id) AS running FROM visits) GROUP BY patient_id)
+SELECT COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.seen > v.seen AND CAST(w.seen AS DATE) <= CAST(v.seen AS DATE) + 30)
+SELECT COUNT(*) AS n FROM visits v WHERE NOT EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.cost > v.cost)
+SELECT COUNT(*) AS n FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND (w.cost > v.cost OR w.code < v.code)) OR cost > 40
+SELECT COUNT(*) AS n FROM patients p WHERE NOT (smoker OR EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND v.cost > p.age))
+SELECT SUM(CASE WHEN EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = p.patient_id AND w.cost > p.age) THEN age ELSE 1 END) AS s FROM patients p
+SELECT COUNT(*) FILTER (WHERE code IN (SELECT code FROM codes WHERE chapter = 'A') OR cost > 40) AS n, SUM(CASE WHEN code NOT IN (SELECT code FROM codes) THEN cost END) AS s FROM visits
+SELECT COUNT(*) AS n FROM patients WHERE region NOT IN (SELECT region FROM regions WHERE country = 'X') OR age IN (SELECT LENGTH(chapter) FROM codes)
+SELECT COUNT(*) AS n FROM patients WHERE region NOT IN (SELECT chapter FROM codes)
+SELECT COUNT(*) AS n FROM patients p WHERE (region IN (SELECT chapter FROM codes)) IS NULL
+SELECT COUNT(*) AS n FROM visits v WHERE v.code NOT IN (SELECT w.code FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_id <> v.visit_id)
+SELECT AVG(LEAST((SELECT COUNT(*) FROM visits v WHERE v.patient_id = p.patient_id), 10)) AS a FROM patients p
+SELECT COUNT(*) AS n FROM patients p WHERE (SELECT SUM(cost) FROM visits v WHERE v.patient_id = p.patient_id AND v.code <> 'Z9') > 30
+SELECT COUNT(*) AS n, AVG(k) AS k FROM (SELECT p.age, (SELECT MAX(cost) - MIN(cost) FROM visits v WHERE v.patient_id = p.patient_id) AS k FROM patients p)
+SELECT SUM(LEAST((SELECT COUNT(*) FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_id < v.visit_id), 5)) AS s FROM visits v
+SELECT COUNT(*) AS n FROM visits v WHERE cost = (SELECT MAX(cost) FROM visits w WHERE w.patient_id = v.patient_id)
+SELECT COUNT(*) AS n FROM visits v WHERE cost > (SELECT AVG(w.cost) FROM visits w WHERE w.patient_id = v.patient_id) AND code <> 'Z9'
+SELECT SUM((SELECT COUNT(*) FROM codes c WHERE c.code > v.code)) AS s FROM visits v
+SELECT LEAST((SELECT COUNT(DISTINCT code) FROM visits v WHERE v.patient_id = p.patient_id), 2) AS codes, COUNT(*) AS n FROM patients p GROUP BY codes
+SELECT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id) AS seen, COUNT(*) AS n FROM patients p GROUP BY seen
+SELECT COUNT(*) AS n FROM survey s WHERE s.score > 3 OR EXISTS (SELECT 1 FROM codes c WHERE c.code >= s.code AND c.chapter = 'A')
+SELECT COUNT(*) AS n FROM bills b WHERE (SELECT COUNT(*) FROM bills c WHERE c.visit_id = b.visit_id AND c.amount >= b.amount) = 1
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 
@@ -224,6 +271,9 @@ LOWER(name); UPPER(region); LENGTH(name); TRIM(name); LTRIM(name); RTRIM(name); 
 REPLACE(name, 'n', 'm'); STARTS_WITH(name, 'A'); PREFIX(name, 'A'); ENDS_WITH(name, 'e'); SUFFIX(name, 'e'); CONTAINS(name, 'e'); name LIKE 'A%'; name NOT LIKE 'A%'; name ILIKE 'a%'; name NOT ILIKE 'a%'; name LIKE '%!%' ESCAPE '!'; POSITION('e' IN name); STRPOS(name, 'e'); INSTR(name, 'n')
 YEAR(born); QUARTER(born); MONTH(born); DAY(born); DAYOFWEEK(born); DAYOFYEAR(born); WEEK(born); EXTRACT(year FROM born); EXTRACT(dow FROM born); DATE_PART('month', born); DATE_TRUNC('month', born); DATE_TRUNC('week', born); WEEKDAY(born)
 born + INTERVAL 1 MONTH; born - INTERVAL '13 months'; born + INTERVAL 2 YEAR; born - INTERVAL 1 QUARTER; born > DATE '1973-08-31' - INTERVAL 1 MONTH; born = DATE '1991-02-28' - INTERVAL '1' YEAR - INTERVAL 25 DAY; DATE_ADD(born, INTERVAL 1 MONTH)
+weight // 7; age // 0.5; (patient_id + 1) // 2; patient_id * 3 // 2; -patient_id // 4; (patient_id + weight) // 2; 7 // (patient_id + 1); CASE WHEN smoker THEN patient_id + 1 END // 2; COALESCE(patient_id + age, 7) // 3; LEAST(patient_id * 2, 9.5) // 2; CASE WHEN smoker THEN patient_id + 1 ELSE NULL END || 'x'; (patient_id + 1) || ''; (patient_id + age) % 4 // 2; patient_id // 4 * 4; CAST(weight AS BIGINT) // 7; FLOOR(weight) // 2; (age + 1) // 2; 7.5 // 2 + age; SPLIT_PART(name, 'e', 1); SPLIT_PART(name, ' ', -1); SPLIT_PART(name, 'n', 9); LPAD(name, 5, '*'); RPAD(region, 3, 'xy'); REVERSE(region); REPEAT(region, 2); STRLEN(name); LPAD(CAST(age AS VARCHAR), 3, '0')
+REGEXP_MATCHES(name, '^[A-Z]'); REGEXP_MATCHES(name, 'ANN', 'i'); name ~ 'e+'; name !~ 'e+'; NOT name ~ 'n{2}'; region SIMILAR TO 'n.*'; region NOT SIMILAR TO 'n.*'; REGEXP_FULL_MATCH(region, 'no'); REGEXP_EXTRACT(name, '[a-z]+'); REGEXP_EXTRACT(name, '(\\w)(\\w)', 2); REGEXP_REPLACE(name, '[aeiou]', '<\\0>'); REGEXP_REPLACE(name, '[aeiou]', '', 'g'); REGEXP_EXTRACT(name, 'zz')
+STRFTIME(born, '%Y-%m'); STRFTIME('%d.%m.%y', born); STRFTIME(born, '%A %-d %B'); STRFTIME(born, '%G-W%V-%u'); EPOCH(born); EPOCH_MS(born); EXTRACT(epoch FROM born); DATE_PART('epoch', born)
 LAST_DAY(born); ISODOW(born); EXTRACT(isodow FROM born); DATE_PART('isodow', born); DAYNAME(born); MONTHNAME(born)
 born + 3; born - 3; 3 + born; born + INTERVAL 3 DAY; born - INTERVAL '2 weeks'; born + INTERVAL (age) DAY; DATE_ADD(born, INTERVAL 1 DAY); born - DATE '1970-01-01'; DATE_DIFF('day', DATE '1970-01-01', born); DATEDIFF('month', born, DATE '2020-01-01'); DATE_DIFF('year', born, DATE '2020-01-01'); MAKE_DATE(2020, 1, age % 28 + 1)
 CAST(weight AS INTEGER); weight::BIGINT; CAST(age AS DOUBLE); CAST(age AS VARCHAR); TRY_CAST(name AS INTEGER); CAST(smoker AS INTEGER); CAST(born AS TIMESTAMP); CAST('1990-02-03' AS DATE) = born; CAST(weight AS DECIMAL(10, 1)); weight::DECIMAL; CAST(age AS BOOLEAN); CAST(CAST(age AS VARCHAR) AS INT)
@@ -252,6 +302,23 @@ def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, 
     ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
     days = "(SELECT DATE '2018-12-25' + i::INT AS born FROM range(1100) AS r(i))"
     pairs = con.execute(f"SELECT {ours}, {text} FROM {days} t").fetchall()
+    assert all(alike(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"DATE_TRUNC('{unit}', seen)" for unit in ("second", "minute", "hour", "day")),
+        *(f"DATE_DIFF('{unit}', TIMESTAMP '1970-01-01 12:00:30', seen)" for unit in ("second", "minute", "hour")),
+        "SECOND(seen)", "EXTRACT(second FROM seen)", "EPOCH(seen)", "EPOCH_MS(seen)", "STRFTIME(seen, '%H:%M:%S %I %p %j')",
+    ],
+)  # fmt: skip
+def test_times_of_day_are_those_of_duckdb_around_1970(con, text):
+    rows = rows_of_table(TABLES["visits"])
+    select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
+    ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
+    times = "(SELECT TIMESTAMP '1969-12-30 12:34:56.789' + i::INT * INTERVAL '1234567 milliseconds' AS seen FROM range(300) AS r(i))"
+    pairs = con.execute(f"SELECT {ours}, {text} FROM {times} t").fetchall()
     assert all(alike(one, other) for one, other in pairs)
 
 

@@ -34,6 +34,9 @@ QUESTIONS = [
     TWICE,
     f"WITH a AS ({BY_K}), b AS ({COUNT}) SELECT k, a.n / b.n AS share FROM a, b",
     f"SELECT n FROM ({BY_K}) UNION ALL {COUNT}",
+    "SELECT COUNT(*) AS n FROM people WHERE v > (SELECT AVG(v) FROM people)",
+    "SELECT ward, SUM(v) AS s FROM people WHERE v <= (SELECT MEDIAN(v) FROM people) + 1 GROUP BY ward",
+    "SELECT k, COUNT(*) AS n FROM people WHERE v > (SELECT AVG(v) FROM people WHERE v < (SELECT AVG(v) FROM people)) GROUP BY k",
 ]
 
 

@@ -7,21 +7,27 @@ import pytest
 from door import table
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
     Folded,
     Join,
     JoinKind,
     Matching,
+    Ordering,
+    Partnered,
     PerUnit,
     Project,
     Table,
     Union,
+    Window,
+    Windowed,
 )
+from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.transforms.stability import stability_of
+from noisegate.transforms.stability import GROWTH_MAX, stability_of
 
 PEOPLE = table("people", "pid", ("pid", Kind.INTEGER), ("ward", Kind.TEXT))
 VISITS = table("visits", "who", ("vid", Kind.INTEGER), ("who", Kind.INTEGER), ("code", Kind.TEXT))
@@ -48,6 +54,10 @@ def per_unit(relation, *names, folded=()):
 
 def renamed(relation, **names):
     return Project(relation, tuple((new, Field(old)) for new, old in names.items()))
+
+
+def partnered(of, other):
+    return Partnered(of, other, Literal(True), (Folded("n", Fold.COUNT, Literal(1)),))
 
 
 # tables
@@ -187,6 +197,7 @@ def test_tables_of_different_units_do_not_meet():
     for relation in (
         Join(Table(PEOPLE), Table(HOMES), ((Field("pid"), Field("home")),)),
         Matching(Table(PEOPLE), Table(HOMES), ()),
+        partnered(Table(PEOPLE), Table(HOMES)),
         Union((renamed(Table(PEOPLE), x="pid"), renamed(Table(HOMES), x="home"))),
     ):
         with pytest.raises(Unsupported, match=r"'person' and 'homes\.home'"):
@@ -224,6 +235,120 @@ def test_a_partner_keeps_or_drops_rows_and_changes_no_fact(negated):
 def test_which_public_rows_have_a_private_partner_is_not_public():
     with pytest.raises(Unsupported, match="not public"):
         stability_of(Matching(Table(DRUGS), Table(TAKEN), ((Field("name"), Field("drug")),)))
+
+
+def test_folds_of_partners_keep_all_rows_and_change_no_fact():
+    rows = per_unit(Table(PEOPLE), "ward")
+    facts = stability_of(partnered(rows, Table(VISITS)))
+    assert (facts.identity, facts.rows, facts.tables) == ({"ward"}, None, (PEOPLE, VISITS))
+    public = stability_of(partnered(Table(ROWS), Table(MAKERS)))
+    assert (public.is_row_level, public.rows) == (True, 1)
+    assert schema_of(partnered(Table(ROWS), Table(DRUGS)))["n"].low == 0  # there may be none
+
+
+@pytest.mark.parametrize("other", [Table(PEOPLE), Table(ROWS)])
+def test_folds_of_private_partners_are_of_one_unit(other):
+    with pytest.raises(Unsupported, match="one person each"):
+        stability_of(partnered(renamed(Table(ROWS), x="drug"), other))
+    with pytest.raises(Unsupported, match="not public"):
+        stability_of(partnered(Table(DRUGS), Table(TAKEN)))
+
+
+def test_partners_are_paired_up_as_often_as_joins_may_multiply_rows():
+    grown = Table(PEOPLE)
+    for place in range(GROWTH_MAX):
+        assert stability_of(partnered(grown, Table(VISITS))).growth == place
+        other = renamed(Table(PEOPLE), **{f"w{place}": "ward"})
+        grown = Join(grown, other, ((Field("ward"), Field(f"w{place}")),))
+    with pytest.raises(Unsupported, match="multiply rows"):
+        stability_of(partnered(grown, Table(VISITS)))
+
+
+# windows
+
+
+def test_windows_keep_all_rows_of_a_unit_and_change_no_fact():
+    first = Window("w", Among.FIRST, Field("code"), (), (Ordering(Field("vid")),), (None, 0))
+    facts = stability_of(Windowed(Table(VISITS), (first,)))
+    assert (facts.owned, facts.rows, facts.identity) == ({"who"}, None, None)
+    once = Windowed(per_unit(Table(PEOPLE), "ward"), (Window("w", Among.RANK, Literal(1)),))
+    assert (stability_of(once).identity, stability_of(once).rows) == ({"ward"}, None)
+
+
+NUMBER = Window("n", Fold.COUNT, Literal(1), (), (Ordering(Field("vid")),), (None, 0))
+
+
+def kept(window, function, value, *more):
+    condition = Call(function, (Field("n"), Literal(value)))
+    rows = renamed(Windowed(Table(VISITS), (window,)), n="n", code="code")
+    return Filter(rows, Call("and", (*more, condition)) if more else condition)
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "rows"),
+    [("eq", 1, 1), ("eq", 7, 1), ("le", 3, 3), ("lt", 3, 2), ("lt", 0, 1), ("ge", 3, None), ("ne", 1, None)],
+)  # fmt: skip
+def test_the_first_rows_of_a_unit_are_as_many_as_they_are_numbered(function, value, rows):
+    assert stability_of(kept(NUMBER, function, value)).rows == rows
+    more = Call("eq", (Field("code"), Literal("a")))
+    assert stability_of(kept(NUMBER, function, value, more)).rows == rows
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        replace(NUMBER, keys=(Field("code"),)),
+        replace(NUMBER, frame=(-1, 0)),
+        replace(NUMBER, frame=None),
+        replace(NUMBER, expression=Field("vid")),
+        Window("n", Among.RANK, Literal(1), (), NUMBER.order),
+    ],
+)
+def test_no_other_window_numbers_rows(window):
+    assert stability_of(kept(window, "le", 1)).rows is None
+
+
+def test_rows_that_are_made_of_numbered_ones_have_no_numbers_of_their_own():
+    numbered = Windowed(Table(TAKEN), (replace(NUMBER, order=()),))
+    at_first = Call("eq", (Field("n"), Literal(1)))
+    once = Join(numbered, Table(DRUGS), ON_DRUG)
+    assert stability_of(Filter(once, at_first)).rows == 1
+    for more in (
+        Join(numbered, Table(DRUGS), ON_MAKER),
+        Join(numbered, Table(VISITS), ((Field("visit"), Field("vid")),)),
+        Union((numbered, numbered)),
+        per_unit(numbered, "drug", "n"),
+        Project(numbered, (("n", Call("negate", (Field("n"),))),)),
+    ):
+        assert stability_of(Filter(more, at_first)).rows is None
+
+
+@pytest.mark.parametrize("rows", [ROWS, DRUGS])
+def test_windows_over_rows_of_several_units_are_refused(rows):
+    with pytest.raises(Unsupported, match="mix them"):
+        stability_of(Windowed(Table(rows), (Window("w", Among.RANK, Literal(1)),)))
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window("w", Among.FIRST, Field("vid")),
+        Window("w", Among.RANK, Literal(1), frame=(None, None)),
+        Window("w", Fold.COUNT, Literal(1), frame=(1, -1)),
+        Window("w", Fold.COUNT, Literal(1), frame=(-(1 << 40), 0)),
+        Window("w", Fold.COUNT, Literal(1), frame=(True, 0)),
+        Window("w", Fold.COUNT, Literal(1), frame=(0, 0, 0)),
+        Window("w", "count", Literal(1)),
+        Window("vid", Fold.COUNT, Literal(1)),
+        Window("w", Fold.SUM, Field("code")),
+        Window("w", Fold.COUNT, Field("nope")),
+        Window("w", Fold.COUNT, Literal(1), keys=(Field("nope"),)),
+        Window("w", Fold.COUNT, Literal(1), order=(Field("vid"),)),
+    ],
+)
+def test_what_is_no_window_is_refused(window):
+    with pytest.raises(Unsupported):
+        schema_of(Windowed(Table(VISITS), (window,)))
 
 
 # folding

@@ -87,7 +87,7 @@ _LOGIC: Final = (
 _TEXT: Final = (
     Function("lower", "LOWER(x)", (TEXT,), texts.mapping(texts.case_of(str.lower))),
     Function("upper", "UPPER(x)", (TEXT,), texts.mapping(texts.case_of(str.upper))),
-    Function("length", "LENGTH(x)", (TEXT,), texts.length),
+    Function("length", "LENGTH(x)", (TEXT,), texts.length_of(len)),
     Function("trim", "TRIM(x)", (TEXT,), texts.mapping(texts.stripped(str.strip))),
     Function("ltrim", "LTRIM(x)", (TEXT,), texts.mapping(texts.stripped(str.lstrip))),
     Function("rtrim", "RTRIM(x)", (TEXT,), texts.mapping(texts.stripped(str.rstrip))),
@@ -107,6 +107,36 @@ _TEXT: Final = (
     Function("ends_with", "ENDS_WITH(x, y)", _TWO_TEXTS, logic.condition),
     Function("contains", "CONTAINS(x, y)", _TWO_TEXTS, logic.condition),
     Function("position", "POSITION(part IN x)", _TWO_TEXTS, texts.position),
+    Function("strlen", "STRLEN(x)", (TEXT,), texts.length_of(lambda text: len(text.encode()))),
+    Function("reverse", "REVERSE(x)", (TEXT,), texts.mapping(texts.reversed_letters)),
+    Function("repeat", "REPEAT(x, 3)", (TEXT, CONSTANT_INTEGER), texts.repeat),
+    Function(
+        "split_part", "SPLIT_PART(x, '-', 1)", (TEXT, CONSTANT_TEXT, CONSTANT_INTEGER),
+        texts.mapping(texts.split_part),
+    ),
+    Function(
+        "lpad", "LPAD(x, 5, '0')", (TEXT, CONSTANT_INTEGER, CONSTANT_TEXT),
+        texts.padded(lambda text, more: more + text),
+    ),
+    Function(
+        "rpad", "RPAD(x, 5, '0')", (TEXT, CONSTANT_INTEGER, CONSTANT_TEXT),
+        texts.padded(lambda text, more: text + more),
+    ),
+    Function(
+        "regexp_matches", "REGEXP_MATCHES(x, '^a')", (TEXT, CONSTANT_TEXT, CONSTANT_TEXT),
+        texts.matches, optional=1,
+    ),
+    Function(
+        "regexp_full_match", "REGEXP_FULL_MATCH(x, 'a+')", (TEXT, CONSTANT_TEXT), texts.matches
+    ),
+    Function(
+        "regexp_extract", "REGEXP_EXTRACT(x, '(a+)b', 1)",
+        (TEXT, CONSTANT_TEXT, CONSTANT_INTEGER), texts.extract,
+    ),
+    Function(
+        "regexp_replace", "REGEXP_REPLACE(x, 'a+', 'b', 'g')",
+        (TEXT, CONSTANT_TEXT, CONSTANT_TEXT, CONSTANT_TEXT), texts.regexp_replace, optional=1,
+    ),
     Function("like", "x LIKE 'a%'", (TEXT, CONSTANT_TEXT, CONSTANT_TEXT), texts.like, optional=1),
     Function("ilike", "x ILIKE 'a%'", (TEXT, CONSTANT_TEXT, CONSTANT_TEXT), texts.like, optional=1),
 )  # fmt: skip
@@ -121,6 +151,10 @@ _DATES: Final = (
     Function("dayofyear", "EXTRACT(dayofyear FROM x)", (MOMENT,), dates.part(1, 366)),
     Function("hour", "EXTRACT(hour FROM x)", (TIME,), dates.part(0, 23)),
     Function("minute", "EXTRACT(minute FROM x)", (TIME,), dates.part(0, 59)),
+    Function("second", "EXTRACT(second FROM x)", (TIME,), dates.part(0, 59)),
+    Function("epoch", "EPOCH(x)", (MOMENT,), dates.epoch),
+    Function("epoch_ms", "EPOCH_MS(x)", (MOMENT,), dates.epoch_ms),
+    Function("strftime", "STRFTIME(x, '%Y-%m')", (MOMENT, CONSTANT_TEXT), dates.strftime),
     Function("date_trunc", "DATE_TRUNC('month', x)", (CONSTANT_TEXT, MOMENT), dates.date_trunc),
     Function("date_add_days", "x + INTERVAL 7 DAY", (MOMENT, INTEGER), dates.date_add_days),
     Function(

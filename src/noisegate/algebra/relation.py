@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
@@ -112,6 +112,71 @@ class PerUnit:
     folded: tuple[Folded, ...]
 
 
+Frame: TypeAlias = tuple[int | None, int | None]
+
+
+class Among(Enum):
+    """What a window says of a row besides folds: its rank, or the value of another row."""
+
+    RANK = "rank"
+    DENSE_RANK = "dense-rank"
+    FIRST = "first"
+    LAST = "last"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """One expression that a window's rows are ordered by."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One value for each row, from the rows of its owner that share the values of ``keys``.
+
+    ``frame`` are the rows that are looked at, counted from the row at hand (-1 is the one before,
+    None the end); rows that ``order`` does not tell apart are ordered by all their columns, so that
+    no choice is the engine's. Without a frame they are all up to the row and its equals, or all
+    where there is no order. FIRST and LAST need a frame, ranks have none.
+    """
+
+    name: str
+    how: Fold | Among
+    expression: Expression
+    keys: tuple[Expression, ...] = ()
+    order: tuple[Ordering, ...] = ()
+    frame: Frame | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """Each row with one more column for each window over its owner's rows."""
+
+    of: "Relation"
+    windows: tuple[Window, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Partnered:
+    """Each row with folds of its partners: rows of ``other`` for which ``condition`` is true.
+
+    The condition reads columns of both, whose names must differ. Where ``other`` is private,
+    partners are the same owner's. A row without a partner has counts and sums of 0, and no MIN.
+    """
+
+    of: "Relation"
+    other: "Relation"
+    condition: Expression
+    folded: tuple[Folded, ...]
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Union:
@@ -134,7 +199,10 @@ class Sampled:
     key: str | None = None
 
 
-Relation: TypeAlias = Table | Filter | Project | Join | Matching | PerUnit | Union | Sampled
+Relation: TypeAlias = (
+    Table | Filter | Project | Join | Matching | PerUnit | Windowed | Partnered | Union | Sampled
+)
+_OF_ONE_OWNER: Final = (Filter, Project, PerUnit, Windowed)  # steps over one relation
 
 
 def sample_of(relation: Relation) -> Sampled | None:
@@ -143,7 +211,7 @@ def sample_of(relation: Relation) -> Sampled | None:
     Refuses samples anywhere else: of one side of a join, say, or of a sample.
     """
     below: Relation = relation
-    while type(below) in (Filter, Project, PerUnit):
+    while type(below) in _OF_ONE_OWNER:
         below = below.of  # type: ignore[union-attr]
     found = below if type(below) is Sampled else None
     inside = below.of if type(below) is Sampled else below
@@ -156,7 +224,7 @@ def keyed(relation: Relation, key: str) -> Relation:
     """The relation with the coins of its sample decided."""
     if type(relation) is Sampled:
         return replace(relation, key=key)
-    if type(relation) in (Filter, Project, PerUnit):
+    if type(relation) in _OF_ONE_OWNER:
         return replace(relation, of=keyed(relation.of, key))  # type: ignore[union-attr, arg-type]
     return relation
 
@@ -173,28 +241,26 @@ def _all_of(relation: Relation) -> Iterator[Relation]:
 
 def expressions_of(relation: Relation) -> Iterator[Expression]:
     """All expressions in a relation, and in those below it."""
+    for each in _all_of(relation):
+        yield from _own(each)
+
+
+def _own(relation: Relation) -> Iterator[Expression]:
     if type(relation) is Filter:
         yield relation.condition
-        yield from expressions_of(relation.of)
     elif type(relation) is Project:
         yield from (e for _, e in relation.columns)
-        yield from expressions_of(relation.of)
     elif type(relation) is Join or type(relation) is Matching:
         for pair in relation.on:
             yield from pair
-        both = (
-            (relation.left, relation.right)
-            if type(relation) is Join
-            else (relation.of, relation.other)
-        )
-        for side in both:
-            yield from expressions_of(side)
     elif type(relation) is PerUnit:
         yield from (e for _, e in relation.keys)
         yield from (folded.expression for folded in relation.folded)
-        yield from expressions_of(relation.of)
-    elif type(relation) is Sampled:
-        yield from expressions_of(relation.of)
-    elif type(relation) is Union:
-        for part in relation.parts:
-            yield from expressions_of(part)
+    elif type(relation) is Windowed:
+        for window in relation.windows:
+            yield window.expression
+            yield from window.keys
+            yield from (each.expression for each in window.order)
+    elif type(relation) is Partnered:
+        yield relation.condition
+        yield from (folded.expression for folded in relation.folded)

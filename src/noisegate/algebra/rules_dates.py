@@ -8,16 +8,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from math import floor
+from functools import cache
+from math import ceil, floor
 from typing import Final
 
-from noisegate.algebra.intervals import KEYS_MAX, ends, plus, times, whole
+from noisegate.algebra.intervals import KEYS_MAX, ends, loosened, number, plus, times, whole
 from noisegate.algebra.signature import Literals, Rule, any_nullable
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH, Domain, Key, Kind, ordinal
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _HOUR: Final = 3_600 * 10**6
+_CLOCK: Final = frozenset("HIpMS")
+_CALENDAR: Final = frozenset("aAwudbBmyYGVUWj")
+_YEARS: Final = frozenset("yYG")
+_SHORT: Final = frozenset("dmyHIMSj")  # which can be written without a zero before them
+_CYCLE: Final = datetime(2000, 1, 1), datetime(2027, 12, 31)  # noqa: DTZ001 - all days of all weeks
+_FORMAT_MAX: Final = 100
+_LISTED_MAX: Final = timedelta(days=40_000)
 _MONDAY: Final = datetime(1, 1, 1)  # noqa: DTZ001 - as all times here
 
 
@@ -49,7 +57,10 @@ UNITS: Final = {
     "week": _spans(timedelta(days=7)),
     "day": _spans(timedelta(days=1)),
     "hour": _spans(timedelta(hours=1)),
+    "minute": _spans(timedelta(minutes=1)),
+    "second": _spans(timedelta(seconds=1)),
 }
+TIMES: Final = ("hour", "minute", "second")  # units that dates do not have
 
 
 def unit_named(name: str, arg: Domain, *, of: str) -> Unit:
@@ -58,8 +69,8 @@ def unit_named(name: str, arg: Domain, *, of: str) -> Unit:
         raise Unsupported(
             f"{of} does not know the unit {name!r}.", fix=f"Use one of {', '.join(UNITS)}."
         )
-    if name.lower() == "hour" and arg.kind is Kind.DATE:
-        raise Unsupported("A date has no hours.", fix="Cast it: CAST(x AS TIMESTAMP).")
+    if name.lower() in TIMES and arg.kind is Kind.DATE:
+        raise Unsupported(f"A date has no {name.lower()}s.", fix="Cast it: CAST(x AS TIMESTAMP).")
     return UNITS[name.lower()]
 
 
@@ -81,7 +92,7 @@ def date_trunc(args: Sequence[Domain], literals: Literals) -> Domain:
     """The start of the unit: a date for days and longer, also of a time; else a time."""
     arg = args[1]
     unit = unit_named(literals[0], arg, of="DATE_TRUNC")
-    is_time = literals[0].lower() == "hour"
+    is_time = literals[0].lower() in TIMES
     kind = Kind.TIMESTAMP if is_time else Kind.DATE
     if not arg.is_bounded:
         return Domain(kind=kind, nullable=arg.nullable)
@@ -125,6 +136,75 @@ def date_add_days(args: Sequence[Domain], _literals: Literals) -> Domain:
     if not least <= low <= high <= most:
         raise _beyond()
     return Domain(kind=moment.kind, low=low, high=high, nullable=any_nullable(args))
+
+
+def epoch(args: Sequence[Domain], _literals: Literals) -> Domain:
+    """Seconds since 1970, with fractions."""
+    (arg,) = args
+    if not arg.is_bounded:
+        return Domain(kind=Kind.NUMBER, nullable=arg.nullable)
+    step = Fraction(24 * 3600) if arg.kind is Kind.DATE else Fraction(1, 10**6)
+    low, high = ends(arg)
+    return number(loosened((low * step, high * step)), nullable=arg.nullable)
+
+
+def epoch_ms(args: Sequence[Domain], _literals: Literals) -> Domain:
+    """Milliseconds since 1970; what lies between goes to the nearer one."""
+    (arg,) = args
+    if not arg.is_bounded:
+        return Domain(kind=Kind.INTEGER, nullable=arg.nullable)
+    step = Fraction(24 * 3600 * 1000) if arg.kind is Kind.DATE else Fraction(1, 1000)
+    low, high = ends(arg)
+    return whole((floor(low * step), ceil(high * step)), nullable=arg.nullable, listed=False)
+
+
+def strftime(args: Sequence[Domain], literals: Literals) -> Domain:
+    """A date or a time as text, by a constant format. Its groups are told where its days are."""
+    (arg, _), form = args, literals[1]
+    said = _signs(form)
+    keys: tuple[Key, ...] | None = None
+    if not said & _CLOCK:
+        first, last = _between(arg) if arg.is_bounded else _CYCLE
+        if arg.is_bounded or not said & _YEARS:
+            keys = _written(form, first.date(), last.date())
+    elif not said & _CALENDAR:
+        keys = _written(form, None, None)
+    return Domain(kind=Kind.TEXT, keys=keys, nullable=arg.nullable)
+
+
+def _signs(form: str) -> frozenset[str]:
+    """What follows the % signs of a format, or a refusal."""
+    if not 0 < len(form) <= _FORMAT_MAX:
+        raise Unsupported("The format of STRFTIME is empty, or long.", fix="Use '%Y-%m-%d'.")
+    found, rest = set(), iter(form)
+    for letter in rest:
+        if letter == "%":
+            sign = next(rest, "")
+            known = _SHORT if sign == "-" else _CLOCK | _CALENDAR | {"%"}
+            sign = next(rest, "") if sign == "-" else sign
+            if sign not in known:
+                raise Unsupported(
+                    f"STRFTIME does not know %{sign}.",
+                    fix=f"Use % before one of {' '.join(sorted(_CLOCK | _CALENDAR))}.",
+                )
+            found.add(sign)
+    return frozenset(found)
+
+
+@cache
+def _written(form: str, first: date | None, last: date | None) -> tuple[Key, ...] | None:
+    """All texts of days, or of the times of a day, in order; None where they are too many."""
+    if first is None or last is None:
+        if "S" in _signs(form):
+            return None
+        moments = [_MONDAY + timedelta(minutes=minute) for minute in range(24 * 60)]
+    else:
+        if last - first > _LISTED_MAX or first.year < 1000:
+            return None
+        start = datetime(first.year, first.month, first.day)  # noqa: DTZ001
+        moments = [start + timedelta(days=day) for day in range((last - first).days + 1)]
+    texts = dict.fromkeys(moment.strftime(form) for moment in moments)
+    return tuple(texts) if len(texts) <= KEYS_MAX else None
 
 
 def make_date(args: Sequence[Domain], _literals: Literals) -> Domain:

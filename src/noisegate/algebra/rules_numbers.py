@@ -68,7 +68,7 @@ def divide(args: Sequence[Domain], _literals: Literals) -> Domain:
 def int_divide(args: Sequence[Domain], literals: Literals) -> Domain:
     """The quotient without its fraction. No value where the divisor is zero."""
     top, bottom = ends(args[0]), ends(args[1])
-    if not (are_whole(args) and fits(top)):
+    if not is_whole_division(args):
         return rounded(math.trunc)([divide(args, literals)], [...])
     parts = [
         (low, high)
@@ -80,6 +80,12 @@ def int_divide(args: Sequence[Domain], literals: Literals) -> Domain:
     partial = bottom[0] <= 0 <= bottom[1]
     keys = _keys(args, literals, lambda a, b: None if b == 0 else _whole_quotient(a, b))
     return whole(span, nullable=any_nullable(args) or partial, keys=keys)
+
+
+def is_whole_division(args: Sequence[Domain]) -> bool:
+    """Whether no quotient of whole numbers overflows: only the lowest by −1 would."""
+    bottom = ends(args[1])
+    return are_whole(args) and (fits(ends(args[0])) or bottom[0] > 0 or bottom[1] < -1)
 
 
 def modulo(args: Sequence[Domain], literals: Literals) -> Domain:
@@ -289,8 +295,10 @@ def _keys(
     return None
 
 
-def _whole_quotient(a: End, b: End) -> int:
-    return 0 if is_unknown(b) else math.trunc(Fraction(a) / Fraction(b))
+def _whole_quotient(a: End, b: End) -> End:
+    if is_unknown(b) or is_unknown(a):
+        return 0 if is_unknown(b) else a if b > 0 else -a
+    return math.trunc(Fraction(a) / Fraction(b))
 
 
 def _half_away(x: End) -> int:

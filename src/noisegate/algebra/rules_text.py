@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from noisegate.algebra.intervals import KEYS_MAX
+from noisegate.algebra.patterns import groups_of, require_replacement
 from noisegate.algebra.rules_logic import condition
 from noisegate.algebra.signature import Literals, Rule, any_nullable
 from noisegate.errors import Unsupported
@@ -102,15 +103,94 @@ def _replaced(text: str, old: str, new: str) -> str:
     return text[:REPLACED_MAX].replace(old, new) if old else text[:REPLACED_MAX]
 
 
-def length(args: Sequence[Domain], _literals: Literals) -> Domain:
-    """How many characters. There is no bound on it."""
-    lengths = sorted({len(str(key)) for key in args[0].keys or () if key is not None})
-    return Domain(
-        kind=Kind.INTEGER,
-        low=Fraction(0),
-        keys=tuple(lengths) or None,
-        nullable=args[0].nullable,
-    )
+def length_of(size: Callable[[str], int]) -> Rule:
+    """How many characters, or bytes. There is no bound on it."""
+
+    def rule(args: Sequence[Domain], _literals: Literals) -> Domain:
+        lengths = sorted({size(str(key)) for key in args[0].keys or () if key is not None})
+        return Domain(
+            kind=Kind.INTEGER,
+            low=Fraction(0),
+            keys=tuple(lengths) or None,
+            nullable=args[0].nullable,
+        )
+
+    return rule
+
+
+def reversed_letters(text: str) -> str | None:
+    """REVERSE: engines keep the parts of a letter together."""
+    return text[::-1] if text.isascii() else None
+
+
+def split_part(text: str, sign: str, place: int) -> str | None:
+    """SPLIT_PART counts from 1, or from −1 backwards; there is nothing beyond the last part."""
+    if not sign:
+        return None
+    parts = text.split(sign)
+    return parts[place - 1 if place > 0 else place] if 0 < abs(place) <= len(parts) else ""
+
+
+def repeat(args: Sequence[Domain], literals: Literals) -> Domain:
+    """The first 4,096 characters, a few times."""
+    if literals[1] > GROWTH_MAX:
+        raise Unsupported("REPEAT would make a long text.", fix=f"Repeat up to {GROWTH_MAX} times.")
+    return mapping(lambda text, times: text[:REPLACED_MAX] * times)(args, literals)
+
+
+def padded(join: Callable[[str, str], str]) -> Rule:
+    """LPAD and RPAD: cut or filled to a constant length."""
+
+    def pad(text: str, size: int, fill: str) -> str:
+        more = size - len(text)
+        return text[: max(size, 0)] if more <= 0 else join(text, (fill * more)[:more])
+
+    def rule(args: Sequence[Domain], literals: Literals) -> Domain:
+        if literals[1] > REPLACED_MAX or not literals[2]:
+            raise Unsupported(
+                "A text is filled to a great length, or with nothing.",
+                fix=f"Use LPAD(x, 5, '0'), up to {REPLACED_MAX} characters.",
+            )
+        return mapping(pad)(args, literals)
+
+    return rule
+
+
+def matches(args: Sequence[Domain], literals: Literals) -> Domain:
+    """Whether a text, or a part of it, is of a constant pattern."""
+    groups_of(literals[1])
+    if len(literals) > 2 and not set(literals[2]) <= set("cis"):
+        raise Unsupported(
+            "REGEXP_MATCHES has options that are not on the list.",
+            fix="Use 'i' (letters in either case), 'c', or 's' (. is also the end of a line).",
+        )
+    return condition(args, literals)
+
+
+def extract(args: Sequence[Domain], literals: Literals) -> Domain:
+    """The first part of a text that matches, or a group of it; an empty text where none does."""
+    groups = groups_of(literals[1])
+    if not 0 <= literals[2] <= groups:
+        raise Unsupported(
+            f"REGEXP_EXTRACT asks for group {literals[2]}, and the pattern has {groups}.",
+            fix="Use 0 for the whole match, 1 for what the first brackets hold.",
+        )
+    return mapping(None)(args, literals)
+
+
+def regexp_replace(args: Sequence[Domain], literals: Literals) -> Domain:
+    """The first match replaced, with 'g' all; of the first 4,096 characters."""
+    require_replacement(literals[2], groups_of(literals[1]))
+    if len(literals[2]) > GROWTH_MAX:
+        raise Unsupported(
+            "REGEXP_REPLACE would put in a long text.", fix=f"Use at most {GROWTH_MAX} characters."
+        )
+    if len(literals) > 3 and not set(literals[3]) <= set("gcis"):
+        raise Unsupported(
+            "REGEXP_REPLACE has options that are not on the list.",
+            fix="Use 'g' (all matches), 'i' (letters in either case), 'c' or 's'.",
+        )
+    return mapping(None)(args, literals)
 
 
 def position(args: Sequence[Domain], _literals: Literals) -> Domain:

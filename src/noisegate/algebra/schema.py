@@ -8,21 +8,28 @@ from typing import Any, Final
 from noisegate.algebra.expression import Expression, Schema, domain_of
 from noisegate.algebra.intervals import scales
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
+    Folded,
     Join,
     JoinKind,
     Matching,
+    Ordering,
+    Partnered,
     PerUnit,
     Project,
     Relation,
     Sampled,
     Table,
     Union,
+    Window,
+    Windowed,
 )
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Key, Kind
 
+FRAME_MAX: Final = 1 << 20  # rows before or after the one at hand
 SUM_MAX: Final = Fraction(2) ** 500  # of one value: no number of rows adds up to infinity
 
 
@@ -107,20 +114,72 @@ def _require_comparable(
 def _per_unit(relation: PerUnit) -> dict[str, Domain]:
     below = schema_of(relation.of)
     found = _named(relation.keys, below)
-    for folded in relation.folded:
-        if type(folded.fold) is not Fold:
-            raise Unsupported("This is no fold.", fix="Use Fold.")
-        value = domain_of(folded.expression, below)
-        if folded.name in found:
+    return _with(found, ((each.name, _folded(each, below)) for each in relation.folded))
+
+
+def _partnered(relation: Partnered) -> dict[str, Domain]:
+    found, other = schema_of(relation.of), schema_of(relation.other)
+    require_kind(domain_of(relation.condition, _with(found, other.items())), Kind.BOOLEAN, "A tie")
+    folds = ((each.name, _folded(each, other, may_lack=True)) for each in relation.folded)
+    return _with(found, folds)
+
+
+def _windowed(relation: Windowed) -> dict[str, Domain]:
+    below = schema_of(relation.of)
+    return _with(below, ((each.name, _window(each, below)) for each in relation.windows))
+
+
+def _with(found: dict[str, Domain], more: Iterable[tuple[str, Domain]]) -> dict[str, Domain]:
+    """The columns, and more under other names."""
+    found = dict(found)
+    for name, domain in more:
+        if name in found:
             raise Unsupported("Two columns have the same name.", fix="Name one of them with AS.")
-        if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
-            least = Fraction(0 if value.nullable else 1)  # a group has a row
-            found[folded.name] = Domain(kind=Kind.INTEGER, low=least, nullable=False)
-        elif folded.fold is Fold.SUM:
-            found[folded.name] = _sum_domain(value)
-        else:
-            found[folded.name] = replace(value, nullable=True)
+        found[name] = domain
     return found
+
+
+def _folded(folded: Folded, below: Schema, *, may_lack: bool = False) -> Domain:
+    """The domain of a fold of rows, of which there is one at least unless they ``may_lack``."""
+    if type(folded) is not Folded or type(folded.fold) is not Fold:
+        raise Unsupported("This is no fold.", fix="Use Folded and Fold.")
+    value = domain_of(folded.expression, below)
+    if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
+        least = Fraction(0 if value.nullable or may_lack else 1)
+        return Domain(kind=Kind.INTEGER, low=least, nullable=False)
+    return _sum_domain(value) if folded.fold is Fold.SUM else replace(value, nullable=True)
+
+
+def _window(window: Window, below: Schema) -> Domain:
+    shape = type(window), type(window.keys), type(window.order)
+    if shape != (Window, tuple, tuple) or any(type(one) is not Ordering for one in window.order):
+        raise Unsupported("This is no window.", fix="Use Window and Ordering.")
+    for expression in (*window.keys, *(one.expression for one in window.order)):
+        domain_of(expression, below)
+    sees_itself = _require_frame(window)
+    if type(window.how) is Fold:
+        folded = Folded(window.name, window.how, window.expression)
+        return _folded(folded, below, may_lack=not sees_itself)
+    if type(window.how) is not Among:
+        raise Unsupported("This is no window.", fix="Use Fold or Among.")
+    if window.how in (Among.RANK, Among.DENSE_RANK):
+        return Domain(kind=Kind.INTEGER, low=Fraction(1), nullable=False)
+    return replace(domain_of(window.expression, below), nullable=True)
+
+
+def _require_frame(window: Window) -> bool:
+    """Refuse a frame that is none; whether the row at hand is in it."""
+    is_rank = window.how in (Among.RANK, Among.DENSE_RANK)
+    if window.frame is None and (is_rank or type(window.how) is Fold):
+        return True
+    if is_rank or type(window.frame) is not tuple or len(window.frame) != 2:
+        raise Unsupported("This is no frame.", fix="FIRST and LAST need a pair, ranks have none.")
+    if any(type(end) is not int or abs(end) > FRAME_MAX for end in window.frame if end is not None):
+        raise Unsupported("A frame is too wide.", fix=f"Count at most {FRAME_MAX:,} rows.")
+    start, end = window.frame
+    if start is not None and end is not None and start > end:
+        raise Unsupported("A frame ends before it starts.", fix="Exchange its ends.")
+    return (start is None or start <= 0) and (end is None or end >= 0)
 
 
 def _sum_domain(value: Domain) -> Domain:
@@ -170,7 +229,9 @@ _RULES: Final[dict[type, Callable[[Any], dict[str, Domain]]]] = {
     Project: _project,
     Join: _joined,
     Matching: _matching,
+    Partnered: _partnered,
     PerUnit: _per_unit,
     Sampled: _sampled,
     Union: _union,
+    Windowed: _windowed,
 }

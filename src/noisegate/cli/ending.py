@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from noisegate.cli.printing import say, say_json
-from noisegate.errors import DEBUG, NoisegateError, stumbled
+from noisegate.cli.printing import as_options, say, say_json
+from noisegate.errors import DEBUG, NoisegateError, UserError, stumbled
 from noisegate.inert import lines
 
 if TYPE_CHECKING:
@@ -71,10 +71,12 @@ def _end(wrong: BaseException) -> int:
 
 
 def _refused(refusal: NoisegateError) -> int:
+    problem, fix = refusal.problem, refusal.fix
+    if isinstance(refusal, UserError):  # others speak of files, which have their own words
+        problem, fix = as_options(problem), as_options(fix)
     if "--json" in sys.argv:
-        error = {"code": refusal.code, "message": refusal.problem, "fix": refusal.fix}
-        say_json({"error": error})
-    say(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}", err=True)
+        say_json({"error": {"code": refusal.code, "message": problem, "fix": fix}})
+    say(f"{refusal.code}: {problem}\n  {fix}", err=True)
     return refusal.exit_code
 
 

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
     from noisegate.query.answer import Answer
 
+_OPTIONS = {
+    "rows_per_unit": "--rows-per-unit", "groups_per_unit": "--groups-per-unit", "rows": "--rows",
+    "choose": "--choose", "fresh": "--fresh", "delta": "--keys-delta",
+}  # fmt: skip
+_NAMED = re.compile(  # with a value, or names that are no words
+    rf"""\b({"|".join(_OPTIONS)})=("[^"]*"|'[^']*'|\.\.\.|[\w.*-]*\w)"""
+    r"|\b((?:rows|groups)_per_unit)\b(?! ?=)"
+)
 _PLAIN = {
     "±": "+/-", "ε": "eps", "δ": "delta", "ρ": "rho", "α": "alpha", "σ": "sigma", "·": "|",
     "–": "-", "—": "-", "…": "...", "→": "->", "×": "x", "≥": ">=", "≤": "<=", "“": '"', "”": '"',
@@ -63,10 +71,25 @@ def say_csv(text: str) -> None:
     sys.stdout.write(text)
 
 
+def as_options(text: str) -> str:
+    """Words that name arguments of Python's, with the options that the command line has for them.
+
+    >>> as_options('Give rows_per_unit=..., or have it found: choose="caps".')
+    'Give --rows-per-unit N, or have it found: --choose caps.'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name = _OPTIONS[found[1] or found[3]]
+        value = (found[2] or "").strip("\"'").replace("...", "N")
+        return name if value in ("", "True") else f"{name} {value}"
+
+    return _NAMED.sub(option, text)
+
+
 def print_answer(answer: "Answer", confidence: str) -> None:
     """An answer with its price and its promise."""
     print_table(None, answer.columns, answer.cells(confidence))
-    say(answer.footer(confidence))
+    say(as_options(answer.footer(confidence)))
     say(answer.promise)
 
 
@@ -75,7 +98,8 @@ def print_plan(plan: Any, confidence: str, *, as_json: bool) -> None:  # noqa: A
     if as_json:
         say_json(plan.to_dict(confidence))
     else:
-        print_table(None, ("", ""), plan.facts(confidence))
+        facts = [[as_options(str(each)) for each in row] for row in plan.facts(confidence)]
+        print_table(None, ("", ""), facts)
 
 
 def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN401 - rich's types

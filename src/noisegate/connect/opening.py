@@ -22,14 +22,14 @@ from noisegate.privacy.guarantee import doubt_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.question import require_texts
-from noisegate.query.run import EPSILON_MAX, Rules
+from noisegate.query.rules import EPSILON_MAX, Rules
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.duckdb_facts import (
+    as_stored,
     listed_columns,
     public_keys,
     require_rows,
     stored_kinds,
-    with_scales,
 )
 from noisegate.sources.duckdb_files import Data, Within, data_of, plain, plain_frame
 from noisegate.sources.policy_names import person
@@ -115,7 +115,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     )
     data = source if isinstance(source, str | Path) else plain_frame(source)
     domain = replace(domain, columns=_columns(domain, data, columns or {}))
-    domain = _with_doubt(with_scales({name: data}, {name: domain})[name])
+    domain = _with_doubt(as_stored({name: data}, {name: domain}, {name: columns or {}})[name])
     rows = _source({name: data}, {name: domain}, practice=practice)
     if epsilon is None and not practice and ledger is None and domain.origin:
         _require_ledger(ledger_beside(source), name)
@@ -192,7 +192,8 @@ def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]
         return public_keys(data[table], table, column)
 
     tables = domains(policy, stored=stored_kinds(data), keys_of=keys_of, origins=origins)
-    tables = with_scales(data, tables)
+    said = {name: table.columns for name, table in policy.tables.items()}
+    tables = as_stored(data, tables, said)
     require_rows(data, tables)
     return data, {
         name: replace(table, columns=listed_columns(data[name], table))

@@ -10,7 +10,7 @@ from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import EPSILON_MAX
+from noisegate.query.rules import EPSILON_MAX
 from noisegate.sources.duckdb import DuckDBSource
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 
 # The reader of SQL checks all the rest; here the last clause is taken off, where no comment is.
 _HAVING: Final = re.compile(

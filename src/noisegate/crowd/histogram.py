@@ -32,7 +32,7 @@ from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.plot import drawn, framed, nothing
 from noisegate.query.question import Block, Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
 from noisegate.releases.held import Charged, loading, read_held, standing

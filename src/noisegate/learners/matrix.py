@@ -23,7 +23,7 @@ from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.query.limits import caps_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.transforms.stability import stability_of
 
 _AT_ONCE: Final = 40  # columns read in one statement

@@ -92,7 +92,8 @@ class Column:
 
     Values are clamped into ``between``. ``references`` names the public table and column that the
     keys were taken from. A ``hidden`` column cannot be asked about. ``scale``: it is stored as a
-    decimal with so many digits behind the point.
+    decimal with so many digits behind the point. ``untyped``: it is text because its file has no
+    types and nobody declared one, so a question may read it as another kind.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Column:
     hidden: bool = False
     references: tuple[str, str] | None = None
     scale: int | None = None
+    untyped: bool = False
 
     def __post_init__(self) -> None:
         require_plain(self.name)

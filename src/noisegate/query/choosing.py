@@ -29,7 +29,8 @@ from noisegate.query.display import bare, percent
 from noisegate.query.estimates.purchase import Funds, inner_price
 from noisegate.query.question import USUAL, Question, Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.rules import Rules
+from noisegate.query.run import Run
 
 METHODS: Final = ("auto", "exponential", "permute-and-flip", "noisy-max")
 Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax

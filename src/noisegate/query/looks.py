@@ -370,7 +370,10 @@ def bounds_look(
 ) -> Measurement:
     """What to measure for the bounds of a column."""
     cap, price = domain.rows_per_unit_max, inner_price(epsilon, sample)
-    query = range_query(_rows(domain, sample), Field(column), rows_per_unit=cap)
+    value: Expression = Field(column)
+    if column in domain.columns and domain.columns[column].untyped:
+        value = Call("to_number", (value,))
+    query = range_query(_rows(domain, sample), value, rows_per_unit=cap)
     return Measurement(
         query=query, mechanisms=(Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
     )

@@ -7,14 +7,17 @@ from typing import final
 
 from noisegate.curator.measurement import Measurement
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps
+from noisegate.query.estimates.accuracy import Goal, epsilon_for
+from noisegate.query.estimates.draft import Caps, Draft
 from noisegate.query.estimates.estimate import Estimates
 from noisegate.query.estimates.losses import Lost, lost_of
 from noisegate.query.estimates.purchase import Purchase
+from noisegate.query.first import First
 from noisegate.query.looks import Chosen, Look, price_of
 from noisegate.query.profiles import Profile
-from noisegate.query.question import Question, Terms
+from noisegate.query.question import USUAL, Question, Terms
 from noisegate.query.shelf import Needed
+from noisegate.transforms.query import Query
 
 
 @final
@@ -27,6 +30,7 @@ class Asked:
     looks: tuple[Look, ...]
     missing: tuple[Look, ...]
     seen: tuple[Release, ...]  # by the looks that were paid for
+    firsts: tuple[First, ...] = ()  # numbers that are measured before the question
 
     @property
     def question(self) -> Question:
@@ -83,3 +87,21 @@ class Parcel:
     bought: Purchase
     estimates: Estimates
     releases: tuple[Release, ...]
+
+
+def epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction) -> Fraction:
+    """The price of one of ``count`` blocks."""
+    if terms.epsilon is not None:
+        return terms.epsilon / count
+    goal = Goal(
+        within=terms.within,
+        relative=terms.relative,
+        confidence=terms.confidence or USUAL,
+        rows=terms.rows,
+    )
+    return epsilon_for(known, goal, delta=delta / count)
+
+
+def shares(query: Query) -> bool:
+    """Whether each of its numbers may come from another draw."""
+    return query.sample is None or len(query.l1s) == 1

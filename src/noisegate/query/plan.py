@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 from re import escape, sub
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import sqlglot
 from sqlglot import exp
@@ -26,6 +26,11 @@ from noisegate.query.expected import Expectation, Foreseen
 from noisegate.query.question import Question
 from noisegate.transforms.query import Query
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OF_FIRST: Final = ("first", "groups", "measured", "noise", "because", "error", "price")
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,7 @@ class Plan:
     ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
     before, 0 where all of it was. ``reused`` says in words what comes from earlier answers.
     ``expected`` says how far numbers may be off. ``numbers`` are the columns that hold some.
+    ``firsts`` are the plans of numbers that are measured before the question, and in its price.
     """
 
     sql: str
@@ -48,6 +54,7 @@ class Plan:
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    firsts: "tuple[Plan, ...]" = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -90,11 +97,17 @@ class Plan:
             "reused": list(self.reused),
             "clipping": list(self.clipping),
             "caveats": list(self.caveats),
+            **(
+                {"first": [each.to_dict(confidence) for each in self.firsts]} if self.firsts else {}
+            ),
         }
 
     def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
         """The plan in words, one fact a line."""
         lines = [("columns", ", ".join(self.columns))]
+        for each in self.firsts:
+            told = each.facts(confidence)
+            lines += [("first", each.sql), *(line for line in told if line[0] in _OF_FIRST)]
         names = shown_names(self.question)
         for bought in self.bought:
             lines += _groups(bought.draft, names)
@@ -109,6 +122,13 @@ class Plan:
         lines += [("mind", words) for words in self.caveats]
         lines.append(("price", f"{self.price}" + ("" if self.fits else " (more than is left)")))
         return lines
+
+    def table(self, confidence: Number = 0.95) -> "pa.Table":
+        """The facts as a table."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        facts = self.facts(confidence)
+        return pa.table({"about": [name for name, _ in facts], "plan": [fact for _, fact in facts]})
 
     def _errors(self, confidence: Number) -> list[tuple[str, str]]:
         """How far each number may be off."""

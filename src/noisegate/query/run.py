@@ -1,13 +1,14 @@
 """One question from SQL to answer: read, draft, buy, measure, estimate, and the free SQL on top."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import sqlglot
 from sqlglot import exp
 
+from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Sampled
 from noisegate.algebra.tally import Sums
 from noisegate.arrow import holds_numbers
@@ -21,12 +22,12 @@ from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.query.answer import CHOSEN, Answer, HalfWidths
-from noisegate.query.estimates.accuracy import Goal, epsilon_for
-from noisegate.query.estimates.draft import Draft, draft
+from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.estimate import estimate
 from noisegate.query.estimates.losses import lost_of, rank_slack
 from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
 from noisegate.query.expected import Expectation
+from noisegate.query.first import First, after_paying, number_of, shared
 from noisegate.query.guesses import Guess
 from noisegate.query.limits import caps_of
 from noisegate.query.looks import (
@@ -37,12 +38,13 @@ from noisegate.query.looks import (
     sight_of,
 )
 from noisegate.query.margins import Margins
-from noisegate.query.orders import Asked, Order, Parcel
+from noisegate.query.orders import Asked, Order, Parcel, epsilon_of, shares
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
 from noisegate.query.question import USUAL, Block, Question, Terms, checked_terms
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
+from noisegate.query.rules import Rules
 from noisegate.query.shelf import Needed, Shelf
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
@@ -50,45 +52,12 @@ from noisegate.transforms.stability import stability_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Prepared: TypeAlias = tuple[Asked, list[Order], Plan]
 NOTHING: Final = ApproxDP(0)
-EPSILON_MAX: Final = 10**6  # of an account
 _PARTLY: Final = (
     "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
     "steward to raise the budget."
 )
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What the policy says about questions: prices, and the δ for finding groups."""
-
-    epsilon: Fraction | None = None
-    epsilon_max: Fraction | None = None
-    keys_delta: Fraction = Fraction(0)
-    practice: bool = False
-    sample: Fraction | None = None  # of units, drawn anew for each question
-    crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
-    rows_max: Mapping[str, int] = field(default_factory=dict)  # of each table that declares it
-
-    def price(self, *said: Number | None) -> Fraction:
-        """What is to be paid: the first that was said, else as the policy has it."""
-        given = next((each for each in (*said, self.epsilon) if each is not None), None)
-        if given is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
-        exact = positive(given, name="epsilon")
-        self.require_price(exact)
-        return exact
-
-    def require_price(self, epsilon: Fraction) -> None:
-        """Refuse to pay more at once than the policy allows, or than any account has."""
-        if epsilon > EPSILON_MAX:
-            raise SpecError("epsilon is above 10**6.", fix="No account has more. Ask for less.")
-        if self.epsilon_max is not None and epsilon > self.epsilon_max:
-            raise SpecError(
-                f"One question may cost at most ε = {float(self.epsilon_max):g}.",
-                fix="Ask with more noise, or ask the steward.",
-            )
 
 
 @final
@@ -105,26 +74,37 @@ class Run:
 
     def plan(self, sql: str, terms: Terms, *, fresh: bool) -> Plan:
         """The plan of a question, as of now."""
-        asked = self._asked(sql, terms)
-        orders = self._orders(asked, fresh=fresh)
-        numbers = self._rehearse(asked.question, orders)
-        return replace(self._plan(asked, orders, fresh=fresh), numbers=numbers)
+        asked, orders, plan = self._prepared(sql, terms, fresh=fresh)
+        shown = self._rehearse(asked.question, orders)
+        numbers = tuple(each.name for each in shown.schema if holds_numbers(each.type))
+        return replace(plan, numbers=numbers)
 
     def ask(self, sql: str, terms: Terms, *, fresh: bool) -> Answer:
         """The answer of a question: paid for as far as it is new."""
-        asked = self._asked(sql, terms)
-        orders = self._orders(asked, fresh=fresh)
-        plan = self._plan(asked, orders, fresh=fresh)
+        asked, orders, plan = prepared = self._prepared(sql, terms, fresh=fresh)
         self._rehearse(asked.question, orders)
         if asked.question.explain:
             return self._explained(plan, asked.terms)
         self._curator.ledger.require_room(plan.event, account=self._curator.account)
-        looked: list[Release] = []
+        return self._answer(*self._paid(prepared, terms, fresh=fresh))
+
+    def _paid(
+        self, prepared: Prepared, terms: Terms, *, fresh: bool
+    ) -> tuple[Plan, list[Parcel], list[Release]]:
+        """What was measured for a question, and before it."""
+        asked, orders, plan = prepared
+        known = {
+            one.sql: one if one.is_known else self._known(one, fresh=fresh) for one in asked.firsts
+        }
+        looked = [release for each in known.values() for release in each.releases]
+        if any(not each.is_known for each in asked.firsts):
+            try:
+                asked, orders, plan = self._prepared(asked.sql, terms, fresh=fresh, known=known)
+            except Unsupported as refusal:
+                raise after_paying(refusal) from None
         if asked.missing:
-            looked = [self._curator.measure(look.measurement) for look in asked.missing]
-            asked = self._asked(sql, terms)
-            orders = self._orders(asked, fresh=fresh)
-            plan = self._plan(asked, orders, fresh=fresh)
+            looked += [self._curator.measure(look.measurement) for look in asked.missing]
+            asked, orders, plan = self._prepared(asked.sql, terms, fresh=fresh, known=known)
         measured = list(looked)
         try:
             parcels = [self._fetched(order, measured, fresh=fresh) for order in orders]
@@ -134,19 +114,69 @@ class Run:
             raise OverBudget(refusal.problem, fix=_PARTLY) from None
         paid = {release.request_id for release in looked}
         looked += [each for each in asked.seen if each.request_id not in paid]
-        return self._answer(plan, parcels, looked)
+        return plan, parcels, looked
+
+    def _found_firsts(self, asked: Asked, *, fresh: bool) -> Iterator[First]:
+        """Those numbers that cost nothing: of public tables, or measured before."""
+        for each in asked.firsts:
+            plan = self.plan(each.sql, each.terms or Terms(), fresh=fresh)
+            if isinstance(plan.event, NothingEvent):
+                yield self._known(each, fresh=fresh)
+
+    def _known(self, first: First, *, fresh: bool) -> First:
+        """The number, measured now, or read off public tables."""
+        terms = first.terms or Terms()
+        prepared = self._prepared(first.sql, terms, fresh=fresh)
+        plan, parcels, looked = self._paid(prepared, terms, fresh=fresh)
+        value, shown = number_of(self._answer(plan, parcels, looked).table)
+        releases = (*looked, *(release for parcel in parcels for release in parcel.releases))
+        return replace(first, value=value, shown=shown, is_known=True, releases=releases)
 
     # before paying
 
-    def _asked(self, sql: str, terms: Terms) -> Asked:
-        """What is asked, with what earlier looks have found."""
-        question = self.sampled(read(sql, self._curator.tables, self._curator.public, lines=True))
+    def _prepared(
+        self, sql: str, terms: Terms, *, fresh: bool, known: Mapping[str, First] | None = None
+    ) -> Prepared:
+        """The question, what it needs, and its plan, with numbers that were measured before."""
+        asked = self._asked(sql, terms, known or {})
+        if known is None and asked.firsts:
+            found = {each.sql: each for each in self._found_firsts(asked, fresh=fresh)}
+            asked = self._asked(sql, terms, found)
+        orders = self._orders(asked, fresh=fresh or any(not one.is_known for one in asked.firsts))
+        return asked, orders, self._plan(asked, orders, fresh=fresh)
+
+    def _asked(self, sql: str, terms: Terms, known: Mapping[str, First]) -> Asked:
+        """What is asked, with what earlier looks have found, and numbers that are ``known``."""
+        firsts: dict[str, First] = {}
+
+        def first(inner: str) -> Expression:
+            found = firsts.get(inner) or known.get(inner) or self._made_up(inner, terms)
+            firsts[inner] = found
+            return found.value
+
+        tables, public = self._curator.tables, self._curator.public
+        question = self.sampled(read(sql, tables, public, lines=True, first=first))
         agreed = self._agreed(terms, question)
+        delta = self._rules.keys_delta if agreed.delta is None else agreed.delta
+        if firsts and agreed.epsilon is not None:
+            self._rules.require_price(agreed.epsilon)
+        numbers, agreed = shared(tuple(firsts.values()), agreed, delta, question)
+        caveats = (*question.caveats, *(each.words for each in numbers))
+        question = replace(question, caveats=caveats)
         looks = looks_of(question, agreed, self._accountant)
         sights = [sight_of(look, self._shelf) for look in looks]
         missing = tuple(look for look, each in zip(looks, sights, strict=True) if each is None)
         used = tuple(sight.release for sight in sights if sight is not None)
-        return Asked(sql, seen(question, agreed, looks, sights), looks, missing, used)
+        return Asked(sql, seen(question, agreed, looks, sights), looks, missing, used, numbers)
+
+    def _made_up(self, sql: str, terms: Terms) -> First:
+        """A number that the sub-query could give, whatever its price."""
+        price = min(Fraction(1), self._rules.epsilon_max or Fraction(1))
+        tried = replace(terms, epsilon=price, within=None, relative=None)
+        asked = self._asked(sql, tried, {})
+        shown = self._rehearse(asked.question, self._orders(asked, fresh=False))
+        blocks = len(asked.question.blocks) + sum(each.blocks for each in asked.firsts)
+        return First(sql=sql, blocks=blocks, value=number_of(shown)[0])
 
     def sampled(self, question: Question) -> Question:
         """The question about a sample, if these are the rules."""
@@ -202,7 +232,7 @@ class Run:
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
         accountant, rows = self._accountant, terms.rows
         known = draft(block, caps, accountant=accountant)
-        epsilon = _epsilon(known, terms, count, delta, rows)
+        epsilon = epsilon_of(known, terms, count, delta)
         finders = key_mechanisms(known, epsilon=epsilon, delta=delta / count)
         keys = tuple(
             Measurement(query=query, mechanisms=(finder,))
@@ -246,7 +276,7 @@ class Run:
         single = len(set(bought.draft.block.sets)) == 1
         return tuple(
             self._shelf.needed(part.query, noises, level)
-            if single and isinstance(part.query.tally, Sums) and _shares(part.query)
+            if single and isinstance(part.query.tally, Sums) and shares(part.query)
             else self._repeated(part.query, noises)
             for part, noises in pairs
         )
@@ -263,6 +293,10 @@ class Run:
         events = [*_once(looks), *(each.event() for each in wanted)]
         if not fresh:
             events = _once([*looks, *wanted])
+        unknown = [each for each in asked.firsts if not each.is_known]
+        firsts = tuple(self.plan(each.sql, each.terms or Terms(), fresh=fresh) for each in unknown)
+        events += [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
+        paying = [order.epsilon for order in orders] + [each.epsilon for each in firsts]
         price, fits = self._curator.price(_all(events))
         reused = (needed.words for order in orders for needed in order.needed)
         blind = {look.block.name for look in asked.missing if look.counted is not None}
@@ -276,13 +310,14 @@ class Run:
             sql=asked.sql,
             question=asked.question,
             bought=tuple(order.bought for order in orders),
-            epsilon=sum((order.epsilon for order in orders), asked.epsilon),
+            epsilon=sum(paying, asked.epsilon),
             event=_all(events),
             price=price,
             fits=fits,
             expected=self._expected(asked, orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
+            firsts=firsts,
         )
 
     def _expected(self, asked: Asked, orders: Sequence[Order]) -> Expectation:
@@ -301,21 +336,16 @@ class Run:
             rows_max=self._rules.rows_max,
         )
 
-    def _rehearse(self, question: Question, orders: Sequence[Order]) -> tuple[str, ...]:
-        """Run the free SQL on made-up numbers: what it refuses is refused before it is paid.
-
-        Gives the columns that hold numbers.
-        """
+    def _rehearse(self, question: Question, orders: Sequence[Order]) -> "pa.Table":
+        """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
         drafts = [order.bought.draft for order in orders]
         blank = {draft.block.name: blank_table(draft) for draft in drafts}
         public = self._tables(question)
         try:
-            shown = shown_table(question, blank, public)
+            return shown_table(question, blank, public)
         except Unsupported as refusal:
             words = "Tried on made-up numbers, before paying: "
             refused = Unsupported(words + refusal.problem, fix=refusal.fix)
-        else:
-            return tuple(each.name for each in shown.schema if holds_numbers(each.type))
         raise refused
 
     # paying
@@ -384,8 +414,7 @@ class Run:
         try:
             shown = shown_table(question, tables, public)
         except Unsupported as refusal:
-            words = "What was measured is paid for and kept: mend the question and ask again, free."
-            raise Unsupported(refusal.problem, fix=f"{refusal.fix} {words}") from None
+            raise after_paying(refusal) from None
         margins = Margins(question.outer, released, public, shown)
         noise = None
         if any(parcel.estimates.is_raised for parcel in parcels):
@@ -437,39 +466,15 @@ class Run:
 
     def _explained(self, plan: Plan, terms: Terms) -> Answer:
         """EXPLAIN: the plan as a table, for clients that know only SQL."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        facts = plan.facts(terms.confidence or USUAL)
-        table = pa.table(
-            {"about": [name for name, _ in facts], "plan": [fact for _, fact in facts]}
-        )
         return Answer(
             sql=plan.sql,
-            table=table,
+            table=plan.table(terms.confidence or USUAL),
             half_widths=lambda _: (None, None),
             cost=NOTHING,
             remaining=self._curator.remaining(),
             guarantee=self._guarantee((), plan.question),
             plan=plan,
         )
-
-
-def _epsilon(known: Draft, terms: Terms, count: int, delta: Fraction, rows: int | None) -> Fraction:
-    """The price of one of ``count`` blocks."""
-    if terms.epsilon is not None:
-        return terms.epsilon / count
-    goal = Goal(
-        within=terms.within,
-        relative=terms.relative,
-        confidence=terms.confidence or USUAL,
-        rows=rows,
-    )
-    return epsilon_for(known, goal, delta=delta / count)
-
-
-def _shares(query: Query) -> bool:
-    """Whether each of its numbers may come from another draw."""
-    return query.sample is None or len(query.l1s) == 1
 
 
 def _once(measurements: Sequence[Measurement]) -> list[Event]:

@@ -42,7 +42,7 @@ from noisegate.query.estimates.purchase import inner_delta
 from noisegate.query.question import Function as Aggregation
 from noisegate.query.question import Question, checked, require_known
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.applied import Applied, widths_of, words_of
 from noisegate.releases.asking import Price
 from noisegate.releases.held import standing

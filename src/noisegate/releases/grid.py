@@ -130,7 +130,7 @@ def grid_of(
         grain=term.grain,
         whole=drafted.recipes[0].kind is Kind.INTEGER,
         signed=term.low < 0,
-        caveats=(*drafted.capped, *drafted.caveats),
+        caveats=(*question.caveats, *drafted.capped, *drafted.caveats),
     )
 
 

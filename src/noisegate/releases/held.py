@@ -32,7 +32,7 @@ from noisegate.query.card import Card
 from noisegate.query.card import card as card_of
 from noisegate.query.display import answer_html, rich_table
 from noisegate.query.plot import write
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from noisegate.query.display import percent
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.asking import Ask, DoorAsk, Price
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.cube import CubeRelease

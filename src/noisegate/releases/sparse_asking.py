@@ -24,7 +24,8 @@ from noisegate.query.estimates.selected import clear_from
 from noisegate.query.limits import declared_rows
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.rules import Rules
+from noisegate.query.run import Run
 from noisegate.releases.grid import OWN, UNITS, axis_names
 from noisegate.releases.held import standing
 from noisegate.releases.plan import Facts, price_words

@@ -23,7 +23,8 @@ from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.rules import Rules
+from noisegate.query.run import Run
 from noisegate.releases.asking import DoorAsk, Price
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.boxplots import BoxplotRelease, boxplot, boxplot_sql

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisegate.curator.curator import Curator
 from noisegate.query.answer import Answer
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.robust.paying import Outcome, Till, order_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.purchase import Funds, inner_delta, inner_price
 from noisegate.query.question import Question, checked, require_known, require_texts
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules, Run
+from noisegate.query.rules import Rules
+from noisegate.query.run import Run
 from noisegate.releases.held import standing
 from noisegate.robust.plans import RobustPlan
 

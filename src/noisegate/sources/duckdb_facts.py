@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
@@ -17,7 +17,15 @@ from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError
 from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
 from noisegate.sources.duckdb import DuckDBSource
-from noisegate.sources.duckdb_files import KIND_OF, Data, file_of, is_database, plain, stored_types
+from noisegate.sources.duckdb_files import (
+    KIND_OF,
+    Data,
+    file_of,
+    is_database,
+    is_text,
+    plain,
+    stored_types,
+)
 from noisegate.sources.duckdb_views import require_stored_rows
 
 _LISTED_MAX: Final = 10_000
@@ -36,10 +44,15 @@ def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
         }
 
 
-def with_scales(
-    data: Mapping[str, Data], tables: Mapping[str, TableDomain]
+def as_stored(
+    data: Mapping[str, Data],
+    tables: Mapping[str, TableDomain],
+    terms: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> dict[str, TableDomain]:
-    """The tables, with how many digits their stored decimals have. Reads no rows."""
+    """The tables, with how many digits their stored decimals have, and which columns have no type.
+
+    ``terms`` are what is declared about columns. Reads no rows.
+    """
     files = {name: plain(data[name], name) for name in tables}
     found = {}
     with duckdb.connect(":memory:") as connection:
@@ -52,6 +65,15 @@ def with_scales(
                 for each in tables[name].columns.values()
                 if each.kind is Kind.NUMBER and scales.get(each.name, SCALE_MAX + 1) <= SCALE_MAX
             }
+            if is_text(files[name]):
+                said = terms.get(name, {})
+                columns = {
+                    each.name: replace(each, untyped=True)
+                    for each in tables[name].columns.values()
+                    if each.kind is Kind.TEXT
+                    and each.keys is None
+                    and "type" not in said.get(each.name, {})
+                }
             columns = {**tables[name].columns, **columns}
             found[name] = replace(tables[name], columns=MappingProxyType(columns))
     return found

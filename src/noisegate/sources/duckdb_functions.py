@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 from sqlglot import exp
 
-from noisegate.algebra.intervals import ends, fits
+from noisegate.algebra.intervals import ends
 from noisegate.algebra.rules_logic import case_values
-from noisegate.algebra.rules_numbers import are_whole
+from noisegate.algebra.rules_numbers import is_whole_division
 from noisegate.algebra.rules_text import REPLACED_MAX
 from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.duckdb_words import (
@@ -50,7 +50,7 @@ def _divide(args: Args, _made: Domain) -> exp.Expr:
 
 
 def _int_divide(args: Args, made: Domain) -> exp.Expr:
-    if are_whole([arg.domain for arg in args]) and fits(ends(args[0].domain)):
+    if is_whole_division([arg.domain for arg in args]):
         return binary(exp.IntDiv, args[0].sql, _divisor(args[1]))
     return _as_whole(call("TRUNC", _divide(args, made)), made)
 
@@ -196,6 +196,20 @@ def _plain(name: str) -> Writer:
     return lambda args, _: call(name, *(arg.sql for arg in args))
 
 
+def _padded(name: str) -> Writer:
+    return lambda args, _: call(name, args[0].sql, cast_to(args[1].sql, "INT"), args[2].sql)
+
+
+def _regexp_extract(args: Args, _made: Domain) -> exp.Expr:
+    group = cast_to(args[2].sql, "INT")
+    return call("REGEXP_EXTRACT", args[0].sql, args[1].sql, group)
+
+
+def _regexp_replace(args: Args, _made: Domain) -> exp.Expr:
+    text, *others = (arg.sql for arg in args)
+    return call("REGEXP_REPLACE", call("LEFT", text, whole(REPLACED_MAX)), *others)
+
+
 def _date_trunc(args: Args, made: Domain) -> exp.Expr:
     unit = exp.Literal.string(args[0].literal.lower())
     return cast(call("DATE_TRUNC", unit, args[1].sql), made.kind)
@@ -301,6 +315,18 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "ends_with": _plain("ENDS_WITH"),
     "contains": _plain("CONTAINS"),
     "position": _plain("STRPOS"),
+    "strlen": _plain("STRLEN"),
+    "reverse": _plain("REVERSE"),
+    "repeat": lambda args, _: call(
+        "REPEAT", call("LEFT", args[0].sql, whole(REPLACED_MAX)), args[1].sql
+    ),
+    "split_part": _plain("SPLIT_PART"),
+    "lpad": _padded("LPAD"),
+    "rpad": _padded("RPAD"),
+    "regexp_matches": _plain("REGEXP_MATCHES"),
+    "regexp_full_match": _plain("REGEXP_FULL_MATCH"),
+    "regexp_extract": _regexp_extract,
+    "regexp_replace": _regexp_replace,
     "like": _like(exp.Like),
     "ilike": _like(exp.ILike),
     "year": _plain("YEAR"),
@@ -312,6 +338,10 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "dayofyear": _plain("DAYOFYEAR"),
     "hour": _plain("HOUR"),
     "minute": _plain("MINUTE"),
+    "second": _plain("SECOND"),
+    "epoch": _plain("EPOCH"),
+    "epoch_ms": _plain("EPOCH_MS"),
+    "strftime": _plain("STRFTIME"),
     "date_trunc": _date_trunc,
     "date_add_days": _date_add_days,
     "date_diff": _date_diff,

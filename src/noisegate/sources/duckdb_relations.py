@@ -9,50 +9,45 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from itertools import count
-from math import ceil, log2
 from typing import Any, Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.expression import Expression, Field, Schema
 from noisegate.algebra.relation import (
     Filter,
-    Fold,
-    Folded,
     Join,
     JoinKind,
     Matching,
+    Partnered,
     PerUnit,
     Project,
     Relation,
     Sampled,
     Table,
     Union,
+    Windowed,
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Bug
-from noisegate.privacy.domain import Domain, Kind, TableDomain
+from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sources.duckdb_expressions import write
+from noisegate.sources.duckdb_folds import fold, window
 from noisegate.sources.duckdb_parts import (
     WHOLE_TYPES,
     and_,
     as_,
     as_kind,
     base_value,
-    case,
     cast,
     col,
     is_narrow,
     is_not_null,
     named,
     not_,
-    number,
-    on_grid,
-    whole,
 )
 
 OWNER: Final = "o"
-_LEVEL_BITS: Final = 24
 
 
 def base_view(place: int) -> str:
@@ -163,9 +158,11 @@ class RelationWriter:
             Project: self._project,
             Join: self._join,
             Matching: self._matching,
+            Partnered: self._partnered,
             PerUnit: self._per_unit,
             Sampled: self._sampled,
             Union: self._union,
+            Windowed: self._windowed,
         }
         return rules[type(relation)](relation)
 
@@ -289,8 +286,7 @@ class RelationWriter:
         condition = self._equal(
             relation.on, relation.left, relation.right, (left, one), (right, other)
         )
-        if left.is_owned and right.is_owned:
-            condition = and_(condition, _same(col(OWNER, one), col(OWNER, other)))
+        condition = and_(condition, *_one_owner(left, one, right, other))
         shown: list[exp.Expr] = []
         names: dict[str, str] = {}
         for written, alias in ((left, one), (right, other)):
@@ -315,11 +311,10 @@ class RelationWriter:
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
         partner, there = self.write(relation.other), self._alias()
-        condition = self._equal(
-            relation.on, relation.of, relation.other, (inner, alias), (partner, there)
+        condition = and_(
+            self._equal(relation.on, relation.of, relation.other, (inner, alias), (partner, there)),
+            *_one_owner(inner, alias, partner, there),
         )
-        if inner.is_owned and partner.is_owned:
-            condition = and_(condition, _same(col(OWNER, alias), col(OWNER, there)))
         exists = exp.Exists(
             this=exp.select("1")
             .from_(partner.query.subquery(there, copy=False), copy=False)
@@ -327,6 +322,37 @@ class RelationWriter:
         )
         wanted = not_(exists) if relation.negated else exists
         return Written(inner.query.where(wanted, copy=False), inner.columns, inner.is_owned)
+
+    def _partnered(self, relation: Partnered) -> Written:
+        inner, _ = self._inside(relation.of)
+        alias = inner.query.args["from_"].this.alias
+        names, schema = dict(inner.columns), schema_of(relation.other)
+        for folded in relation.folded:
+            partner, there = self.write(relation.other), self._alias()
+            field = _fields(partner.columns, there)
+            either = {name: col(each, alias) for name, each in inner.columns.items()}
+            either |= {name: col(each, there) for name, each in partner.columns.items()}
+            condition = write(
+                relation.condition, {**schema_of(relation.of), **schema}, either.__getitem__
+            )
+            query = exp.select(fold(folded, schema, field))
+            query = query.from_(partner.query.subquery(there, copy=False), copy=False).where(
+                and_(condition, *_one_owner(inner, alias, partner, there)), copy=False
+            )
+            names[folded.name] = f"c{len(names)}"
+            inner.query.select(as_(query.subquery(copy=False), names[folded.name]), copy=False)
+        return Written(inner.query, names, inner.is_owned)
+
+    def _windowed(self, relation: Windowed) -> Written:
+        inner, field = self._inside(relation.of)
+        alias, schema = inner.query.args["from_"].this.alias, schema_of(relation.of)
+        columns = [field(name) for name in inner.columns]
+        names = dict(inner.columns)
+        for each in relation.windows:
+            names[each.name] = f"c{len(names)}"
+            value = window(each, schema, field, col(OWNER, alias), columns)
+            inner.query.select(as_(value, names[each.name]), copy=False)
+        return Written(inner.query, names, is_owned=True)
 
     def _equal(
         self,
@@ -358,7 +384,7 @@ class RelationWriter:
             shown.append(as_(key.copy(), names[name]))
         for folded in relation.folded:
             names[folded.name] = f"c{len(names)}"
-            shown.append(as_(_fold(folded, schema, field), names[folded.name]))
+            shown.append(as_(fold(folded, schema, field), names[folded.name]))
         shown.append(as_(col(OWNER, alias), OWNER))
         return Written(
             query.select(*shown, copy=False).group_by(*groups, copy=False), names, is_owned=True
@@ -410,37 +436,11 @@ def _fields(columns: Mapping[str, str], alias: str) -> Callable[[str], exp.Expr]
     return lambda name: col(columns[name], alias)
 
 
+def _one_owner(one: Written, alias: str, other: Written, there: str) -> list[exp.Expr]:
+    """That private rows and their private partners are one owner's."""
+    owned = one.is_owned and other.is_owned
+    return [_same(col(OWNER, alias), col(OWNER, there))] if owned else []
+
+
 def _same(one: exp.Expr, other: exp.Expr) -> exp.Expr:
     return exp.EQ(this=exp.paren(one), expression=exp.paren(other))
-
-
-def sum_grain(domain: Domain) -> Fraction:
-    """What a SUM within one owner counts in: 1 for whole numbers, else a fine power of two."""
-    magnitude = domain.magnitude
-    if domain.kind is Kind.INTEGER or not magnitude:
-        return Fraction(1)
-    return Fraction(2) ** (ceil(log2(magnitude)) - _LEVEL_BITS)
-
-
-def _fold(folded: Folded, schema: Schema, field: Callable[[str], exp.Expr]) -> exp.Expr:
-    """A fold that gives the same value in whatever order the engine visits the rows.
-
-    Sums of doubles do so as long as they stay below 2**53 grains; of more rows there is no sum.
-    """
-    value, domain = write(folded.expression, schema, field), domain_of(folded.expression, schema)
-    if folded.fold is Fold.COUNT:
-        return exp.Count(this=value)
-    if folded.fold is Fold.COUNT_DISTINCT:
-        return exp.Count(this=exp.Distinct(expressions=[value]))
-    if folded.fold in (Fold.MIN, Fold.MAX):
-        return (exp.Min if folded.fold is Fold.MIN else exp.Max)(this=value)
-    if domain.kind is Kind.INTEGER and folded.expression == Literal(1):
-        return exp.Count(this=exp.Star())
-    if domain.kind is Kind.INTEGER:
-        total = exp.Coalesce(this=exp.Sum(this=value), expressions=[whole(0)])
-        return exp.TryCast(this=total, to=exp.DataType.build("BIGINT"))
-    grain = sum_grain(domain)
-    zero = number(Fraction(0))
-    few = exp.LT(this=exp.Count(this=value.copy()), expression=whole(1 << (52 - _LEVEL_BITS)))
-    total = exp.Coalesce(this=exp.Sum(this=on_grid(value, grain)), expressions=[zero])
-    return case((few, total))

@@ -8,7 +8,7 @@ from noisegate.exact import Number
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats, whole
 from noisegate.releases.grid import Grid

@@ -25,7 +25,8 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential, decode, encode
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import Rules, Run
+from noisegate.query.rules import Rules
+from noisegate.query.run import Run
 from noisegate.releases.asking import Price, variance_of
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.making import plain_options

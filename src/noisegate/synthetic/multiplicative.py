@@ -15,7 +15,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.event import decode, encode
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.asking import DoorAsk
 from noisegate.releases.attempts import Attempts
 from noisegate.releases.multiplicative import ROUNDS_MAX, build

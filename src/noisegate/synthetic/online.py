@@ -39,7 +39,7 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.asking import DoorAsk, Price, variance_of
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack

@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 from noisegate.algebra.expression import Call, Field, Literal, Schema, domain_of
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
     Folded,
     Join,
     JoinKind,
     Matching,
+    Ordering,
+    Partnered,
     PerUnit,
     Project,
     Sampled,
     Table,
     Union,
+    Window,
+    Windowed,
 )
 from noisegate.algebra.tally import (
     Axis,
@@ -61,10 +66,11 @@ GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
 TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells, Rows})
 _NODES: Final = TALLIES | {
     Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union, Sampled,
-    Literal, Field, Call, TableDomain, Column, PrivacyUnit, Step,
+    Window, Ordering, Windowed, Partnered, Literal, Field, Call, TableDomain, Column,
+    PrivacyUnit, Step,
 }  # fmt: skip
 _ATOMS: Final = frozenset({
-    str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold,
+    str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold, Among,
 })  # fmt: skip
 
 

@@ -6,13 +6,17 @@ from typing import Any
 from noisegate.algebra.expression import plain_values, to_plain
 from noisegate.algebra.relation import (
     Filter,
+    Folded,
     Join,
     Matching,
+    Partnered,
     PerUnit,
     Project,
     Relation,
     Sampled,
     Table,
+    Window,
+    Windowed,
 )
 from noisegate.algebra.tally import (
     Axis,
@@ -54,7 +58,7 @@ def tally_record(tally: Tally) -> dict[str, Any]:
     return record
 
 
-def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON
+def relation_record(relation: Relation) -> Any:  # noqa: ANN401, PLR0911 - JSON, case after case
     """A relation as JSON values; equal exactly for equal relations."""
     if type(relation) is Table:
         return {"table": relation.domain.name}
@@ -76,9 +80,27 @@ def relation_record(relation: Relation) -> Any:  # noqa: ANN401 - JSON
         return {how: [relation_record(one), relation_record(other)], "on": on}
     if type(relation) is PerUnit:
         keys = [[name, to_plain(e)] for name, e in relation.keys]
-        folded = [[f.name, f.fold.value, to_plain(f.expression)] for f in relation.folded]
+        folded = list(map(_fold_record, relation.folded))
         return {"per unit": keys, "folded": folded, "of": relation_record(relation.of)}
+    if type(relation) is Partnered:
+        both = [relation_record(relation.of), relation_record(relation.other)]
+        folded = list(map(_fold_record, relation.folded))
+        return {"partners": both, "tie": to_plain(relation.condition), "folded": folded}
+    if type(relation) is Windowed:
+        windows = list(map(_window_record, relation.windows))
+        return {"windows": windows, "of": relation_record(relation.of)}
     return {"union": list(map(relation_record, relation.parts))}
+
+
+def _fold_record(folded: Folded) -> list[Any]:
+    return [folded.name, folded.fold.value, to_plain(folded.expression)]
+
+
+def _window_record(window: Window) -> list[Any]:
+    keys = [to_plain(each) for each in window.keys]
+    order = [[to_plain(o.expression), o.descending, o.nulls_first] for o in window.order]
+    frame = None if window.frame is None else list(window.frame)
+    return [window.name, window.how.value, to_plain(window.expression), keys, order, frame]
 
 
 def _term_record(term: Term) -> list[Any]:

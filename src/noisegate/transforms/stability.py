@@ -6,7 +6,8 @@ Adjacency: add/remove one unit, with all its rows in all tables. A row of a tabl
     foreign key names several units belongs to each of them and leaves with the last.
 Why: by induction over the tree. A filter and a projection look at one row. Two private relations
     are joined, or matched, within one owner only, since every writer adds that equality. Folding is
-    within one owner. A union keeps the parts' owners. A row without an owner is left out.
+    within one owner. A window looks at the rows of one owner, in an order that these rows decide.
+    A union keeps the parts' owners. A row without an owner is left out.
 One id space: relations that meet have owners of one space (`PrivacyUnit.ids`), so equal owners are
     one unit. Were patient 5 and doctor 5 taken for one, the doctor's rows would count otherwise
     when the patient goes: caps, folds and matches are by owner.
@@ -16,18 +17,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
-from noisegate.algebra.expression import Expression, Field, fields_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import (
     Filter,
+    Fold,
     Join,
     JoinKind,
     Matching,
+    Partnered,
     PerUnit,
     Project,
     Relation,
     Sampled,
     Table,
     Union,
+    Windowed,
 )
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
@@ -35,6 +39,7 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import PrivacyUnit
 
 GROWTH_MAX: Final = 3
+_PLACE: Final = (Fold.COUNT, Literal(1), (), (None, 0))  # a row's number among its owner's
 
 
 @final
@@ -45,7 +50,8 @@ class Stability:
     ``rows`` is how many there can be at most, None if there is no bound. ``owned`` are columns that
     hold the same value in all rows of a unit. ``identity`` are columns that no two rows of a unit
     share all values of; None if there are none. ``unique`` is the same for all rows of a public
-    relation. ``growth`` counts joins that multiply rows. ``path`` says in words how it came about.
+    relation. ``numbered`` are columns of whole numbers from 1 on, no two alike in a unit.
+    ``growth`` counts joins that multiply rows. ``path`` says in words how it came about.
     """
 
     is_private: bool
@@ -54,6 +60,7 @@ class Stability:
     owned: frozenset[str] = frozenset()
     identity: frozenset[str] | None = None
     unique: frozenset[str] | None = None
+    numbered: frozenset[str] = frozenset()
     tables: tuple[TableDomain, ...] = ()
     growth: int = 0
     path: tuple[str, ...] = field(default=(), compare=False)
@@ -68,8 +75,30 @@ def stability_of(relation: Relation) -> Stability:
 
 
 def _filter(relation: Filter) -> Stability:
+    """Rows that a condition keeps; of numbered ones at most as many as it lets numbers through."""
     below = stability_of(relation.of)
-    return _then(below, "filter: each row is kept or dropped by its own values")
+    bounds = [below.rows, *(_first(part, below.numbered) for part in _parts(relation.condition))]
+    rows = min((bound for bound in bounds if bound is not None), default=None)
+    words = "filter: each row is kept or dropped by its own values"
+    return _then(replace(below, rows=rows), words)
+
+
+def _parts(condition: Expression) -> tuple[Expression, ...]:
+    is_and = type(condition) is Call and condition.function == "and"
+    return condition.args if is_and else (condition,)  # type: ignore[union-attr]
+
+
+def _first(part: Expression, numbered: frozenset[str]) -> int | None:
+    """How many numbers from 1 on a condition n = 3, n <= 3 or n < 4 is true of at most."""
+    if type(part) is not Call or len(part.args) != 2 or not numbered:
+        return None
+    field, limit = part.args
+    if type(field) is not Field or field.name not in numbered or type(limit) is not Literal:
+        return None
+    if type(limit.value) is not int or part.function not in ("eq", "le", "lt"):
+        return None
+    most = {"eq": 1, "le": limit.value, "lt": limit.value - 1}[part.function]
+    return max(most, 1)
 
 
 def _sampled(relation: Sampled) -> Stability:
@@ -122,6 +151,10 @@ def _project(relation: Project) -> Stability:
         ),
         identity=_renamed(below.identity, names),
         unique=_renamed(below.unique, names),
+        numbered=frozenset(
+            name for name, expr in relation.columns
+            if type(expr) is Field and expr.name in below.numbered
+        ),
     )  # fmt: skip
 
 
@@ -142,7 +175,10 @@ def _grown(relation: Join, left: Stability, right: Stability) -> int:
     once = any(
         _equated(relation.on, side, facts.unique) for side, facts in enumerate((left, right))
     )
-    growth = left.growth + right.growth + (0 if once else 1)
+    return _require_growth(left.growth + right.growth + (0 if once else 1))
+
+
+def _require_growth(growth: int) -> int:
     if growth > GROWTH_MAX:
         raise Unsupported(
             f"More than {GROWTH_MAX} joins multiply rows.",
@@ -184,6 +220,7 @@ def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
         private,
         rows=private.rows if once else None,
         identity=private.identity if once else None,
+        numbered=private.numbered if once else frozenset(),
         path=(*path, words),
     )
 
@@ -220,6 +257,27 @@ def require_one_space(*units: PrivacyUnit) -> None:
 
 
 def _matching(relation: Matching) -> Stability:
+    of, other = _with_partners(relation)
+    words = "kept where the unit itself has a partner" if other.is_private else "public condition"
+    return _then(of, words)
+
+
+def _partnered(relation: Partnered) -> Stability:
+    """Each row stays, with folds of its partners.
+
+    Claim: a unit's rows depend on its own rows, and on public rows; there are as many as before.
+    Adjacency: add/remove one unit. Why: every writer looks for partners among the same owner's rows
+        where partners are private, and folds do not depend on the order of rows. The engine may
+        pair up rows as a join does, though none stays.
+    """
+    of, other = _with_partners(relation)
+    _require_growth(stability_of(relation.of).growth + other.growth + 1)
+    whose = "the unit's own rows" if other.is_private else "public rows"
+    return _then(of, f"each row with what is counted and added up of {whose}")
+
+
+def _with_partners(relation: Matching | Partnered) -> tuple[Stability, Stability]:
+    """Facts about both sides; where the other is private, so is the first, with its owners."""
     of, other = stability_of(relation.of), stability_of(relation.other)
     if other.is_private:
         if not of.is_private:
@@ -228,13 +286,34 @@ def _matching(relation: Matching) -> Stability:
                 fix="Ask about the private table, and put the public one into the condition.",
             )
         _require_owners(of, other)
-    words = "kept where the unit itself has a partner" if other.is_private else "public condition"
-    return replace(
-        of,
-        tables=(*of.tables, *other.tables),
-        growth=max(of.growth, other.growth),
-        path=(*of.path, words),
+    tables, growth = (*of.tables, *other.tables), max(of.growth, other.growth)
+    return replace(of, tables=tables, growth=growth), other
+
+
+def _windowed(relation: Windowed) -> Stability:
+    """Each row stays, with what windows over its owner's rows say of it.
+
+    Claim: a unit's rows, as a multiset, depend on its own rows alone; there are as many as before.
+    Adjacency: add/remove one unit. Why: every writer partitions by the owner, whatever else, so a
+        window sees one owner's rows. Ranks, and folds up to a row's equals, do not depend on how
+        equals are ordered. Whatever counts rows orders them by all columns at last: rows that are
+        still equal are equal in everything, so it does not show which of them comes first. Were
+        ties the engine's choice, it could follow from where the rows of others lie. How many rows
+        of the owner there are up to a row is a number that no other of them has.
+    """
+    below = stability_of(relation.of)
+    if not below.is_private or below.is_row_level:
+        raise Unsupported(
+            "A window over rows of several units would mix them.",
+            fix="Name the unit's column in the policy, and PARTITION BY it.",
+        )
+    places = frozenset(
+        each.name
+        for each in relation.windows
+        if (each.how, each.expression, each.keys, each.frame) == _PLACE
     )
+    words = "windows within one unit's rows"
+    return _then(replace(below, numbered=below.numbered | places), words)
 
 
 def _per_unit(relation: PerUnit) -> Stability:
@@ -253,6 +332,7 @@ def _per_unit(relation: PerUnit) -> Stability:
         rows=None if others else 1,
         owned=frozenset(owned),
         identity=others,
+        numbered=frozenset(),
         path=(*below.path, f"one row for each unit{per}"),
     )
 
@@ -285,7 +365,9 @@ _RULES: Final[dict[type, Callable[[Any], Stability]]] = {
     Project: _project,
     Join: _join,
     Matching: _matching,
+    Partnered: _partnered,
     PerUnit: _per_unit,
     Sampled: _sampled,
     Union: _union,
+    Windowed: _windowed,
 }

@@ -6,13 +6,14 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.query.question import Function
 from noisegate.query.reading.expressions import both
 from noisegate.query.reading.literals import kind_of, literal
 from noisegate.query.reading.names import Name
+from noisegate.query.reading.places import at
 from noisegate.query.reading.sight import Sight
 from noisegate.query.reading.words import Node, refusal, require_only
 
@@ -51,8 +52,13 @@ class Asked:
     where: Expression | None = None
 
 
-def asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after the other
+def asked(node: Node, sight: Sight) -> Asked:
     """What an aggregate call asks for."""
+    with at(node):
+        return _asked(node, sight)
+
+
+def _asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after the other
     if isinstance(node, exp.Filter):
         found = asked(node.this, sight)
         condition = sight.reading.condition(node.expression.this)
@@ -94,8 +100,12 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
         target = sight.target(of.expressions[0])
         if isinstance(target, Name):
             return Asked(Function.COUNT_UNITS)
+        if type(target) is Field and target.name in sight.untyped:
+            sight.untyped[target.name].mark(grouped=True)
         return Asked(Function.COUNT_DISTINCT, (target,))
     target = sight.target(of)
+    if type(target) is Field:
+        target = sight.reading.read(of)
     if isinstance(target, Name) or (type(target) is Literal and target.value is not None):
         return Asked(Function.COUNT)
     if type(target) is Call and target.function == "case" and len(target.args) == 2:
@@ -112,7 +122,7 @@ def _value(node: Node, function: Function, sight: Sight) -> Expression:
         )
     if isinstance(node, exp.Order):
         raise refusal("ORDER BY")
-    found = sight.reading.read(node)
+    found = sight.reading.read(node, None if function in _ORDERED else Kind.NUMBER)
     kind = kind_of(found, sight.reading.schema)
     if kind is Kind.BOOLEAN and function not in _ORDERED:
         return Call("to_integer", (found,))

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, domain_of, fields_of
+from noisegate.algebra.expression import Call, Expression, Field, domain_of, fields_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
@@ -25,11 +25,17 @@ from noisegate.query.reading.linear import (
     written,
 )
 from noisegate.query.reading.names import Name
+from noisegate.query.reading.places import at
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
+from noisegate.query.reading.untyped import Untyped
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 
 _FINDABLE: Final = (Kind.TEXT, Kind.INTEGER, Kind.DATE)
 _PAIRS_MAX: Final = 300  # keys of one public table that are told by its rows
+_TYPES: Final = {
+    Kind.BOOLEAN: "BOOLEAN", Kind.INTEGER: "BIGINT", Kind.NUMBER: "DOUBLE", Kind.DATE: "DATE",
+    Kind.TIMESTAMP: "TIMESTAMP",
+}  # fmt: skip
 _KEPT: Final = (
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order",
     "limit", "offset", "qualify", "windows",
@@ -43,10 +49,12 @@ class Given:
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
     With ``lines``, sums that differ by constants are one sum and one count, keys one key.
+    ``first`` gives the number of a sub-query, as SQL, that is measured before the question.
     """
 
     public: Public | None = None
     lines: bool = False
+    first: Callable[[str], Expression] | None = None
 
 
 def block_of(
@@ -66,7 +74,8 @@ def block_of(
     facts = facts_of(sight.rows.relation, given.public) if groups.targets else Facts({})
     shared = _shared(select, sight) if given.lines else frozenset[Core]()
     making = _Making(sight, groups, name, nested, facts, shared)
-    keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
+    with at(select.args.get("group")):
+        keys = tuple(making.key(index, target) for index, target in enumerate(groups.targets))
     shown = _names(select.expressions)
     items = []
     for item, alias in zip(select.expressions, shown, strict=True):
@@ -166,6 +175,8 @@ class _Making:
         if isinstance(target, Name):
             raise refusal("GROUP BY the unit")
         domain = domain_of(target, self.sight.reading.schema)
+        if (untyped := self._untyped(target)) is not None:
+            untyped.mark(grouped=True)
         left = self.facts.fact(target)
         if left.domain.keys is None and domain.kind not in _FINDABLE:
             bins = (
@@ -185,7 +196,8 @@ class _Making:
                 f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
             )
         if left.domain.keys is None:
-            return GroupKey(name=f"k{index}", expression=target, domain=domain)
+            found = replace(domain, nullable=left.domain.nullable)
+            return GroupKey(name=f"k{index}", expression=target, domain=found)
         keys, nullable = left.domain.keys, left.domain.nullable
         if domain.keys is not None and not left.closed:  # a partner's values are not declared here
             declared = set(domain.keys)
@@ -222,10 +234,21 @@ class _Making:
             elif isinstance(child, exp.Identifier | exp.Var):
                 continue
             else:
-                fresh = self.rewritten(child)
+                fresh = self._typed(self.rewritten(child))
                 if fresh is not child:
                     child.replace(fresh)
         return node
+
+    def _untyped(self, target: Name | Expression) -> Untyped | None:
+        return self.sight.untyped.get(target.name) if type(target) is Field else None
+
+    def _typed(self, node: Node) -> Node:
+        """A released column of texts, read as the question takes its values for."""
+        of = isinstance(node, exp.Column) and node.table == self.name and node.name[:1] == "k"
+        untyped = self._untyped(self.groups.targets[int(node.name[1:])]) if of else None
+        if untyped is None or untyped.kind in (None, Kind.TEXT):
+            return node
+        return exp.TryCast(this=node.copy(), to=exp.DataType.build(_TYPES[untyped.kind]))
 
     def _is_item(self, node: Node) -> bool:
         if not isinstance(node, exp.Column) or node.table or node.find_ancestor(exp.Window):
@@ -234,9 +257,13 @@ class _Making:
 
     def rewritten(self, node: Node) -> Node:
         """The node over the released table: keys and aggregates become its columns."""
+        with at(node):
+            return self._rewritten(node)
+
+    def _rewritten(self, node: Node) -> Node:
         if is_aggregate(node):
             return self._aggregate(node)
-        if isinstance(node, exp.Query):
+        if isinstance(node, exp.Query) and node not in self.sight.known:
             return self.nested(node)
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return self._grouping(node)

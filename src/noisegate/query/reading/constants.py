@@ -3,11 +3,11 @@
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.rules_dates import UNITS
+from noisegate.algebra.rules_dates import TIMES, UNITS
 from noisegate.errors import NoisegateError
 from noisegate.privacy.domain import Domain, Kind
 
@@ -113,7 +113,41 @@ def _like(flags: int) -> Callable[..., bool]:
 def _trunc(unit: str, at: date) -> date:
     of = UNITS[unit.lower()]
     start = of.start(of.index(_alike([at, datetime.min])[0]))  # noqa: DTZ901
-    return start if unit.lower() == "hour" else start.date()
+    return start if unit.lower() in TIMES else start.date()
+
+
+def _whole(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """A function of whole numbers: others are computed as doubles, and not here."""
+
+    def called(*args: Any) -> int | None:  # noqa: ANN401
+        if any(type(arg) is not int for arg in args):
+            raise TypeError
+        return function(*args)
+
+    return called
+
+
+def _quotient(top: int, bottom: int) -> int | None:
+    size = abs(top) // abs(bottom) if bottom else None
+    return None if size is None else size if (top >= 0) == (bottom > 0) else -size
+
+
+def _rest(top: int, bottom: int) -> int | None:
+    whole = _quotient(top, bottom)
+    return None if whole is None else top - bottom * whole
+
+
+def _make_date(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _date_diff(unit: str, *moments: date) -> int:
+    of = UNITS[unit.lower()]
+    first, last = (of.index(at) for at in _alike([*moments, datetime.min])[:2])  # noqa: DTZ901
+    return last - first
 
 
 _CHOICES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
@@ -144,4 +178,13 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "dayofweek": lambda x: x.isoweekday() % 7,
     "dayofyear": lambda x: x.timetuple().tm_yday,
     "date_trunc": _trunc,
+    "date_diff": _date_diff,
+    "date_add_days": lambda x, days: x + timedelta(days=days),
+    "make_date": _make_date,
+    "add": _whole(operator.add),
+    "subtract": _whole(operator.sub),
+    "multiply": _whole(operator.mul),
+    "negate": _whole(operator.neg),
+    "int_divide": _whole(_quotient),
+    "modulo": _whole(_rest),
 }

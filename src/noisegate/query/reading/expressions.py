@@ -1,26 +1,26 @@
 """What SQL computes from one row, as expressions of the closed list."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading import calendar, decimals
+from noisegate.query.reading import arithmetic, decimals, moments, texts
 from noisegate.query.reading.literals import (
     agreed,
-    as_text,
     cast,
-    is_whole_in_sql,
+    is_moment,
     kind_of,
     literal,
-    whole,
 )
-from noisegate.query.reading.words import Node, refusal, require_only
+from noisegate.query.reading.places import mark
+from noisegate.query.reading.untyped import Untyped, taken_for
+from noisegate.query.reading.words import Node, attempt, refusal, require_only
 
 Hook: TypeAlias = Callable[[Node], Expression | None]
 
@@ -60,19 +60,21 @@ _PLAIN: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.DayOfMonth: ("day", ("this",)),
     exp.Hour: ("hour", ("this",)),
     exp.Minute: ("minute", ("this",)),
+    exp.Second: ("second", ("this",)),
+    exp.TimeToUnix: ("epoch", ("this",)),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.Repeat: ("repeat", ("this", "times")),
+    exp.RegexpFullMatch: ("regexp_full_match", ("this", "expression")),
+    exp.SimilarTo: ("regexp_full_match", ("this", "expression")),
     exp.Week: ("week", ("this",)),
     exp.WeekOfYear: ("week", ("this",)),
     exp.DayOfWeek: ("dayofweek", ("this",)),
     exp.DayOfYear: ("dayofyear", ("this",)),
 }
-_PARTS: Final[dict[str, str]] = {
-    **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute", "week")},
-    "dow": "dayofweek", "dayofweek": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear",
-    "dayofyear": "dayofyear", "dayofmonth": "day", "weekofyear": "week",
-}  # fmt: skip
 _COMPARISONS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
 }  # fmt: skip
+_IN_ORDER: Final = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 _ALIKE: Final[dict[type[exp.Expr], str]] = {
     **_COMPARISONS,
     exp.Coalesce: "coalesce", exp.Least: "least", exp.Greatest: "greatest", exp.Nullif: "nullif",
@@ -82,20 +84,8 @@ _TIGHT: Final = (
     exp.Between,
 )  # fmt: skip
 _METHODS: Final[dict[type[exp.Expr], str]] = {
-    exp.IntDiv: "_whole_division",
     exp.And: "_logic",
     exp.Or: "_logic",
-    exp.Add: "_sum",
-    exp.Sub: "_sum",
-    exp.DateAdd: "_date_add",
-    exp.LastDay: "_calendar",
-    exp.DayOfWeekIso: "_calendar",
-    exp.Dayname: "_calendar",
-    exp.Monthname: "_calendar",
-    exp.Extract: "_extract",
-    exp.TimestampTrunc: "_truncated",
-    exp.DateTrunc: "_truncated",
-    exp.DateDiff: "_difference",
     exp.Cast: "_cast",
     exp.TryCast: "_cast",
     exp.Date: "_to_date",
@@ -106,20 +96,11 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.NullSafeNEQ: "_same",
     exp.Between: "_between",
     exp.In: "_in",
-    exp.Like: "_like",
-    exp.ILike: "_like",
-    exp.Escape: "_escaped",
-    exp.DPipe: "_pipe",
-    exp.Concat: "_concat",
-    exp.Trim: "_trim",
-    exp.Log: "_log",
-    exp.WidthBucket: "_bucket",
     exp.Anonymous: "_named",
 }
-_CALLED: Final = {"prefix": "starts_with", "suffix": "ends_with", "bin": "bin"}
-_DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
-_MONTHS: Final = {
-    "MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12,
+_READERS: Final = {**texts.READERS, **arithmetic.READERS, **moments.READERS}
+_CALLED: Final = {
+    "prefix": "starts_with", "suffix": "ends_with", "bin": "bin", "strlen": "strlen",
 }  # fmt: skip
 
 
@@ -135,27 +116,53 @@ class Reading:
 
     schema: Schema
     hook: Hook
+    untyped: Mapping[str, Untyped] = field(default_factory=dict)
 
-    def read(self, node: Node) -> Expression:
-        """The expression that the node means, checked against the schema."""
-        found = self._read(node)
-        domain_of(found, self.schema)
+    def read(self, node: Node, kind: Kind | None = None) -> Expression:
+        """The expression that the node means, checked against the schema.
+
+        A column without a type is taken for the ``kind``.
+        """
+        found = self._read(node) if kind is None else self.taken(node, kind)
+        try:
+            domain_of(found, self.schema)
+        except Unsupported as error:
+            mark(error, self._innermost(node))
+            raise
         return found
+
+    def _innermost(self, node: Node) -> Node:
+        """The smallest part of a node whose kinds do not fit."""
+        for child in node.iter_expressions():
+            if isinstance(child, exp.Condition) and not isinstance(child, exp.Query):
+                read = attempt(lambda child=child: self._read(child))  # type: ignore[misc]
+                if read is not None and attempt(lambda: domain_of(read, self.schema)) is None:  # noqa: B023
+                    return self._innermost(child)
+        return node
 
     def condition(self, node: Node) -> Expression:
         """The same for something that is true or false."""
-        found = self.read(node)
-        if self._kind(found) is not Kind.BOOLEAN:
+        found = self.read(node, Kind.BOOLEAN)
+        if self.kind(found) is not Kind.BOOLEAN:
             raise Unsupported("A condition is not true or false.", fix="Compare with something.")
         return found
 
-    def _kind(self, value: Expression) -> Kind:
+    def kind(self, value: Expression) -> Kind:
+        """The kind of a value."""
         return kind_of(value, self.schema)
 
-    def _read(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
+    def _read(self, node: Node) -> Expression:
+        try:
+            return self._meant(node)
+        except Unsupported as error:
+            mark(error, node)
+            raise
+
+    def _meant(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
         known = self.hook(node)
         if known is not None:
-            return known
+            untyped = self.untyped.get(known.name) if type(known) is Field else None
+            return known if untyped is None else untyped.read(known)
         if isinstance(node, exp.Paren):
             return self._read(node.this)
         constant = literal(node)
@@ -168,42 +175,86 @@ class Reading:
             require_only(node, "this", "expression", "expressions", *_QUIET)
             rest = [node.args["expression"]] if node.args.get("expression") else node.expressions
             if type(node) in _COMPARISONS or type(node) is exp.Nullif:
-                return Call(_ALIKE[type(node)], self._compared(node.this, *rest))
-            return Call(_ALIKE[type(node)], self._agreed(node.this, *rest))
+                if type(node) in _IN_ORDER:
+                    self._in_order(node.this, *rest)
+                return Call(_ALIKE[type(node)], self.compared(node.this, *rest))
+            return Call(_ALIKE[type(node)], self.agreed(node.this, *rest))
+        if type(node) in _READERS:
+            return _READERS[type(node)](node, self)
         if type(node) not in _METHODS:
             raise refusal(node)
         found: Expression = getattr(self, _METHODS[type(node)])(node)
         return found
 
-    def _agreed(self, *nodes: Node) -> tuple[Expression, ...]:
-        values = agreed([self._read(node) for node in nodes], self.schema)
+    def without_type(self, node: Node) -> Untyped | None:
+        """The column without a type that a node is, if it is one."""
+        inner = node.unnest()
+        known = self.untyped and isinstance(inner, exp.Column)
+        found = attempt(lambda: self.hook(inner)) if known else None
+        return self.untyped.get(found.name) if type(found) is Field else None
+
+    def taken(self, node: Node, kind: Kind) -> Expression:
+        """What the node means, where a column without a type is taken for a kind."""
+        untyped = self.without_type(node)
+        if untyped is not None:
+            untyped.take(kind)
+        return self._read(node)
+
+    def raw(self, node: Node) -> Expression:
+        """The same, where such a column is the text that it is."""
+        found = self.hook(node.unnest()) if self.without_type(node) is not None else None
+        return self._read(node) if found is None else found
+
+    def _in_order(self, *nodes: Node) -> None:
+        """A column without a type beside a day in quotes is a date; else its texts are compared."""
+        day = any(is_moment(literal(node)) for node in nodes)
+        for untyped in map(self.without_type, nodes):
+            if untyped is not None and day:
+                untyped.take(Kind.TIMESTAMP)
+            elif untyped is not None:
+                untyped.mark(compared=True)
+
+    def agreed(self, *nodes: Node) -> tuple[Expression, ...]:
+        """Values that can stand beside each other."""
+        values = [self._read(node) for node in nodes]
+        open_ones = [self.without_type(node) for node in nodes]
+        kind = taken_for(zip(values, open_ones, strict=True), self.schema)
+        for place, untyped in enumerate(open_ones):
+            if untyped is not None and kind is not None:
+                values[place] = self.taken(nodes[place], kind)
+        values = agreed(values, self.schema)
         if any(map(_is_double, nodes)):
             values = [decimals.doubled(value, self.schema) for value in values]
         return tuple(decimals.beside(values, self.schema))
 
-    def _compared(self, *nodes: Node) -> tuple[Expression, ...]:
+    def compared(self, *nodes: Node) -> tuple[Expression, ...]:
         """Values that are told from each other, so decimals are exact."""
-        return tuple(decimals.exact(value, self.schema) for value in self._agreed(*nodes))
+        return tuple(decimals.exact(value, self.schema) for value in self.agreed(*nodes))
 
-    def _operand(self, node: Node) -> Expression:
+    def operand(self, node: Node, kind: Kind = Kind.NUMBER) -> Expression:
         """What is computed with: 1e-2 is a double in SQL, and makes doubles."""
-        value = self._read(node)
+        value = self.taken(node, kind)
         return Call("to_number", (value,)) if _is_double(node) else value
 
     def _plain(self, node: Node) -> Expression:
         name, parts = _PLAIN[type(node)]
         require_only(node, *parts, *_QUIET)
-        args = tuple(self._operand(node.args[part]) for part in parts if node.args.get(part))
         width = _bin_width(node)
         if width is not None:
-            below = self._read(node.this.this.this)
-            if self._kind(below).is_numeric:
+            below = self.taken(node.this.this.this, Kind.NUMBER)
+            if self.kind(below).is_numeric:
                 return Call("bin", (below, width))
+        taken = zip(parts, function_named(name).parameters, strict=False)
+        args = tuple(
+            self.operand(node.args[part], parameter.kinds[-1])
+            for part, parameter in taken
+            if node.args.get(part)
+        )
         return self._called(name, args)
 
     def _called(self, name: str, args: tuple[Expression, ...]) -> Expression:
         """A call, in which decimals stay exact."""
-        if not args or not all(self._kind(arg).is_numeric for arg in args):
+        if not args or not all(self.kind(arg).is_numeric for arg in args):
             return Call(name, args)
         if name in ("negate", "abs"):
             return Call(name, args)
@@ -211,7 +262,7 @@ class Reading:
             return decimals.computed(name, args[0], args[1], self.schema)
         if name == "modulo":
             return decimals.rest(args[0], args[1], self.schema)
-        if name == "round" and self._kind(args[0]) is Kind.NUMBER:
+        if name == "round" and self.kind(args[0]) is Kind.NUMBER:
             digits = args[1].value if len(args) > 1 and type(args[1]) is Literal else 0
             if type(digits) is int and (len(args) == 1 or type(args[1]) is Literal):
                 scaled = decimals.scale_of(args[0], self.schema) is not None
@@ -220,123 +271,19 @@ class Reading:
                 )
         return Call(name, tuple(decimals.exact(arg, self.schema) for arg in args))
 
-    def _whole_division(self, node: Node) -> Expression:
-        """Whole numbers only: DuckDB's // of others is a plain division."""
-        require_only(node, "this", "expression")
-        parts = (self._read(node.this), self._read(node.expression))
-        for part in parts:
-            if self._kind(part) is not Kind.INTEGER or not is_whole_in_sql(part):
-                raise Unsupported(
-                    "// divides numbers that are not whole.", fix="Use FLOOR(x / y), or a cast."
-                )
-        return Call("int_divide", parts)
-
     def _logic(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
-        return Call(node.key, tuple(self._read(part) for part in node.flatten(unnest=False)))
-
-    def _sum(self, node: Node) -> Expression:
-        """Sums and differences, where dates count in days."""
-        require_only(node, "this", "expression", *_QUIET)
-        back = isinstance(node, exp.Sub)
-        first, second = node.this, node.expression
-        if isinstance(first, exp.Interval) and not back:
-            first, second = second, first
-        left = self._operand(first)
-        if isinstance(second, exp.Interval):
-            return self._moved(left, second, back=back)
-        right = self._operand(second)
-        kinds = (self._kind(left), self._kind(right))
-        if kinds == (Kind.DATE, Kind.DATE) and back:
-            return Call("date_diff", (Literal("day"), right, left))
-        if kinds == (Kind.DATE, Kind.INTEGER):
-            return self._later(left, right, back=back)
-        if kinds == (Kind.INTEGER, Kind.DATE) and not back:
-            return self._later(right, left, back=False)
-        if not all(kind.is_numeric for kind in kinds):
-            return Call("subtract" if back else "add", (left, right))
-        return decimals.computed("subtract" if back else "add", left, right, self.schema)
-
-    def _later(self, moment: Expression, days: Expression, *, back: bool) -> Expression:
-        if back:
-            constant = type(days) is Literal and type(days.value) is int
-            days = Literal(-days.value) if constant else Call("negate", (days,))  # type: ignore[union-attr,operator]
-        return calendar.later_days(moment, days)
-
-    def _moved(self, moment: Expression, interval: exp.Interval, *, back: bool) -> Expression:
-        """A date and an INTERVAL of days, weeks, months or years."""
-        count, unit = _words(interval)
-        months = _MONTHS.get(unit)
-        if months is None or not isinstance(interval.this, exp.Literal):
-            return self._later(moment, self._days(interval), back=back)
-        number = whole(exp.Literal.number(count), "An INTERVAL") * months
-        return calendar.later_months(moment, -number if back else number, self.schema)
-
-    def _days(self, interval: exp.Interval) -> Expression:
-        text = interval.this
-        number, word = _words(interval)
-        unit = _DAYS.get(word)
-        if unit is None:
-            raise Unsupported(
-                "An INTERVAL is not in days, weeks, months or years.",
-                fix="Use INTERVAL n DAY, or write the date.",
-            )
-        if isinstance(text, exp.Literal):
-            return Literal(whole(exp.Literal.number(number), "An INTERVAL") * unit)
-        count = self._read(text)
-        return count if unit == 1 else Call("multiply", (count, Literal(unit)))
-
-    def _date_add(self, node: Node) -> Expression:
-        require_only(node, "this", "expression")
-        if not isinstance(node.expression, exp.Interval):
-            raise refusal(node)
-        return self._moved(self._read(node.this), node.expression, back=False)
-
-    def _calendar(self, node: Node) -> Expression:
-        """Days and months by other names than numbers."""
-        require_only(node, "this")
-        moment = self._read(node.this)
-        if isinstance(node, exp.LastDay):
-            return calendar.last_day(moment)
-        if isinstance(node, exp.DayOfWeekIso):
-            return calendar.iso_weekday(moment)
-        if isinstance(node, exp.Dayname):
-            place = Call("dayofweek", (moment,))
-            return calendar.named(place, 0, calendar.DAYS, self.schema)
-        return calendar.named(Call("month", (moment,)), 1, calendar.MONTHS, self.schema)
-
-    def _extract(self, node: Node) -> Expression:
-        require_only(node, "this", "expression")
-        return self._part(node.this.name, node.expression)
-
-    def _part(self, name: str, node: Node) -> Expression:
-        part = _PARTS.get(name.lower())
-        if name.lower() == "isodow":
-            return calendar.iso_weekday(self._read(node))
-        if part is None:
-            raise Unsupported(
-                f"The part {name!r} of a date is not offered.",
-                fix=f"Use one of {', '.join(sorted(set(_PARTS.values())))}.",
-            )
-        return Call(part, (self._read(node),))
-
-    def _truncated(self, node: Node) -> Expression:
-        require_only(node, "this", "unit", *_QUIET)
-        unit = Literal(node.args["unit"].name.lower())
-        return Call("date_trunc", (unit, self._read(node.this)))
-
-    def _difference(self, node: Node) -> Expression:
-        require_only(node, "this", "expression", "unit", *_QUIET)
-        unit = Literal(node.text("unit").lower() or "day")
-        return Call("date_diff", (unit, *self._agreed(node.expression, node.this)))
+        return Call(
+            node.key, tuple(self.taken(part, Kind.BOOLEAN) for part in node.flatten(unnest=False))
+        )
 
     def _cast(self, node: Node) -> Expression:
         require_only(node, "this", "to", "action", *_QUIET)
-        return cast(self._read(node.this), node.args["to"], self.schema)
+        return cast(self.raw(node.this), node.args["to"], self.schema)
 
     def _to_date(self, node: Node) -> Expression:
         require_only(node, "this")
-        return cast(self._read(node.this), exp.DataType(this=exp.DType.DATE), self.schema)
+        return cast(self.raw(node.this), exp.DataType(this=exp.DType.DATE), self.schema)
 
     def _case(self, node: Node) -> Expression:
         require_only(node, "this", "ifs", "default")
@@ -345,12 +292,14 @@ class Reading:
         values = [branch.args["true"] for branch in node.args["ifs"]] + (
             [default] if default else []
         )
-        results = list(self._agreed(*values))
+        results = list(self.agreed(*values))
         args: list[Expression] = []
         for branch, value in zip(node.args["ifs"], results, strict=False):
             asked = branch.this
             args.append(
-                self._read(asked) if subject is None else Call("eq", self._compared(subject, asked))
+                self.taken(asked, Kind.BOOLEAN)
+                if subject is None
+                else Call("eq", self.compared(subject, asked))
             )
             args.append(value)
         return Call("case", (*args, results[-1]) if default else tuple(args))
@@ -358,108 +307,54 @@ class Reading:
     def _if(self, node: Node) -> Expression:
         require_only(node, "this", "true", "false")
         values = [node.args[part] for part in ("true", "false") if node.args.get(part)]
-        return Call("case", (self._read(node.this), *self._agreed(*values)))
+        return Call("case", (self.taken(node.this, Kind.BOOLEAN), *self.agreed(*values)))
 
     def _is(self, node: Node) -> Expression:
         require_only(node, "this", "expression")
         asked = literal(node.expression)
-        value = self._read(node.this)
         if asked is None or asked.value not in (None, True, False):
             raise refusal(node)
         if asked.value is None:
-            return Call("is_null", (value,))
+            return Call("is_null", (self._read(node.this),))
+        value = self.taken(node.this, Kind.BOOLEAN)
         return Call("is_true", (value if asked.value else Call("not", (value,)),))
 
     def _same(self, node: Node) -> Expression:
         """IS [NOT] DISTINCT FROM: NULL equals NULL."""
         require_only(node, "this", "expression")
-        one, other = self._compared(node.this, node.expression)
+        one, other = self.compared(node.this, node.expression)
         neither = both(Call("is_null", (one,)), Call("is_null", (other,)))
         same = Call("coalesce", (Call("eq", (one, other)), neither))
         return Call("not", (same,)) if isinstance(node, exp.NullSafeNEQ) else same
 
     def _between(self, node: Node) -> Expression:
         require_only(node, "this", "low", "high")
-        value, low, high = self._compared(node.this, node.args["low"], node.args["high"])
+        parts = (node.this, node.args["low"], node.args["high"])
+        self._in_order(*parts)
+        value, low, high = self.compared(*parts)
         return Call("between", (value, low, high))
 
     def _in(self, node: Node) -> Expression:
         if node.args.get("query"):
             raise refusal("SUBQUERY")
         require_only(node, "this", "expressions")
-        value, *listed = self._compared(node.this, *node.expressions)
+        value, *listed = self.compared(node.this, *node.expressions)
         if all(type(one) is Literal and one.value is not None for one in listed):
             return Call("in", (value, *listed))
         return Call("or", tuple(Call("eq", (value, one)) for one in listed))
 
-    def _escaped(self, node: Node) -> Expression:
-        if not isinstance(node.this, exp.Like | exp.ILike):
-            raise refusal(node)
-        return self._like(node.this, self._read(node.expression))
-
-    def _like(self, node: Node, *escape: Expression) -> Expression:
-        require_only(node, "this", "expression", "negate")
-        name = "ilike" if isinstance(node, exp.ILike) else "like"
-        found = Call(name, (self._read(node.this), self._read(node.expression), *escape))
-        return Call("not", (found,)) if node.args.get("negate") else found
-
-    def _texts(self, nodes: list[Node]) -> list[Expression]:
-        return [as_text(self._read(node), self.schema) for node in nodes]
-
-    def _pipe(self, node: Node) -> Expression:
-        require_only(node, "this", "expression", *_QUIET)
-        return Call("concat", tuple(self._texts([node.this, node.expression])))
-
-    def _concat(self, node: Node) -> Expression:
-        """CONCAT leaves NULLs out, unlike ||."""
-        require_only(node, "expressions", *_QUIET)
-        texts = self._texts(node.expressions)
-        filled: list[Expression] = [
-            Call("coalesce", (text, Literal(""))) if domain_of(text, self.schema).nullable else text
-            for text in texts
-        ]
-        return Call("concat", tuple(filled))
-
-    def _trim(self, node: Node) -> Expression:
-        require_only(node, "this", "position")
-        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position"), "trim")
-        return Call(name, (self._read(node.this),))
-
-    def _log(self, node: Node) -> Expression:
-        """LOG(x) is to base 10, LOG(base, x) to a base."""
-        require_only(node, "this", "expression")
-        if not node.args.get("expression"):
-            return Call("log10", (self._read(node.this),))
-        base, value = literal(node.this), self._read(node.expression)
-        named = {2: "log2", 10: "log10"}.get(base.value) if base is not None else None  # type: ignore[arg-type]
-        if named is None:
-            return Call("divide", (Call("ln", (value,)), Call("ln", (self._read(node.this),))))
-        return Call(named, (value,))
-
-    def _bucket(self, node: Node) -> Expression:
-        """WIDTH_BUCKET(x, low, high, n): 0 below, 1 to n, n + 1 from high on."""
-        require_only(node, "this", "min_value", "max_value", "num_buckets")
-        low, high = literal(node.args["min_value"]), literal(node.args["max_value"])
-        count = whole(node.args["num_buckets"], "The number of buckets")
-        ends = [end for end in (low, high) if end is not None and end.kind.is_numeric]
-        if low is None or high is None or len(ends) < 2 or count < 1 or low.value >= high.value:  # type: ignore[operator]
-            raise Unsupported("WIDTH_BUCKET needs two numbers in order.", fix="Write low, high.")
-        width = Fraction(high.value) - Fraction(low.value)  # type: ignore[arg-type]
-        value = self._read(node.this)
-        moved = Call("multiply", (Call("subtract", (value, low)), Literal(count)))
-        share = Call("divide", (moved, Literal(width)))
-        kept = Call("greatest", (Literal(-1), Call("least", (Literal(count), share))))
-        place = Call("add", (Call("to_integer", (Call("floor", (kept,)),)), Literal(1)))
-        return Call("case", (Call("not", (Call("is_null", (value,)),)), place))
-
     def _named(self, node: Node) -> Expression:
         name, args = node.name.lower(), node.expressions
         if name in ("date_part", "datepart") and len(args) == 2 and args[0].is_string:
-            return self._part(args[0].name, args[1])
+            return moments.part(args[0].name, args[1], self)
         if name == "weekday" and len(args) == 1:
-            return self._part(name, args[0])
+            return moments.part(name, args[0], self)
         if name in _CALLED:
-            return Call(_CALLED[name], tuple(self._read(arg) for arg in args))
+            taken = zip(args, function_named(_CALLED[name]).parameters, strict=False)
+            return Call(
+                _CALLED[name],
+                tuple(self.taken(arg, parameter.kinds[-1]) for arg, parameter in taken),
+            )
         raise refusal(node)
 
 
@@ -471,14 +366,6 @@ def _require_parentheses(node: Node) -> None:
         raise Unsupported(
             "A comparison stands inside a comparison.", fix="Put parentheses around the inner one."
         )
-
-
-def _words(interval: exp.Interval) -> tuple[str, str]:
-    """The number and the unit of an INTERVAL."""
-    words = [interval.this.name, interval.text("unit")]
-    if isinstance(interval.this, exp.Literal) and not words[1]:
-        words = interval.this.name.split()
-    return (words[0], words[1].upper()) if len(words) == 2 else ("", "")
 
 
 def _is_double(node: Node) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from fractions import Fraction
+from functools import cache
 from math import floor
 from typing import Any, Final, final
 
@@ -93,7 +95,18 @@ def declared(domain: Domain) -> Fact:
     """What is known of a value before any condition."""
     if domain.kind is Kind.BOOLEAN:
         return Fact(replace(domain, keys=domain.keys or (False, True)), whole=True)
+    if domain.kind is Kind.DATE and domain.keys is None:
+        days = days_between(domain.low, domain.high)
+        return Fact(replace(domain, keys=days), whole=days is not None)
     return Fact(domain, whole=_is_whole(domain))
+
+
+@cache
+def days_between(low: Fraction | None, high: Fraction | None) -> tuple[Key, ...] | None:
+    """All days between bounds, where these are few."""
+    if low is None or high is None or high - low >= KEYS_MAX:
+        return None
+    return tuple(EPOCH.date() + timedelta(days=day) for day in range(floor(low), floor(high) + 1))
 
 
 def _is_whole(domain: Domain) -> bool:
@@ -188,12 +201,9 @@ def _imaged(facts: Facts, expression: Expression) -> Fact:
 def _values(fact: Fact) -> list[Any] | None:
     """All values that rows can have, where they are few."""
     domain = fact.domain
-    missing = [None] if domain.nullable else []
-    if fact.whole and domain.keys is not None:
-        return [*domain.keys, *missing]
-    if domain.kind is not Kind.DATE or domain.low is None or domain.high is None:
+    keys = domain.keys if fact.whole else None
+    if keys is None and domain.kind is Kind.DATE:
+        keys = days_between(domain.low, domain.high)
+    if keys is None or (domain.kind is Kind.DATE and len(keys) > _DAYS_MAX):
         return None
-    if domain.high - domain.low >= _DAYS_MAX:
-        return None
-    days = range(floor(domain.low), floor(domain.high) + 1)
-    return [*(EPOCH.date() + timedelta(days=day) for day in days), *missing]
+    return [*keys, *([None] if domain.nullable else [])]

@@ -50,8 +50,8 @@ def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Group
     require_only(group, "expressions", "all")
     nodes = group.expressions
     if group.args.get("all"):
-        items = [one for one in select.expressions if not aggregates_in(one)]
-        nodes = [item_of(one) for one in items if not isinstance(item_of(one), exp.Query)]
+        nodes = [item_of(one) for one in select.expressions if not aggregates_in(one)]
+        nodes = [one for one in nodes if not isinstance(one, exp.Query) or one in sight.known]
     reader = _Sets(select, sight, found, lines)
     for parts in product(*(reader.sets(node) for node in nodes)):
         merged = tuple(dict.fromkeys(index for part in parts for index in part))
@@ -115,7 +115,7 @@ class _Sets:
 
     def _item(self, node: Node) -> Node:
         """What is grouped by; a number is the place of an item."""
-        node = node.unnest()
+        node = node if node in self.sight.known else node.unnest()
         if isinstance(node, exp.Literal) and not node.is_string:
             place = whole(node, "A position in GROUP BY")
             if not 1 <= place <= len(self.select.expressions):

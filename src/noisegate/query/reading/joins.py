@@ -8,9 +8,9 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project
 from noisegate.errors import Unsupported
-from noisegate.query.reading.decimals import exact
+from noisegate.privacy.domain import Kind
 from noisegate.query.reading.expressions import both
-from noisegate.query.reading.literals import agreed
+from noisegate.query.reading.literals import kind_of
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
 from noisegate.query.reading.sight import Sight, conjuncts
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
@@ -47,7 +47,7 @@ def equality(one: Name, other: Name) -> Equality:
 def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
     """``left JOIN right``. A comma join takes its equalities out of ``pool``, parts of WHERE."""
     side, kind = _kind(node)
-    right = _apart(left, right)
+    right = apart(left, right)
     equalities, rest, names = _conditions(left, right, node, pool, from_right=side == "RIGHT")
     if kind in ("SEMI", "ANTI"):
         if rest:
@@ -61,6 +61,7 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
         equalities = [
             replace(one, pair=None if one.pair is None else one.pair[::-1]) for one in equalities
         ]
+    equalities = alike(kept, other, equalities)
     if side:
         other, rest = _pushed(other, rest), []
         names = tuple(_partly(name, other) for name in names)
@@ -76,6 +77,7 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
         names=names,
         unit=kept.unit,
         path=(*kept.path, f"joined with {', '.join(other.path)}"),
+        hidden=(*kept.hidden, *other.hidden),
     )
     rows.schema  # noqa: B018 - refuses here what does not fit
     return rows.filtered(both(*rest)) if rest else rows
@@ -83,15 +85,22 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
 
 def matching(rows: Rows, other: Rows, equalities: list[Equality], *, negated: bool) -> Rows:
     """The rows that have (or have not) a partner."""
-    if other.unit is not None:
-        _require_one_unit(rows, other, equalities)
-    elif not equalities:
-        raise Unsupported("A sub-query is not tied to the rows.", fix="Compare a column with it.")
-    pairs = tuple(one.pair for one in equalities if one.pair is not None)
+    require_tied(rows, other, equalities)
+    pairs = tuple(one.pair for one in alike(rows, other, equalities) if one.pair is not None)
     words = f"with {'no ' if negated else 'a '}partner in {', '.join(other.path)}"
     made = rows.made(Matching(rows.relation, other.relation, pairs, negated), words)
     made.schema  # noqa: B018 - refuses here what does not fit
     return made
+
+
+def require_tied(
+    rows: Rows, other: Rows, equalities: list[Equality], *, is_tied: bool = False
+) -> None:
+    """Refuse partners that are not tied to the rows, or may be those of another unit."""
+    if other.unit is not None:
+        _require_one_unit(rows, other, equalities)
+    elif not equalities and not is_tied:
+        raise Unsupported("A sub-query is not tied to the rows.", fix="Compare a column with it.")
 
 
 def _kind(node: exp.Join) -> tuple[str, str]:
@@ -104,7 +113,7 @@ def _kind(node: exp.Join) -> tuple[str, str]:
     return side, kind
 
 
-def _apart(left: Rows, right: Rows) -> Rows:
+def apart(left: Rows, right: Rows) -> Rows:
     """The right side with fields that the left does not have."""
     taken = {fold(name) for name in left.schema}
     fresh: dict[str, str] = {}
@@ -140,7 +149,7 @@ def _conditions(
         asked = exp.column(column.name)
         one, other = find(asked, left.names), find(asked, right.names)
         if one is None or other is None:
-            raise unknown(asked, left.names if one is None else right.names)
+            raise unknown(asked, left if one is None else right)
         equalities.append(equality(one, other))
         hidden = one if from_right else other
         names = tuple(replace(name, merged=True) if name is hidden else name for name in names)
@@ -174,7 +183,8 @@ class Sides:
     def sight(self) -> Sight:
         """Reads expressions over the pairs of rows."""
         joint = Join(self.left.relation, self.right.relation, (_ALWAYS,))
-        return Sight(Rows(relation=joint, names=self.names, unit=None))
+        hidden = (*self.left.hidden, *self.right.hidden)
+        return Sight(Rows(relation=joint, names=self.names, unit=None, hidden=hidden))
 
     def across(self, part: Node) -> Equality | None:
         """The equality that a condition is, if its two sides are the two sides of the join."""
@@ -189,8 +199,7 @@ class Sides:
                     pair = found if by_left[0] else found[::-1]
                     return equality(*pair)  # type: ignore[arg-type]
         reading = self.sight.reading
-        values = agreed([reading.read(one), reading.read(other)], reading.schema)
-        values = [exact(value, reading.schema) for value in values]
+        values = reading.compared(one, other)
         left, right = self.left.schema, self.right.schema
         for first, second in (values, values[::-1]):
             here, there = set(fields_of(first)), set(fields_of(second))
@@ -269,3 +278,25 @@ def _on(
     if not pairs and kept.unit is not None and other.unit is not None:
         return (_ALWAYS,)
     return pairs
+
+
+def alike(left: Rows, right: Rows, equalities: list[Equality]) -> list[Equality]:
+    """The equalities, in which a column without a type is read as its partner is."""
+    found = []
+    for one in equalities:
+        if one.pair is not None:
+            first, second = one.pair
+            mine, theirs = kind_of(first, left.schema), kind_of(second, right.schema)
+            if mine is not theirs:
+                pair = (_as_partner(first, left, theirs), _as_partner(second, right, mine))
+                one = replace(one, pair=pair)  # noqa: PLW2901 - the same, read otherwise
+        found.append(one)
+    return found
+
+
+def _as_partner(value: Expression, rows: Rows, kind: Kind) -> Expression:
+    untyped = Sight(rows).untyped.get(value.name) if type(value) is Field else None
+    if untyped is None or kind is Kind.TEXT:
+        return value
+    untyped.take(kind)
+    return untyped.read(value)

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.algebra.expression import Expression, Field, fields_of
 from noisegate.algebra.relation import (
+    Among,
     Filter,
     Fold,
     Join,
     JoinKind,
     Matching,
+    Partnered,
     PerUnit,
     Project,
     Relation,
     Sampled,
     Table,
     Union,
+    Windowed,
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import KEY_TYPES
@@ -44,8 +47,10 @@ def facts_of(relation: Relation, public: Public | None = None) -> Facts:
         Project: _project,
         Join: _join,
         Matching: _matching,
+        Partnered: _partnered,
         PerUnit: _per_unit,
         Union: lambda of, given: either([facts_of(part, given) for part in of.parts]),
+        Windowed: _windowed,
     }
     return rules[type(relation)](relation, public)
 
@@ -125,3 +130,23 @@ def _per_unit(relation: PerUnit, public: Public | None) -> Facts:
             fact = below.fact(each.expression)
             of[Field(each.name)] = replace(fact, domain=replace(fact.domain, nullable=True))
     return Facts(of, none=below.none)
+
+
+def _partnered(relation: Partnered, public: Public | None) -> Facts:
+    below = facts_of(relation.of, public)
+    schema = schema_of(relation)
+    return replace(
+        below, of=below.of | {Field(f.name): declared(schema[f.name]) for f in relation.folded}
+    )
+
+
+def _windowed(relation: Windowed, public: Public | None) -> Facts:
+    """Values of other rows are among those that rows have."""
+    below, schema = facts_of(relation.of, public), schema_of(relation)
+    of = dict(below.of)
+    for each in relation.windows:
+        of[Field(each.name)] = declared(schema[each.name])
+        if each.how in (Fold.MIN, Fold.MAX, Among.FIRST, Among.LAST):
+            fact = below.fact(each.expression)
+            of[Field(each.name)] = replace(fact, domain=replace(fact.domain, nullable=True))
+    return replace(below, of=of)

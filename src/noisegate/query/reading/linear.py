@@ -99,9 +99,9 @@ def _number(value: Fraction) -> Node:
 
 
 def core_of_key(key: Expression, schema: Schema) -> Expression:
-    """The key without a whole number that is added to it: its groups are the same."""
+    """The key without whole numbers that it is multiplied with or moved by: the same groups."""
     core, factor, shift = line_of(key)
-    plain = abs(factor) == 1 and shift.denominator == 1 and type(core) is not Literal
+    plain = factor.denominator == shift.denominator == 1 and type(core) is not Literal
     kinds = {domain_of(each, schema).kind for each in (core,)}
     return core if plain and kinds == {Kind.INTEGER} else key
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.algebra.intervals import SCALE_MAX
+from noisegate.algebra.rules_logic import case_values
 from noisegate.errors import Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import WHOLE_MAX, Kind
@@ -23,6 +24,10 @@ CAST_TO: Final[dict[Kind, str]] = {
     Kind.TIMESTAMP: "to_timestamp",
 }
 _WHOLE_DOUBLES: Final = ("floor", "ceil", "round", "trunc", "bin")
+_ALIKE: Final = (  # whose type is that of their arguments
+    "add", "subtract", "multiply", "modulo", "int_divide", "negate", "abs", "case", "coalesce",
+    "least", "greatest", "nullif",
+)  # fmt: skip
 _TRUTH: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
@@ -77,6 +82,16 @@ def converted(text: Literal, kind: Kind) -> Literal:
     raise Unsupported(f"{text.value!r} is no {kind.value}.", fix="Write it as one, or cast it.")
 
 
+def is_moment(constant: Literal | None) -> bool:
+    """Whether a constant is a text that says a day, or a time of one."""
+    if constant is None or type(constant.value) is not str:
+        return False
+    try:
+        return len(constant.value) >= 10 and converted(constant, Kind.TIMESTAMP) is not None
+    except Unsupported:
+        return False
+
+
 def kind_of(expression: Expression, schema: Schema) -> Kind:
     """The kind of an expression's value."""
     return domain_of(expression, schema).kind
@@ -121,6 +136,24 @@ def is_whole_in_sql(value: Expression) -> bool:
     return value.function not in _WHOLE_DOUBLES and all(map(is_whole_in_sql, value.args))
 
 
+def sql_type(value: Expression, schema: Schema) -> Kind:
+    """The kind of a number's type in SQL: whole where nothing in it makes a double.
+
+    Sums of whole numbers without bounds are computed as doubles here, and are whole in SQL.
+    """
+    kind = kind_of(value, schema)
+    if kind is Kind.INTEGER:
+        return kind if is_whole_in_sql(value) else Kind.NUMBER
+    if type(value) is not Call or value.function not in _ALIKE:
+        return kind
+    places = case_values(len(value.args)) if value.function == "case" else range(len(value.args))
+    args = [value.args[place] for place in places]
+    types = {
+        sql_type(arg, schema) for arg in args if type(arg) is not Literal or arg.value is not None
+    }
+    return Kind.INTEGER if types == {Kind.INTEGER} else kind
+
+
 def as_text(value: Expression, schema: Schema) -> Expression:
     """The value as text, written as SQL writes it."""
     kind = kind_of(value, schema)
@@ -133,6 +166,8 @@ def as_text(value: Expression, schema: Schema) -> Expression:
         )
     if kind is Kind.INTEGER and not is_whole_in_sql(value) and not _is_rounded(value, schema):
         value = Call("to_number", (value,))
+    elif kind is Kind.NUMBER and sql_type(value, schema) is Kind.INTEGER:
+        value = Call("to_integer", (value,))
     return Call("to_text", (value,))
 
 

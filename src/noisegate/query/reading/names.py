@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, final
 
 from sqlglot import exp
@@ -12,6 +13,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.reading.untyped import Kinds, Untyped
 from noisegate.query.reading.words import fold, no_such
 
 _PATH_MAX: Final = 4_000
@@ -27,7 +29,7 @@ class Name:
     and column it was copied from, ``link`` the base column that its foreign key refers to.
     ``single``: rows that share its value have one owner, because a declared foreign key refers to
     it, or is it; ``lacking``: so, but rows without a partner have none. ``merged``: USING showed it
-    already.
+    already. ``untyped`` is set where its file has no types.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Name:
     single: bool = False
     lacking: bool = False
     merged: bool = False
+    untyped: Untyped | None = None
 
 
 @final
@@ -47,7 +50,8 @@ class Name:
 class Rows:
     """A relation with its names. ``unit`` None: public. ``key``: fields whose values do not repeat.
 
-    ``path`` says in words how the rows were made.
+    ``path`` says in words how the rows were made. ``hidden`` are columns that the policy names and
+    hides.
     """
 
     relation: Relation
@@ -55,6 +59,7 @@ class Rows:
     unit: PrivacyUnit | None
     key: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if sum(map(len, self.path)) > _PATH_MAX:  # tables of tables of tables double each time
@@ -114,7 +119,9 @@ def single_columns(tables: Iterable[TableDomain]) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def rows_of_table(table: TableDomain, singles: Collection[tuple[str, str]] = ()) -> Rows:
+def rows_of_table(
+    table: TableDomain, singles: Collection[tuple[str, str]] = (), kinds: Kinds | None = None
+) -> Rows:
     """The rows of a table of the policy; ``singles`` are the `single_columns` of all."""
     relation = Table(table)
     owner = _owner_column(table)
@@ -128,6 +135,9 @@ def rows_of_table(table: TableDomain, singles: Collection[tuple[str, str]] = ())
             origin=(table.name, name),
             link=links.get(name),
             single=(table.name, name) in singles,
+            untyped=kinds.of(table.name, name)
+            if kinds is not None and table.columns[name].untyped
+            else None,
         )
         for name in schema_of(relation)
     ]
@@ -148,6 +158,7 @@ def rows_of_table(table: TableDomain, singles: Collection[tuple[str, str]] = ())
         unit=table.unit,
         key=table.key,
         path=(f"table {table.name}",),
+        hidden=tuple(name for name, column in table.columns.items() if column.hidden),
     )
 
 
@@ -189,14 +200,24 @@ def field_of(name: Name) -> Field:
     return Field(name.field)
 
 
-def unknown(column: exp.Column, names: Iterable[Name]) -> Unsupported:
+def fresh(prefix: str, taken: Collection[str]) -> str:
+    """A name that none of the others is."""
+    return next(name for place in count() if (name := f"{prefix}{place}") not in taken)
+
+
+def unknown(column: exp.Column, rows: Rows) -> Unsupported:
     """The refusal of a column that is not in sight."""
-    names = tuple(names)
+    names = rows.names
     if column.table and fold(column.table) not in {fold(name.table) for name in names}:
         raise Unsupported(
             f"{column.table!r} is no table of this FROM, and a sub-query over private rows sees "
             "those alone.",
             fix="Join the tables, or group by the key inside and join what both give.",
+        )
+    if fold(column.name) in map(fold, rows.hidden):
+        return Unsupported(
+            f"Column {column.name!r} is hidden: the policy keeps it from questions.",
+            fix=f"There are: {', '.join(dict.fromkeys(name.name for name in names))}.",
         )
     return no_such("column", column.name, dict.fromkeys(name.name for name in names))
 
@@ -211,10 +232,10 @@ def projected(rows: Rows, items: list[tuple[str, Name | Expression]], words: str
     columns: list[tuple[str, Expression]] = []
     key_at: dict[str, str] = {}
     for asked, item in items:
-        shown, count = asked, 0
+        shown, again = asked, 0
         while fold(shown) in seen:
-            count += 1
-            shown = f"{asked}_{count}"
+            again += 1
+            shown = f"{asked}_{again}"
         seen.add(fold(shown))
         if isinstance(item, Name):
             names.append(

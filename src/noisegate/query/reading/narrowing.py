@@ -13,7 +13,14 @@ from noisegate.algebra.rules_dates import UNITS
 from noisegate.algebra.rules_logic import DAY
 from noisegate.privacy.domain import EPOCH, KEY_TYPES, Key, Kind, ordinal
 from noisegate.query.reading.constants import UNKNOWN, value_of
-from noisegate.query.reading.facts import Fact, Facts, Listed, kept_rows, one_of
+from noisegate.query.reading.facts import (
+    Fact,
+    Facts,
+    Listed,
+    days_between,
+    kept_rows,
+    one_of,
+)
 
 _TRUE: Final = Literal(value=True)
 _FLIPPED: Final = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
@@ -190,14 +197,17 @@ def _within(fact: Fact, low: Fraction | None, high: Fraction | None) -> Fact:
     if low is not None and high is not None and low > high:
         empty = replace(domain, keys=(), nullable=False)
         return Fact(empty, whole=True, closed=fact.closed)
-    keys = domain.keys
+    keys, whole = domain.keys, fact.whole
     if keys is not None:
         keys = tuple(
             key
             for key in keys
             if (low is None or ordinal(key) >= low) and (high is None or ordinal(key) <= high)
         )
-    return replace(fact, domain=replace(domain, low=low, high=high, keys=keys))
+    elif domain.kind is Kind.DATE:
+        keys = days_between(low, high)
+        whole = keys is not None
+    return replace(fact, domain=replace(domain, low=low, high=high, keys=keys), whole=whole)
 
 
 def _inverted(

@@ -1,7 +1,7 @@
 """The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, final
@@ -10,6 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.query.question import Block, Question
@@ -22,14 +23,18 @@ from noisegate.query.reading.free import (
     picked_columns,
     renamed,
     shown_names,
+    without_value,
 )
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
 from noisegate.query.reading.kept import Public
 from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
+from noisegate.query.reading.places import at, pointing
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.untyped import Kinds
+from noisegate.query.reading.windows import windowed
 from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
 _LENGTH_MAX: Final = 20_000
@@ -55,19 +60,33 @@ def read(
     public: Public | None = None,
     *,
     lines: bool = False,
+    first: Callable[[str], Expression] | None = None,
 ) -> Question:
     """The question that the SQL asks about the tables, or a refusal.
 
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
     With ``lines``, sums that differ by constants are one sum and one count, and keys that do are
     one key, for the free SQL to tell apart; else each is asked for as it is written.
+    ``first`` gives the numbers of sub-queries that rows are compared or computed with; without it
+    they are refused.
     """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not text of readable length.", fix=FORM)
     require_plain(sql)
+    kinds, given = Kinds(), Given(public, lines, first)
+    try:
+        return kinds.settled(lambda: _question(sql, tables, given, kinds))
+    except Unsupported as error:
+        refused = pointing(error, sql)
+    raise refused
+
+
+def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: Kinds) -> Question:
+    """The question, with columns without types read as far as ``kinds`` tells."""
     plain, terms, explain = take_hints(sql)
     statement = _statement(plain)
-    reader = _Reader({}, single_columns(tables.values()), Given(public, lines))
+    ctes = [each.copy() for clause in statement.find_all(exp.With) for each in clause.expressions]
+    reader = _Reader({}, single_columns(tables.values()), given, kinds, tuple(ctes))
     for table in tables.values():
         if fold(table.name) in reader.tables:
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
@@ -83,7 +102,11 @@ def read(
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=over_groups(found.node, reader.blocks),
+        caveats=(
+            *kinds.caveats(),
+            *over_groups(found.node, reader.blocks),
+            *without_value(reader.blocks),
+        ),
     )
 
 
@@ -143,6 +166,8 @@ class _Reader:
     tables: dict[str, TableDomain]
     singles: frozenset[tuple[str, str]] = frozenset()
     given: Given = field(default_factory=Given)
+    kinds: Kinds = field(default_factory=Kinds)
+    ctes: tuple[exp.CTE, ...] = ()  # as they are written
     blocks: list[Block] = field(default_factory=list)
     names: Iterator[str] = field(default_factory=lambda: map("noisegate_{}".format, count()))
 
@@ -201,7 +226,8 @@ class _Reader:
                 return found.called(alias)
             return Outer(node, renamed(found.columns, alias), found.public)
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            return self._table(node, env, force=force)
+            with at(node):
+                return self._table(node, env, force=force)
         inner = node.this
         if isinstance(node, exp.Subquery) and isinstance(inner, exp.Table):
             parts = [inner, *(join.this for join in inner.args.get("joins") or ())]
@@ -213,7 +239,8 @@ class _Reader:
         if isinstance(node, exp.Table) and (
             not isinstance(inner, exp.Func) or _called(inner) not in _TABLE_FUNCTIONS
         ):
-            raise refusal(inner)
+            with at(inner):
+                raise refusal(inner)
         if force:
             raise refusal(node)
         return Outer(node, None, self.nested_in(node, env))
@@ -237,7 +264,7 @@ class _Reader:
             node.set("this", exp.to_identifier(table.name, quoted=True))
             shown = tuple(name.name for name in rows_of_table(table).names)
             return Outer(node, renamed(shown, alias), public=True)
-        rows = bound if bound is not None else rows_of_table(table, self.singles)  # type: ignore[arg-type]
+        rows = bound if bound is not None else rows_of_table(table, self.singles, self.kinds)  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
         if node.args.get("pivots"):
@@ -362,7 +389,7 @@ class _Reader:
 
     def _aggregated(self, node: exp.Select, sources: list[Rows], env: Env) -> Rows | Outer:
         """A SELECT over private rows: rows again, one unit's aggregates, or a block."""
-        sight = From(self.source_rows, self.rows).read(node, sources, env)
+        sight = From(self.source_rows, self.rows, self._first).read(node, sources, env)
         clauses = [*node.expressions, *(node.args.get(part) for part in ("order", "qualify"))]
         distinct = node.args.get("distinct")
         if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
@@ -370,8 +397,9 @@ class _Reader:
         grouped = node.args.get("group") or node.args.get("having")
         if not grouped and not any(aggregates_in(one) for one in clauses if one is not None):
             if not distinct:
-                refuse_row_clauses(node)
-                require_only(node, *_ROW_PARTS)
+                sight = windowed(node, sight)
+                refuse_row_clauses(node, but=("qualify", "windows"))
+                require_only(node, *_ROW_PARTS, "qualify", "windows")
                 return selected(node, sight)
             places = [exp.Literal.number(i + 1) for i in range(len(node.expressions))]
             node.set("group", exp.Group(expressions=places))
@@ -399,6 +427,27 @@ class _Reader:
         block, shown = block_of(node, sight, groups, name, nested, self.given)
         self._read_from(node, block, beside)
         return Outer(node, shown, public=False, env=env)
+
+    def _first(self, query: exp.Select, env: Env) -> Expression | None:
+        """The number of a sub-query that is measured first, with the CTEs that it reads."""
+        if self.given.first is None:
+            return None
+        names = [fold(each.alias) for each in self.ctes]
+        needed, todo = set[int](), [query]
+        while todo:
+            read = {fold(table.name) for table in todo.pop().find_all(exp.Table)} & {*env}
+            if any(names.count(name) != 1 for name in read):
+                return None  # which one is meant is not told by the name
+            more = {names.index(name) for name in read} - needed
+            needed |= more
+            todo += [self.ctes[place] for place in more]  # type: ignore[misc]
+        alone = query.copy()
+        if needed and alone.args.get("with_"):
+            return None
+        if needed:
+            kept = [self.ctes[place].copy() for place in sorted(needed)]
+            alone.set("with_", exp.With(expressions=kept))
+        return self.given.first(alone.sql(dialect="duckdb"))
 
     def _read_from(self, node: exp.Select, block: Block, beside: list[Node]) -> None:
         """Let the free SQL read the block's table, and those of one row beside it.

@@ -1,7 +1,8 @@
 """FROM and WHERE: rows, their partners, and the conditions that keep them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, final
 
 from sqlglot import exp
@@ -11,13 +12,24 @@ from noisegate.algebra.intervals import scales
 from noisegate.algebra.relation import Project, Relation, Union
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading.decimals import exact, to_scale
+from noisegate.query.reading.decimals import to_scale
 from noisegate.query.reading.expressions import both
-from noisegate.query.reading.joins import Equality, equality, joined, matching
-from noisegate.query.reading.literals import agreed, kind_of
+from noisegate.query.reading.joins import joined
+from noisegate.query.reading.literals import kind_of
 from noisegate.query.reading.names import Name, Rows, find, projected
-from noisegate.query.reading.sight import Sight, aliases_of, conjuncts, item_of, plain_name
-from noisegate.query.reading.words import Node, fold, refusal, require_only
+from noisegate.query.reading.places import at
+from noisegate.query.reading.sight import (
+    Sight,
+    aggregates_in,
+    aliases_of,
+    conjuncts,
+    item_of,
+    outermost_aggregates,
+    plain_name,
+)
+from noisegate.query.reading.sub_queries import SubQueries, reaches_out, sub_queries
+from noisegate.query.reading.untyped import together
+from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 
 Env: TypeAlias = Mapping[str, Any]  # what names of tables mean: tables, rows, released tables
 SourceOf: TypeAlias = Callable[[Node, Env], Rows]
@@ -35,18 +47,29 @@ ROW_CLAUSES = {
 @final
 @dataclass(frozen=True, slots=True)
 class From:
-    """Reads FROM and WHERE; ``source`` and ``rows`` read what stands in FROM and sub-queries."""
+    """Reads FROM and WHERE; ``source`` and ``rows`` read what stands in FROM and sub-queries.
+
+    ``first`` gives the number of a sub-query that is measured before the question, if it can be.
+    """
 
     source: SourceOf
     rows: SourceOf
+    first: Callable[[exp.Select, Env], Expression | None] | None = None
 
     def read(self, select: exp.Select, sources: list[Rows], env: Env) -> Sight:
         """The rows that the clauses above FROM and WHERE see."""
-        rows, pool = self._joined(select, sources)
+        rows, pool = self.together(select, sources)
         aliases = aliases_of(select)
-        return Sight(self.kept(Sight(rows, aliases), pool, env), aliases)
+        sight = Sight(self.kept(Sight(rows, aliases), pool, env), aliases)
+        reading = SubQueries(self, env)
+        sight = reading.with_values(sight, _of_rows(select))
+        for key in sub_queries([] if _is_plain(select) else _keys(select)):
+            if not isinstance(key, exp.In) and reaches_out(key, sight):
+                sight = attempt(partial(reading.with_values, sight, [key])) or sight
+        return sight
 
-    def _joined(self, select: exp.Select, sources: list[Rows]) -> tuple[Rows, list[Node]]:
+    def together(self, select: exp.Select, sources: list[Rows]) -> tuple[Rows, list[Node]]:
+        """The joined tables of FROM, and the parts of WHERE that are left."""
         where = select.args.get("where")
         pool = conjuncts(None if where is None else where.this)
         joins = select.args.get("joins") or []
@@ -66,7 +89,8 @@ class From:
             free = len(commas) == len(joins) and not any(join.side or join.kind for join in joins)
             right, join = next(tied, pairs[0]) if free else pairs[0]
             pairs = [pair for pair in pairs if pair[0] is not right]
-            rows = joined(rows, right, join, usable)
+            with at(join):
+                rows = joined(rows, right, join, usable)
             order.append(right)
         if order != sources:  # names stand as FROM lists them
             places = {fold_table(one): place for place, one in enumerate(sources)}
@@ -76,7 +100,7 @@ class From:
 
     def kept(self, sight: Sight, parts: list[Node], env: Env) -> Rows:
         """The rows for which all parts of WHERE are true."""
-        plain: list[Expression] = []
+        plain: list[Node] = []
         subs: list[tuple[Node, bool]] = []
         for part in parts:
             inner, negated = part.unnest(), False
@@ -85,67 +109,44 @@ class From:
             if isinstance(inner, exp.Exists) or inner.args.get("query"):
                 subs.append((inner, negated))
             else:
-                plain.append(sight.reading.condition(part))
-        rows = sight.rows.filtered(both(*plain)) if plain else sight.rows
+                plain.append(part)
+        reading = SubQueries(self, env)
+        sight = reading.with_values(sight, plain)
+        conditions = [sight.reading.condition(part) for part in plain]
+        rows = sight.rows.filtered(both(*conditions)) if conditions else sight.rows
         for inner, negated in subs:
-            rows = self._matched(Sight(rows, sight.aliases), inner, env, negated=negated)
+            rows = reading.kept(replace(sight, rows=rows), inner, negated=negated)
         return rows
 
-    def _matched(self, sight: Sight, node: Node, env: Env, *, negated: bool) -> Rows:
-        """Rows kept by x IN (SELECT y ...) or EXISTS (SELECT ... WHERE x = y)."""
-        is_in = isinstance(node, exp.In)
-        require_only(node, "this", "query")
-        query = (node.args["query"] if is_in else node.this).unnest()
-        equalities: list[Equality] = []
-        if isinstance(query, exp.Select) and not _is_grouped(query):
-            inner, equalities = self._correlated(query, sight, env)
-            items = [item_of(item) for item in query.expressions]
-        else:
-            if not is_in:
-                raise Unsupported(
-                    "EXISTS has more than FROM and WHERE.", fix="Use IN (SELECT ...)."
-                )
-            inner = Sight(self.rows(query, env))
-            items = [exp.column(name.name, quoted=True) for name in inner.rows.names]
-        if is_in:
-            left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-            if len(left) != len(items):
-                raise Unsupported("IN compares different numbers of columns.", fix="Match them.")
-            for one, other in zip(left, items, strict=True):
-                equalities.append(_equal(sight, one, inner, other))
-            if negated:
-                _require_no_nulls(sight, inner, equalities)
-        return matching(sight.rows, inner.rows, equalities, negated=negated)
-
-    def _correlated(
-        self, select: exp.Select, outer: Sight, env: Env
-    ) -> tuple[Sight, list[Equality]]:
-        """The rows of a sub-query, and how they are tied to the outer ones."""
+    def refuse_more(self, select: exp.Select) -> None:
+        """Refuse a sub-query that says more than FROM and WHERE."""
         refuse_row_clauses(select)
         require_only(select, "expressions", "from_", "joins", "where", "distinct")
         if select.args.get("from_") is None:
             raise refusal("SUBQUERY")
-        nodes = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-        sources = [self.source(node, env) for node in nodes]
-        rows, parts = self._joined(select, sources)
-        local: list[Node] = []
-        ties: list[Node] = []
-        for part in parts:
-            tied = not _inside(part, rows)
-            (ties if tied else local).append(part)
-        inner = Sight(self.kept(Sight(rows), local, env))
-        equalities = []
-        for part in ties:
-            pair = (part.this, part.expression) if isinstance(part, exp.EQ) else None
-            if pair and _inside(pair[0], rows) and _beyond(pair[1], rows):
-                pair = pair[::-1]
-            if pair is None or not _beyond(pair[0], rows) or not _inside(pair[1], rows):
-                raise Unsupported(
-                    "A sub-query is tied to the rows by more than equalities.",
-                    fix="Write inner.column = outer.column, joined by AND.",
-                )
-            equalities.append(_equal(outer, pair[0], inner, pair[1]))
-        return inner, equalities
+
+
+def _is_plain(select: exp.Select) -> bool:
+    """Whether it aggregates nothing."""
+    return not select.args.get("group") and not any(map(aggregates_in, _clauses(select)))
+
+
+def _clauses(select: exp.Select) -> list[Node]:
+    found = [*select.expressions, *(select.args.get(part) for part in ("having", "order"))]
+    return [one for one in found if one is not None]
+
+
+def _keys(select: exp.Select) -> list[Node]:
+    """Where keys of groups may stand."""
+    group = select.args.get("group")
+    return [*select.expressions, *([] if group is None else [group])]
+
+
+def _of_rows(select: exp.Select) -> list[Node]:
+    """What is about single rows: items of a SELECT that aggregates nothing, else aggregates."""
+    if _is_plain(select):
+        return select.expressions
+    return [each for clause in _clauses(select) for each in outermost_aggregates(clause)]
 
 
 def _tied(joined_so_far: list[Rows], other: Rows, parts: list[Node]) -> bool:
@@ -167,11 +168,13 @@ def fold_table(rows: Rows) -> object:
     return fold(rows.names[0].table) if rows.names and rows.names[0].table else object()
 
 
-def refuse_row_clauses(select: Node) -> None:
+def refuse_row_clauses(select: Node, *, but: Collection[str] = ()) -> None:
     """Refuse what would let rows decide which rows count."""
     for part, word in ROW_CLAUSES.items():
-        if select.args.get(part):
-            raise refusal(word)
+        clause = select.args.get(part)
+        if clause and part not in but:
+            with at(clause if isinstance(clause, exp.Expr) else clause[0]):
+                raise refusal(word)
     distinct = select.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
         raise refusal("DISTINCT ON")
@@ -210,7 +213,8 @@ def union(parts: list[Rows]) -> Rows:
                 raise Unsupported(f"Column {name.name!r} holds the unit.", fix="Leave it out.")
             names.append(Name(name=name.name, field=None, owner=True))
             continue
-        names.append(Name(name=name.name, field=name.name, owner=owner))
+        alike = together(name.name, (one.untyped for one in mine))
+        names.append(Name(name=name.name, field=name.name, owner=owner, untyped=alike))
         values = _alike([(part, str(one)) for part, one in zip(parts, fields, strict=True)])
         for column, value in zip(columns, values, strict=True):
             column.append((name.name, value))
@@ -275,10 +279,6 @@ def _star(node: Node, rows: Rows) -> list[tuple[str, Name | Expression]]:
     return found
 
 
-def _is_grouped(select: exp.Select) -> bool:
-    return bool(select.args.get("group") or select.args.get("having") or select.args.get("with_"))
-
-
 def _columns(node: Node) -> list[exp.Column]:
     return list(node.find_all(exp.Column))
 
@@ -290,44 +290,3 @@ def _plain(part: Node, names: list[Name]) -> bool:
     for column in _columns(part):
         find(column, names)
     return True
-
-
-def _inside(node: Node, rows: Rows) -> bool:
-    """Whether all columns are the sub-query's own. A nested sub-query speaks for itself."""
-    if node.find(exp.Query):
-        return True
-    return all(find(column, rows.names) is not None for column in _columns(node))
-
-
-def _beyond(node: Node, rows: Rows) -> bool:
-    columns = _columns(node)
-    return bool(columns) and all(find(column, rows.names) is None for column in columns)
-
-
-def _equal(one: Sight, left: Node, other: Sight, right: Node) -> Equality:
-    """The equality of something outside and something inside a sub-query."""
-    left, right = left.unnest(), right.unnest()
-    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-        found = (one.name(left), other.name(right))
-        if isinstance(found[0], Name) and isinstance(found[1], Name):
-            return equality(found[0], found[1])
-    mine = exact(one.reading.read(left), one.reading.schema)
-    theirs = exact(other.reading.read(right), other.reading.schema)
-    schema = {**one.reading.schema}
-    if not set(other.reading.schema) & set(schema):
-        schema |= other.reading.schema
-        mine, theirs = agreed([mine, theirs], schema)
-    return Equality((mine, theirs))
-
-
-def _require_no_nulls(one: Sight, other: Sight, equalities: list[Equality]) -> None:
-    for equal in equalities:
-        if equal.pair is None:
-            continue
-        left = domain_of(equal.pair[0], one.reading.schema)
-        right = domain_of(equal.pair[1], other.reading.schema)
-        if left.nullable or right.nullable or len(equalities) > 1:
-            raise Unsupported(
-                "NOT IN means something else where a value is missing.",
-                fix="Use NOT EXISTS (SELECT 1 FROM ... WHERE inner.column = outer.column).",
-            )

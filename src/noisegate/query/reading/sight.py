@@ -1,6 +1,7 @@
 """What a clause can see: the columns of its rows, and the names that SELECT gives."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from sqlglot import exp
@@ -10,8 +11,10 @@ from noisegate.errors import Unsupported
 from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
+from noisegate.query.reading.untyped import Untyped
 from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
 
+SEVERAL_ROWS: Final = (exp.Window, exp.Query, exp.Exists, exp.In)  # what one row does not tell
 _ALIASES_MAX: Final = 2_000
 AGGREGATES: Final = listed(
     """mean first last arg_min arg_max list string_agg histogram mode entropy kurtosis skewness mad
@@ -23,18 +26,31 @@ AGGREGATES: Final = listed(
 @final
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Reads the clauses of one SELECT over ``rows``; ``aliases`` are what its items are called."""
+    """Reads the clauses of one SELECT over ``rows``; ``aliases`` are what its items are called.
+
+    ``known`` are windows and sub-queries whose values the rows have by now.
+    """
 
     rows: Rows
     aliases: dict[str, Node] = field(default_factory=dict)
     used: list[str] = field(default_factory=list)
+    known: dict[Node, Expression] = field(default_factory=dict)
 
     @property
     def reading(self) -> Reading:
         """Reads expressions over the rows."""
-        return Reading(self.rows.schema, self._hook)
+        return Reading(self.rows.schema, self.hook, self.untyped)
 
-    def _hook(self, node: Node) -> Expression | None:
+    @property
+    def untyped(self) -> dict[str, Untyped]:
+        """The columns without types."""
+        names = ((name.field, name.untyped) for name in self.rows.names)
+        return {name: each for name, each in names if name is not None and each is not None}
+
+    def hook(self, node: Node) -> Expression | None:
+        """What a node means that is not computed from others: a column above all."""
+        if self.known and isinstance(node, SEVERAL_ROWS) and node in self.known:
+            return self.known[node]
         if isinstance(node, exp.Column):
             found = self.name(node)
             if isinstance(found, Name):
@@ -45,7 +61,10 @@ class Sight:
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
             raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
-            raise refusal("WINDOW")
+            raise Unsupported(
+                "A window stands where one row is looked at.",
+                fix="Put it in a sub-query's SELECT or QUALIFY, and the question outside.",
+            )
         if is_aggregate(node):
             raise Unsupported(
                 f"{node.sql(dialect='duckdb')} stands where one row is looked at.",
@@ -62,7 +81,7 @@ class Sight:
             return found
         alias = None if column.table else self.aliases.get(fold(column.name))
         if alias is None:
-            raise unknown(column, self.rows.names)
+            raise unknown(column, self.rows)
         return alias
 
     def without(self, alias: str) -> "Sight":
@@ -71,11 +90,12 @@ class Sight:
         if len(self.used) > _ALIASES_MAX:  # a AS b, b + b AS c, c + c AS d: doubles each time
             raise Unsupported("Names of items use each other too often.", fix="Use a sub-query.")
         rest = {name: node for name, node in self.aliases.items() if name != alias}
-        return Sight(self.rows, rest, self.used)
+        return replace(self, aliases=rest)
 
     def target(self, node: Node) -> Name | Expression:
         """A GROUP BY or SELECT item: the owner's column as a name, others as expressions."""
-        node = node.unnest()
+        if not isinstance(node, exp.Subquery) or node not in self.known:
+            node = node.unnest()
         if isinstance(node, exp.Column):
             found = self.name(node)
             if not isinstance(found, Name):
@@ -106,6 +126,15 @@ def aggregates_in(node: Node) -> bool:
         parts = [*head.iter_expressions(), *node.iter_expressions()]
         return any(aggregates_in(part) for part in parts if part is not node.this)
     return is_aggregate(node) or any(map(aggregates_in, node.iter_expressions()))
+
+
+def outermost_aggregates(node: Node) -> Iterator[Node]:
+    """The calls of aggregates in a node, outside sub-queries and windows."""
+    if is_aggregate(node):
+        yield node
+    elif not isinstance(node, exp.Query | exp.Exists | exp.Window):
+        for child in node.iter_expressions():
+            yield from outermost_aggregates(child)
 
 
 def item_of(node: Node) -> Node:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final, TypeVar
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from noisegate.errors import Unsupported
 
@@ -21,7 +21,7 @@ def listed(words: str) -> tuple[str, ...]:
 
 
 _CHANGING: Final = "It gives another value each time, so a question would not be one question."
-_PATTERN: Final = "Use LIKE, ILIKE, STARTS_WITH, ENDS_WITH or CONTAINS."
+_PATTERN: Final = "Use LIKE, ILIKE, STARTS_WITH, ENDS_WITH, CONTAINS or REGEXP_MATCHES."
 _INSIDE: Final = "Inside it would let rows decide which rows count; put it outside."
 _ROWS_DECIDE: Final = ("ORDER BY", "LIMIT", "OFFSET", "SAMPLE", "QUALIFY", "WINDOW", "DISTINCT ON")
 _REASONS: Final[dict[str, str]] = {
@@ -30,10 +30,7 @@ _REASONS: Final[dict[str, str]] = {
         listed("NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME TODAY AGE"),
         "Write the date itself, such as DATE '2024-01-31'.",
     ),
-    **dict.fromkeys(
-        listed("REGEXP_LIKE REGEXP_MATCHES REGEXP_EXTRACT REGEXP_REPLACE SIMILARTO GLOB"),
-        _PATTERN,
-    ),
+    "GLOB": _PATTERN,
     **dict.fromkeys(
         listed("READ_CSV READ_CSV_AUTO READ_PARQUET READ_JSON READ_TEXT READ_BLOB GETENV"),
         "Files and settings are out of reach; ask about the tables of the policy.",
@@ -42,9 +39,39 @@ _REASONS: Final[dict[str, str]] = {
     "FULL JOIN": "Use LEFT JOIN, with the private table on the left.",
     "NATURAL JOIN": "Name the columns: JOIN ... USING (column).",
     "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND.",
-    "TIME_TO_STR": "Use EXTRACT or DATE_TRUNC.",
-    "DATE_BIN": "Use DATE_TRUNC.",
-    "SECOND": "Use HOUR or MINUTE.",
+    **dict.fromkeys(
+        listed("FIRST LAST ANY_VALUE ARBITRARY ARG_MIN ARG_MAX MIN_BY MAX_BY"),
+        "It would show a value of one row, and rows do not leave. Use MIN, MAX or COUNT.",
+    ),
+    **dict.fromkeys(
+        listed("STRING_AGG LIST ARRAY_AGG JSON_GROUP_ARRAY"),
+        "It would show values of rows, and rows do not leave. Use COUNT(DISTINCT x) or GROUP BY x.",
+    ),
+    "MODE": "Use SELECT x, COUNT(*) AS n ... GROUP BY x ORDER BY n DESC LIMIT 1.",
+    "HISTOGRAM": "Use GROUP BY, with bins such as FLOOR(x / 10) * 10.",
+    "APPROX_COUNT_DISTINCT": "Use COUNT(DISTINCT x).",
+    **dict.fromkeys(listed("BOOL_AND BOOL_OR"), "Use COUNT_IF(x): how many rows it holds for."),
+    **dict.fromkeys(
+        listed("KURTOSIS SKEWNESS ENTROPY MAD"), "Use STDDEV, or several levels of QUANTILE_CONT."
+    ),
+    **dict.fromkeys(listed("PRODUCT GEOMETRIC_MEAN GEOMEAN"), "Use EXP(SUM(LN(x)))."),
+    "REGR_SLOPE": "Use COVAR_POP(y, x) / VAR_POP(x).",
+    **dict.fromkeys(
+        listed("DATE_FORMAT FORMAT_DATE FORMAT_TIMESTAMP TO_CHAR"), "Use STRFTIME(x, '%Y-%m')."
+    ),
+    **dict.fromkeys(
+        listed("STRPTIME TRY_STRPTIME TO_DATE TO_TIMESTAMP STR_TO_DATE PARSE_DATE"),
+        "Use CAST(x AS DATE) or CAST(x AS TIMESTAMP).",
+    ),
+    "TIME_BUCKET": "Use DATE_TRUNC.",
+    **dict.fromkeys(listed("DATEADD DATE_SUB DATESUB"), "Use x + INTERVAL 7 DAY, or DATE_DIFF."),
+    **dict.fromkeys(listed("ISNULL NVL2"), "Use x IS NULL, or COALESCE(x, 0)."),
+    **dict.fromkeys(listed("CHARINDEX LOCATE"), "Use POSITION(part IN x)."),
+    "TO_NUMBER": "Use CAST(x AS DOUBLE).",
+    "CONCAT_WS": "Use x || '-' || y.",
+    "TRANSLATE": "Use REPLACE, once for each letter.",
+    "CBRT": "Use POWER(x, 1 / 3).",
+    **dict.fromkeys(listed("MD5 SHA1 SHA256 HASH"), "Use the value itself, or its LENGTH or LEFT."),
     "UNION": "Use UNION ALL, and count distinct values outside.",
     "EXCEPT": "Use NOT EXISTS.",
     "INTERSECT": "Use EXISTS.",
@@ -54,7 +81,9 @@ _SQL_NAMES: Final = listed(
     """ABS SIGN FLOOR CEIL ROUND TRUNC LEAST GREATEST SQRT LN LOG LOG10 LOG2 EXP POWER MOD COALESCE
     NULLIF IFNULL LOWER UPPER LENGTH TRIM LTRIM RTRIM SUBSTRING LEFT RIGHT CONCAT REPLACE
     STARTS_WITH ENDS_WITH CONTAINS LIKE ILIKE POSITION YEAR QUARTER MONTH DAY HOUR MINUTE DAYOFWEEK
-    DAYOFYEAR WEEK DATE_TRUNC DATE_DIFF MAKE_DATE EXTRACT CAST CASE WIDTH_BUCKET COUNT SUM AVG
+    DAYOFYEAR WEEK SECOND DATE_TRUNC DATE_DIFF MAKE_DATE STRFTIME EPOCH EPOCH_MS EXTRACT SPLIT_PART
+    LPAD RPAD REVERSE REPEAT STRLEN REGEXP_MATCHES REGEXP_EXTRACT REGEXP_REPLACE
+    CAST CASE WIDTH_BUCKET COUNT SUM AVG
     VAR_SAMP VAR_POP STDDEV_SAMP STDDEV_POP COVAR_SAMP COVAR_POP CORR MEDIAN QUANTILE_CONT
     PERCENTILE_CONT MIN MAX COUNT_IF"""
 )
@@ -73,8 +102,15 @@ def name_of(node: Node) -> str:
     """What a piece of SQL is called in a message."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper()
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+        return name_of(node.this)
     if isinstance(node, exp.Func) and not isinstance(node, exp.Case | exp.Cast):
-        return node.sql_name()
+        if isinstance(node, exp.GroupConcat):
+            return "STRING_AGG"
+        text = node.sql(dialect="duckdb", unsupported_level=ErrorLevel.IGNORE)
+        name, bracket, _ = text.partition("(")
+        is_own = bracket and name.isidentifier() and name not in _SQL_NAMES
+        return name if is_own else node.sql_name()
     return node.key.upper()
 
 
@@ -83,7 +119,7 @@ def refusal(what: Node | str) -> Unsupported:
     name = what if isinstance(what, str) else name_of(what)
     fix = _REASONS.get(name)
     if fix is None:
-        near = get_close_matches(name, _SQL_NAMES, n=1)
+        near = get_close_matches(name, _SQL_NAMES, n=1, cutoff=0.87)
         fix = f"The nearest that is offered is {near[0]}." if near else "Leave it out."
     return Unsupported(f"{name} is not offered over private rows.", fix=fix)
 
@@ -109,8 +145,14 @@ def require_only(node: Node, *known: str) -> None:
 
 
 def no_such(what: str, name: str, known: Iterable[str]) -> Unsupported:
-    """The refusal of an unknown name."""
-    return Unsupported(f"There is no {what} {name!r}.", fix=f"There are: {', '.join(known)}.")
+    """The refusal of an unknown name, with the one that is spelled nearly so."""
+    listed = list(known)
+    folded = {fold(each): each for each in listed}
+    near = get_close_matches(fold(name), folded, n=1, cutoff=0.75)
+    meant = f"Did you mean {folded[near[0]]!r}? " if near else ""
+    return Unsupported(
+        f"There is no {what} {name!r}.", fix=f"{meant}There are: {', '.join(listed)}."
+    )
 
 
 def attempt(read: Callable[[], Found]) -> Found | None:

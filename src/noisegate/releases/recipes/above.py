@@ -32,7 +32,7 @@ from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.plot import altair, framed
 from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Rules
+from noisegate.query.rules import Rules
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.held import Charged, loading, read_held, standing

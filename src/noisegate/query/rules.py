@@ -1,0 +1,44 @@
+"""What a policy says about questions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, final
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+
+EPSILON_MAX: Final = 10**6  # of an account
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the policy says about questions: prices, and the δ for finding groups."""
+
+    epsilon: Fraction | None = None
+    epsilon_max: Fraction | None = None
+    keys_delta: Fraction = Fraction(0)
+    practice: bool = False
+    sample: Fraction | None = None  # of units, drawn anew for each question
+    crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
+    rows_max: Mapping[str, int] = field(default_factory=dict)  # of each table that declares it
+
+    def price(self, *said: Number | None) -> Fraction:
+        """What is to be paid: the first that was said, else as the policy has it."""
+        given = next((each for each in (*said, self.epsilon) if each is not None), None)
+        if given is None:
+            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+        exact = positive(given, name="epsilon")
+        self.require_price(exact)
+        return exact
+
+    def require_price(self, epsilon: Fraction) -> None:
+        """Refuse to pay more at once than the policy allows, or than any account has."""
+        if epsilon > EPSILON_MAX:
+            raise SpecError("epsilon is above 10**6.", fix="No account has more. Ask for less.")
+        if self.epsilon_max is not None and epsilon > self.epsilon_max:
+            raise SpecError(
+                f"One question may cost at most ε = {float(self.epsilon_max):g}.",
+                fix="Ask with more noise, or ask the steward.",
+            )
