@@ -16,6 +16,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.key_selection import KeySelection
 from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOTHING: Final = ApproxDP(0)
+_HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EPSILON_MAX: Final = 10**6  # of an account
 
 
@@ -199,6 +201,8 @@ class Run:
             for query, finder in zip(known.keys, finders, strict=True)
         )
         found = None if fresh and keys else self._found(keys)
+        if found is None:
+            self._require_findable(block, finders, rows)
         if found:
             listed = [release.keys or () for release in found]
             known = draft(block, caps, found=listed, accountant=accountant)
@@ -218,6 +222,24 @@ class Run:
             slack=slack,
             looked=looked if profile is not None and lost_of(bought, profile) else None,
         )
+
+    def _require_findable(
+        self, block: Block, finders: Sequence[KeySelection], rows: int | None
+    ) -> None:
+        """Refuse to look for groups that are not there to be found: nothing is charged for it."""
+        private = [t for t in stability_of(block.relation).tables if not t.is_public]
+        sizes = [self._rules.rows_max.get(table.name) for table in private]
+        known = [size for size in sizes if size is not None]
+        bounds = [sum(known)] if len(known) == len(sizes) else []
+        most = min([*bounds, *([] if rows is None else [rows])], default=None)
+        for finder in finders:
+            if most is not None and finder.probability(most)[1] < _HOPE:
+                raise Unsupported(
+                    f"No group can be found: there are at most {most:,} rows, and a group of "
+                    f"{finder.turn:,} units is shown in about half of all cases only.",
+                    fix="Ask with a larger epsilon or delta, a smaller groups_per_unit, or declare "
+                    "the column's keys.",
+                )
 
     def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
         """The keys, where all of them were found before (or none are sought)."""

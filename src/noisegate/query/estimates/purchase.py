@@ -24,7 +24,7 @@ from noisegate.mechanisms.quantiles import Quantiles, depth
 from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
 from noisegate.query.estimates.others import BRACKETS_MAX
-from noisegate.query.estimates.words import extreme, quantiles, ranks
+from noisegate.query.estimates.words import extreme, noun_of, quantiles, ranks, rare
 from noisegate.query.question import USUAL, Function
 from noisegate.transforms.query import Query
 
@@ -43,7 +43,7 @@ class Purchase:
 
     draft: Draft
     epsilon: Fraction
-    keys: tuple[Mechanism[int], ...]
+    keys: tuple[KeySelection, ...]
     mechanisms: tuple[tuple[Mechanism[Any], ...], ...]
     caveats: tuple[str, ...]
 
@@ -91,11 +91,16 @@ def purchase(
     """
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
+    keys = key_mechanisms(draft, epsilon=epsilon, delta=delta)
+    words += [
+        rare(noun_of(query), finder, sampled=query.sample is not None)
+        for query, finder in zip(draft.keys, keys, strict=True)
+    ]
     bought = tuple(_mechanisms(draft, part, funds, rows, slack, words) for part in draft.parts)
     return Purchase(
         draft=draft,
         epsilon=funds.epsilon,
-        keys=key_mechanisms(draft, epsilon=epsilon, delta=delta),
+        keys=keys,
         mechanisms=bought,
         caveats=(*draft.caveats, *dict.fromkeys(words)),
     )

@@ -7,6 +7,7 @@ from noisegate.algebra.expression import Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
+from noisegate.mechanisms.key_selection import KeySelection
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
 from noisegate.query.estimates.sampling import sample_words
@@ -55,6 +56,16 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
         words for table in stability_of(block.relation).tables if (words := _ownerless(table))
     ]
     return tuple(dict.fromkeys(found))
+
+
+def rare(noun: str, finder: KeySelection, *, sampled: bool) -> str:
+    """How large a group must be to be found."""
+    of = " of the sample" if sampled else ""
+    return (
+        f"Groups are found privately by how many units{of} hold them (each {noun} once): from "
+        f"{finder.last + 1:,} on they are shown for certain, those of {finder.turn:,} in about "
+        "half of all cases, and far smaller ones are not shown."
+    )
 
 
 def quantiles(
@@ -113,7 +124,7 @@ def _rises(block: Block) -> bool:
 
 def _capped(query: Query, function: Function | None, *, lower: bool, known: bool) -> str | None:
     """How much of one unit counts, and what becomes of more."""
-    tally, cap, noun = query.tally, query.per_unit, _noun(query)
+    tally, cap, noun = query.tally, query.per_unit, noun_of(query)
     what, left_out = _of(cap, "row"), "(not in the ±)"
     if isinstance(tally, Sums):
         if not tally.is_weighed or (function is Function.COUNT_UNITS and cap >= tally.cells):
@@ -153,5 +164,6 @@ def _of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _noun(query: Query) -> str:
+def noun_of(query: Query) -> str:
+    """What one unit is called."""
     return next(table.unit.noun for table in query.tables if table.unit is not None)

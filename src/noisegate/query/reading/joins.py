@@ -16,7 +16,7 @@ from noisegate.query.reading.sight import Sight, conjuncts
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 from noisegate.transforms.stability import require_one_space
 
-_ALWAYS: Final = (Literal(1), Literal(1))  # the owner is all that two private rows must share
+_ALWAYS: Final = (Literal(1), Literal(1))  # besides the owner, if both sides have one
 
 
 @final
@@ -266,6 +266,6 @@ def _on(
     kept: Rows, other: Rows, equalities: list[Equality]
 ) -> tuple[tuple[Expression, Expression], ...]:
     pairs = tuple(dict.fromkeys(one.pair for one in equalities if one.pair is not None))
-    if not pairs and kept.unit is not None and other.unit is not None:
+    if not pairs and kept.unit is not None:
         return (_ALWAYS,)
     return pairs

@@ -189,9 +189,17 @@ def field_of(name: Name) -> Field:
     return Field(name.field)
 
 
-def unknown(column: exp.Column, names: Iterable[Name]) -> Unsupported:
-    """The refusal of a column that is not in sight."""
+def unknown(
+    column: exp.Column, names: Iterable[Name], tables: Iterable[TableDomain] = ()
+) -> Unsupported:
+    """The refusal of a column that is not in sight; the policy says which are hidden."""
     names = tuple(names)
+    columns = (each for table in tables for each in table.columns.values())
+    if any(each.hidden and fold(each.name) == fold(column.name) for each in columns):
+        raise Unsupported(
+            f"Column {column.name!r} is hidden: the policy keeps it out of questions.",
+            fix="Leave it out, or ask the steward.",
+        )
     if column.table and fold(column.table) not in {fold(name.table) for name in names}:
         raise Unsupported(
             f"{column.table!r} is no table of this FROM, and a sub-query over private rows sees "

@@ -10,7 +10,8 @@ from noisegate.errors import Unsupported
 from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
 from noisegate.query.reading.names import Name, Rows, field_of, find, unknown
-from noisegate.query.reading.words import Node, fold, listed, refusal, sub_query_refusal
+from noisegate.query.reading.words import Node, attempt, fold, listed, refusal, sub_query_refusal
+from noisegate.transforms.stability import stability_of
 
 _ALIASES_MAX: Final = 2_000
 AGGREGATES: Final = listed(
@@ -62,7 +63,8 @@ class Sight:
             return found
         alias = None if column.table else self.aliases.get(fold(column.name))
         if alias is None:
-            raise unknown(column, self.rows.names)
+            made = attempt(lambda: stability_of(self.rows.relation))
+            raise unknown(column, self.rows.names, () if made is None else made.tables)
         return alias
 
     def without(self, alias: str) -> "Sight":
