@@ -184,6 +184,18 @@ SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR (age > 20 AND 
 SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR age > 20
 SELECT COUNT(*) AS n FROM (SELECT * FROM codes, regions, visits v, patients p WHERE v.code = codes.code AND p.region = regions.region AND p.patient_id = v.patient_id) WHERE code_1 = 'A1' AND country = 'X'
 SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM codes c, bills b, visits v WHERE v.patient_id = p.patient_id AND b.visit_id = v.visit_id AND c.code = v.code)
+SELECT ISODOW(born) AS d, ISODOW(born) - 1 AS e, COUNT(*) AS n FROM patients GROUP BY d ORDER BY d
+SELECT 10 - age AS k, COUNT(*) AS n FROM patients GROUP BY 10 - age HAVING 10 - age < 0 ORDER BY 10 - age
+SELECT COUNT(DISTINCT CASE WHEN cost > 10 THEN patient_id END) AS a, COUNT(DISTINCT CASE WHEN cost > 10 THEN patient_id ELSE NULL END) FILTER (WHERE code = 'A1') AS b, COUNT(DISTINCT IF(cost > 10, patient_id, NULL)) AS c FROM visits
+SELECT COUNT(DISTINCT CASE WHEN age > 10 THEN patient_id ELSE 1 END) AS a, COUNT(DISTINCT CASE age WHEN 51 THEN patient_id END) AS b FROM patients
+SELECT c.code, SUM(CASE WHEN v.code = c.code THEN 1 ELSE 0 END) AS here, COUNT(*) AS n FROM visits v CROSS JOIN codes c GROUP BY c.code
+SELECT COUNT(*) AS n FROM visits, codes, regions WHERE chapter = 'A'
+PIVOT (SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ALL) ON region IN ('north', 'south') USING SUM(n) GROUP BY smoker
+PIVOT patients ON region IN ('north') USING COUNT(*) GROUP BY smoker
+PIVOT patients ON region IN ('north' AS n, 'south') USING COUNT(*) AS c, AVG(age) AS a GROUP BY smoker
+FROM (PIVOT patients ON smoker IN (true, false) USING COUNT(*) GROUP BY region)
+SELECT * FROM patients PIVOT (AVG(age) AS x FOR age IN (51, -1) GROUP BY smoker, region) AS t WHERE "51_x" > 0
+WITH t AS (SELECT smoker, region FROM patients WHERE age > 10) SELECT * FROM t PIVOT (COUNT(*) FOR region IN ('north', 'south') GROUP BY smoker) ORDER BY north
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 
