@@ -192,7 +192,7 @@ SELECT c.code, SUM(CASE WHEN v.code = c.code THEN 1 ELSE 0 END) AS here, COUNT(*
 SELECT COUNT(*) AS n FROM visits, codes, regions WHERE chapter = 'A'
 PIVOT (SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ALL) ON region IN ('north', 'south') USING SUM(n) GROUP BY smoker
 PIVOT patients ON region IN ('north') USING COUNT(*) GROUP BY smoker
-PIVOT patients ON region IN ('north' AS n, 'south') USING COUNT(*) AS c, AVG(age) AS a GROUP BY smoker
+PIVOT patients ON region IN ('north', 'south') USING COUNT(*) AS c, AVG(age) AS a GROUP BY smoker
 FROM (PIVOT patients ON smoker IN (true, false) USING COUNT(*) GROUP BY region)
 SELECT * FROM patients PIVOT (AVG(age) AS x FOR age IN (51, -1) GROUP BY smoker, region) AS t WHERE "51_x" > 0
 WITH t AS (SELECT smoker, region FROM patients WHERE age > 10) SELECT * FROM t PIVOT (COUNT(*) FOR region IN ('north', 'south') GROUP BY smoker) ORDER BY north

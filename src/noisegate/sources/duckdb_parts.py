@@ -124,7 +124,7 @@ def can_be_key(value: exp.Expr, kind: Kind) -> exp.Expr:
     """
     if kind is Kind.TEXT:
         nul = exp.Anonymous(this="CHR", expressions=[exp.Literal.number(0)])
-        fits = exp.not_(exp.Anonymous(this="CONTAINS", expressions=[value.copy(), nul]))
+        fits: exp.Expr = exp.not_(exp.Anonymous(this="CONTAINS", expressions=[value.copy(), nul]))
     elif kind is Kind.INTEGER:
         fits = exp.GTE(this=value.copy(), expression=whole(-WHOLE_MAX))
     else:

@@ -251,7 +251,7 @@ class _Making:
     def _key(self, found: Name | Expression | None) -> Node | None:
         """The column of a key, or of one that it differs from by a whole number."""
         if found in self.groups.targets:
-            return self.column(f"k{self.groups.targets.index(found)}")  # type: ignore[arg-type]
+            return self.column(f"k{self.groups.targets.index(found)}")
         if found is None or isinstance(found, Name):
             return None
         core = core_of_key(found, self.sight.reading.schema)

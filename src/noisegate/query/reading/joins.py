@@ -68,7 +68,7 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
     made = Join(
         kept.relation,
         other.relation,
-        _on(kept, other, equalities),
+        _on(kept, equalities),
         JoinKind.LEFT if side else JoinKind.INNER,
     )
     rows = Rows(
@@ -262,9 +262,7 @@ def _require_one_unit(one: Rows, other: Rows, equalities: list[Equality]) -> Non
         )
 
 
-def _on(
-    kept: Rows, other: Rows, equalities: list[Equality]
-) -> tuple[tuple[Expression, Expression], ...]:
+def _on(kept: Rows, equalities: list[Equality]) -> tuple[tuple[Expression, Expression], ...]:
     pairs = tuple(dict.fromkeys(one.pair for one in equalities if one.pair is not None))
     if not pairs and kept.unit is not None:
         return (_ALWAYS,)

@@ -12,12 +12,12 @@ _FORM = "Write PIVOT t ON x IN ('a', 'b') USING COUNT(*) GROUP BY y."
 def flattened(statement: Node) -> Node:
     """The statement with a SELECT in place of every PIVOT that lists values and names groups."""
     for source in list(statement.find_all(exp.Subquery, exp.Table)):
-        pivots = source.args.get("pivots") or ()
+        pivots: list[exp.Pivot] = source.args.get("pivots") or []
         if len(pivots) == 1:
+            pivot, alias = pivots[0], source.args.get("alias")
             source.set("pivots", None)
-            alias = source.args.get("alias")
             source.set("alias", None)
-            made = _select(pivots[0], source.copy(), pivots[0].args["fields"], "expressions")
+            made = _select(pivot, source.copy(), pivot.args["fields"], "expressions")
             source.replace(exp.Subquery(this=made, alias=alias))
     if isinstance(statement, exp.Pivot):
         return _select(statement, statement.this, statement.expressions, "using")
