@@ -11,7 +11,7 @@ from noisegate.mechanisms.key_selection import KeySelection
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
 from noisegate.query.estimates.sampling import sample_words
-from noisegate.query.question import Block, Function
+from noisegate.query.question import Block, Function, GroupKey
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -50,6 +50,8 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
             found.append("Groups are those that the sample shows.")
     if len(set(block.sets)) > 1:
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
+    elif any(map(_is_listed, block.by)):
+        found.append("Rows whose key is not on the declared list, if any, are in no group.")
     if Kind.TIMESTAMP in kinds:
         found.append("Quantiles of times are to the hour.")
     found += [
@@ -142,6 +144,12 @@ def _capped(query: Query, function: Function | None, *, lower: bool, known: bool
     else:
         return None
     return f"Capped: {what} per {noun}; {more} {left_out}".rstrip() + "."
+
+
+def _is_listed(key: GroupKey) -> bool:
+    """Whether rows may have other keys than those that a list declares."""
+    listed = isinstance(key.expression, Field) and key.domain.keys is not None
+    return listed and not (key.closed or key.domain.is_bounded or key.domain.kind is Kind.BOOLEAN)
 
 
 def _ownerless(table: TableDomain) -> str | None:
