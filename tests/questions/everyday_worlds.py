@@ -1,10 +1,12 @@
-"""Three data sets that questions are asked about: a shop, the logs of a web site, a clinic.
+"""Three data sets and the questions about them: a shop, the logs of a web site, a clinic.
 
 Made by arithmetic with a fixed seed. All have missing values, ties, duplicates, decimals, units
 with many rows and units with none, and keys that nobody declared; `STRAYS` are values outside a
 declared list.
 """
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -13,7 +15,36 @@ import pyarrow as pa
 
 HERE = Path(__file__).parent
 WORLDS = ("shop", "logs", "clinic")
+_HEAD = re.compile(r"-- (answered|refused|not offered)(?:, within (\d+) %)?(?:: (.*))?")
 STRAYS = frozenset({"Atlantis", "fax", "kiosk", "tele"})  # of regions, channels, devices, kinds
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and what is said about it: ``means`` is what DuckDB is asked instead."""
+
+    world: str
+    place: int
+    outcome: str
+    within: float
+    reason: str
+    means: str
+    sql: str
+
+    def __str__(self):
+        return f"{self.world}-{self.place}"
+
+
+def questions(world):
+    found = []
+    for place, text in enumerate((HERE / f"{world}.sql").read_text().split("\n\n"), start=1):
+        head, *lines = text.strip().splitlines()
+        outcome, within, reason = _HEAD.fullmatch(head).groups()
+        means = [line.removeprefix("-- means ") for line in lines if line.startswith("-- means ")]
+        sql = "\n".join(line for line in lines if not line.startswith("-- means "))
+        share = float(within) / 100 if within else 1e-3
+        found.append(Asked(world, place, outcome, share, reason or "", " ".join(means) or sql, sql))
+    return found
 
 
 def database(world):

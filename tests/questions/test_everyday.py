@@ -8,16 +8,14 @@ is so before any charge, for the reason that is stated.
 """
 
 import json
-import re
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from math import isclose
 
 import pytest
-from everyday_worlds import HERE, STRAYS, WORLDS, written
+from everyday_worlds import STRAYS, WORLDS, questions, written
 from scipy import stats
 
 import noisegate as ng
@@ -27,35 +25,6 @@ SHARED = 3  # questions of one gate: an account has 10**6 at most
 ALARM = 1e-6
 BARS = 90  # questions with error bars
 COUNTS = {"answered": 114, "refused": 17, "not offered": 22}
-_HEAD = re.compile(r"-- (answered|refused|not offered)(?:, within (\d+) %)?(?:: (.*))?")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A question, and what is said about it: ``means`` is what DuckDB is asked instead."""
-
-    world: str
-    place: int
-    outcome: str
-    within: float
-    reason: str
-    means: str
-    sql: str
-
-    def __str__(self):
-        return f"{self.world}-{self.place}"
-
-
-def questions(world):
-    found = []
-    for place, text in enumerate((HERE / f"{world}.sql").read_text().split("\n\n"), start=1):
-        head, *lines = text.strip().splitlines()
-        outcome, within, reason = _HEAD.fullmatch(head).groups()
-        means = [line.removeprefix("-- means ") for line in lines if line.startswith("-- means ")]
-        sql = "\n".join(line for line in lines if not line.startswith("-- means "))
-        share = float(within) / 100 if within else 1e-3
-        found.append(Asked(world, place, outcome, share, reason or "", " ".join(means) or sql, sql))
-    return found
 
 
 ALL = [one for world in WORLDS for one in questions(world)]
