@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.query.margins import Margins, ReleasedBlock
+from noisegate.query.following import ReleasedBlock
+from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer
 
 TABLE = pa.table({"k0": ["n", "s", "w"], "a0": [10, 30, 20], "a1": [100.0, 200.0, 2.0]})
@@ -143,14 +144,17 @@ def test_a_quotient_near_zero_has_no_bar():
 @pytest.mark.parametrize(
     "item",
     [
-        "SUM(a0) OVER ()",
+        "SUM(a0) OVER (ORDER BY a0)",
+        "SUM(DISTINCT a0) OVER ()",
+        "SUM(a0) FILTER (WHERE a0 > 15) OVER ()",
+        "RANK() OVER (ORDER BY a0)",
         "CASE WHEN a0 > 15 THEN 1 ELSE 0 END",
         "(SELECT MAX(a0) FROM noisegate_0)",
         "a0 % 7",
         "SQRT(a0)",
         "k0 || a0",
         "a0 > 15",
-        "LEAD(a0) OVER (ORDER BY k0)",
+        "LEAD(a0) OVER (ORDER BY a1)",
     ],
 )
 def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
@@ -160,16 +164,65 @@ def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT SUM(a0) AS s FROM noisegate_0",
         "SELECT DISTINCT a0 FROM noisegate_0",
-        "SELECT a0 FROM noisegate_0 UNION ALL SELECT 7",
-        "SELECT k0, MAX(a0) AS m FROM noisegate_0 GROUP BY k0",
-        "SELECT m + 1 AS x FROM (SELECT MAX(a0) AS m FROM noisegate_0)",
-        "WITH t AS (SELECT SUM(a0) OVER () AS s FROM noisegate_0) SELECT s FROM t",
+        "SELECT a0, COUNT(*) AS n FROM noisegate_0 GROUP BY a0",
+        "SELECT a0 > 15 AS k, SUM(a1) AS s FROM noisegate_0 GROUP BY k",
+        "SELECT MIN(a0) AS m FROM noisegate_0",  # a group without rows may be the least
+        "SELECT AVG(a0) AS m FROM noisegate_0",
+        "SELECT a0 FROM noisegate_0 UNION SELECT 7",
+        "SELECT a0 FROM noisegate_0 UNION ALL SELECT 7 ORDER BY 1",
     ],
 )
-def test_sums_over_released_rows_have_no_bars(sql):
+def test_what_noisy_numbers_or_empty_groups_decide_has_no_bars(sql):
     assert all(each is None for each in bars(sql))
+
+
+GATHERED = [
+    "SELECT SUM(a0) AS s, MAX(a0 * 1) AS none, MAX(a0) - SUM(a1) AS d FROM noisegate_0",
+    "SELECT k0 < 't' AS k, SUM(a0) / 3 AS s, MAX(a1) AS m FROM noisegate_0 GROUP BY ALL",
+    "SELECT ward, SUM(a0) / SUM(beds) AS none, SUM(-a0) AS s FROM noisegate_0, wards GROUP BY ward",
+    "SELECT a0, a0 / (99 + SUM(a0) OVER ()) AS share, a1 - LAG(a1) OVER (ORDER BY k0) AS d FROM noisegate_0",
+    "SELECT SUM(a0) OVER (ORDER BY k0) AS s, AVG(a0) OVER (ORDER BY k0 ROWS 1 PRECEDING) AS m FROM noisegate_0 ORDER BY k0",
+    "SELECT FIRST_VALUE(a0) OVER w AS f, MIN(a1) OVER w AS m FROM noisegate_0 WINDOW w AS (ORDER BY k0 DESC)",
+    "WITH t AS (SELECT SUM(a0) OVER () AS s, k0 FROM noisegate_0) SELECT s + 1 AS s FROM t WHERE k0 <> 'n'",
+    "SELECT k0 AS k, SUM(a0) AS s FROM noisegate_0 GROUP BY ROLLUP (k0) ORDER BY k0",
+    "SELECT m + 1 AS x FROM (SELECT MAX(a0) AS m FROM noisegate_0)",
+    "SELECT a0 AS x, 'a' AS y FROM noisegate_0 UNION ALL SELECT SUM(a1), 'b' FROM noisegate_0 UNION ALL SELECT 7, 'c'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sql", GATHERED)
+def test_bars_of_sums_and_windows_hold_whenever_those_of_all_numbers_do(sql):
+    rng = np.random.default_rng(8)
+    shown, found, checked = run_outer(sql, {"noisegate_0": TABLE}, PUBLIC), bars(sql), 0
+    wide = widths("a0", 1 - Fraction(5, 100) / 3)[0] / 3  # of 3 numbers, or of fewer
+    for _ in range(20):
+        moved = rng.uniform(-1, 1, (2, 3))
+        exact = TABLE.set_column(1, "a0", pa.array(TABLE["a0"].to_numpy() + wide * moved[0]))
+        exact = exact.set_column(2, "a1", pa.array(TABLE["a1"].to_numpy() + 10.5 * moved[1]))
+        truth = run_outer(sql, {"noisegate_0": exact}, PUBLIC)
+        for place, each in enumerate(found):
+            pairs = zip(
+                shown.column(place).to_pylist(), truth.column(place).to_pylist(), strict=True
+            )
+            for width, (seen, true) in zip(each or (), pairs, strict=False):
+                if width is not None:
+                    assert abs(true - seen) <= width, shown.column_names[place]
+                    checked += 1
+    assert checked >= 20
+    assert [each is None for each in found] == [
+        name in ("none", "k", "ward", "y") for name in shown.column_names
+    ]
+
+
+def test_a_sum_of_n_numbers_takes_each_at_the_split_confidence():
+    ASKED.clear()
+    assert bars("SELECT SUM(a1) AS s FROM noisegate_0") == [pytest.approx((31.5,))]
+    assert set(ASKED) == {1 - Fraction(5, 100) / 3}
+    missing = replace(BLOCK, half_widths=lambda *_: [1.0, None, 1.0])
+    assert margins("SELECT SUM(a1) AS s FROM noisegate_0", block=missing).at(0.95) == [None]
+    some = margins("SELECT SUM(a1) OVER (PARTITION BY k0) AS s FROM noisegate_0", block=missing)
+    assert sorted(some.at(0.95)[0], key=str) == [pytest.approx(1), pytest.approx(1), None]
 
 
 def test_without_the_same_rows_there_are_no_bars():

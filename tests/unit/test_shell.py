@@ -18,7 +18,8 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.answer import Answer
-from noisegate.query.margins import Margins, ReleasedBlock
+from noisegate.query.following import ReleasedBlock
+from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer
 from noisegate.shell import run
 

@@ -23,8 +23,9 @@ from sqlglot import exp
 from noisegate.algebra.relation import Join, Relation, Table, Union
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.query.following import ReleasedBlock
 from noisegate.query.guesses import Guess, Widths
-from noisegate.query.margins import HalfWidths, Margins, ReleasedBlock
+from noisegate.query.margins import HalfWidths, Margins
 from noisegate.query.outer import run_outer
 from noisegate.query.question import Question
 

@@ -20,7 +20,7 @@ from noisegate.query.estimates.known import grains_of, listed
 from noisegate.query.estimates.losses import Lost
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import OFF_CENTRE, Recipe
-from noisegate.query.margins import ReleasedBlock
+from noisegate.query.following import ReleasedBlock
 from noisegate.query.question import Aggregate, Function
 from noisegate.query.released import released_block
 from noisegate.query.shelf import Needed, Shelf

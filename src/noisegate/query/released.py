@@ -20,7 +20,7 @@ from noisegate.query.estimates.estimate import Estimates
 from noisegate.query.estimates.grouping_sets import Columns, grouping_id
 from noisegate.query.estimates.recipe import CHOSEN, COUNTS, VARIANCES, Recipe
 from noisegate.query.estimates.words import capped_words
-from noisegate.query.margins import ReleasedBlock
+from noisegate.query.following import ReleasedBlock
 from noisegate.query.question import Function
 
 if TYPE_CHECKING:
