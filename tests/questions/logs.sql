@@ -71,7 +71,7 @@ SELECT u.plan, COUNT(*) AS inactive FROM users u
 WHERE u.user_id NOT IN (SELECT user_id FROM sessions WHERE started >= '2024-06-01' AND user_id IS NOT NULL)
 GROUP BY u.plan;
 
--- not offered: IS NULL of the unit after LEFT JOIN of a grouped sub-query
+-- answered
 SELECT u.plan, COUNT(*) AS inactive FROM users u LEFT JOIN (SELECT DISTINCT user_id FROM sessions) s ON s.user_id = u.user_id
 WHERE s.user_id IS NULL GROUP BY u.plan;
 

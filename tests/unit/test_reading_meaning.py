@@ -184,6 +184,9 @@ SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR (age > 20 AND 
 SELECT COUNT(*) AS n FROM patients WHERE (age > 20 AND smoker) OR age > 20
 SELECT COUNT(*) AS n FROM (SELECT * FROM codes, regions, visits v, patients p WHERE v.code = codes.code AND p.region = regions.region AND p.patient_id = v.patient_id) WHERE code_1 = 'A1' AND country = 'X'
 SELECT COUNT(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM codes c, bills b, visits v WHERE v.patient_id = p.patient_id AND b.visit_id = v.visit_id AND c.code = v.code)
+SELECT region, COUNT(*) AS n FROM patients p LEFT JOIN (SELECT DISTINCT patient_id FROM visits) v ON v.patient_id = p.patient_id WHERE v.patient_id IS NULL GROUP BY region
+SELECT COUNT(*) AS n, COUNT_IF(v.patient_id IS NOT NULL AND k.patient_id IS NULL) AS m FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id LEFT JOIN (SELECT patient_id, COUNT(*) AS n FROM visits WHERE cost > 20 GROUP BY patient_id) k ON k.patient_id = p.patient_id
+SELECT COUNT(*) AS n FROM (SELECT p.age, v.patient_id IS NULL AS alone FROM patients p LEFT JOIN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 1) v USING (patient_id)) WHERE alone AND age > 5
 SELECT ISODOW(born) AS d, ISODOW(born) - 1 AS e, COUNT(*) AS n FROM patients GROUP BY d ORDER BY d
 SELECT 10 - age AS k, COUNT(*) AS n FROM patients GROUP BY 10 - age HAVING 10 - age < 0 ORDER BY 10 - age
 SELECT COUNT(DISTINCT CASE WHEN cost > 10 THEN patient_id END) AS a, COUNT(DISTINCT CASE WHEN cost > 10 THEN patient_id ELSE NULL END) FILTER (WHERE code = 'A1') AS b, COUNT(DISTINCT IF(cost > 10, patient_id, NULL)) AS c FROM visits

@@ -62,7 +62,7 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
             replace(one, pair=None if one.pair is None else one.pair[::-1]) for one in equalities
         ]
     if side:
-        other, rest = _pushed(other, rest), []
+        other, rest = _marked(_pushed(other, rest), kept), []
         names = tuple(_partly(name, other) for name in names)
     _require_joinable(kept, other, equalities, one_sided=bool(side))
     made = Join(
@@ -118,7 +118,7 @@ def _apart(left: Rows, right: Rows) -> Rows:
     if all(name == new for name, new in fresh.items()):
         return right
     names = [
-        name if name.field is None else replace(name, field=fresh[name.field])
+        replace(name, field=name.field and fresh[name.field], mark=name.mark and fresh[name.mark])
         for name in right.names
     ]
     columns = tuple((new, Field(name)) for name, new in fresh.items())
@@ -210,16 +210,31 @@ def _pushed(other: Rows, rest: list[Expression]) -> Rows:
     return replace(other, relation=Filter(other.relation, both(*rest))) if rest else other
 
 
+def _marked(other: Rows, kept: Rows) -> Rows:
+    """The side that may lack a partner, with a field that tells where an owner has none."""
+    if all(name.field or not name.owner for name in other.names):
+        return other
+    mark = "partner"
+    while fold(mark) in {fold(name) for rows in (other, kept) for name in rows.schema}:
+        mark += "_"
+    columns = (*((name, Field(name)) for name in other.schema), (mark, Literal(True)))  # noqa: FBT003
+    names = (
+        name if name.field or not name.owner else replace(name, mark=mark) for name in other.names
+    )
+    return replace(other, relation=Project(other.relation, columns), names=tuple(names))
+
+
 def _partly(name: Name, other: Rows) -> Name:
     """After a one-sided join the other side's owner may be missing."""
-    mine = any(
-        name.field == one.field and (name.table, name.name) == (one.table, one.name)
+    same = (
+        one
         for one in other.names
+        if name.field == one.field and (name.table, name.name) == (one.table, one.name)
     )
-    if not mine:
+    if (mine := next(same, None)) is None:
         return name
     partly, lacking = name.owner or name.partly, name.single or name.lacking
-    return replace(name, owner=False, partly=partly, single=False, lacking=lacking)
+    return replace(name, owner=False, partly=partly, single=False, lacking=lacking, mark=mine.mark)
 
 
 def _require_joinable(

@@ -27,7 +27,7 @@ class Name:
     and column it was copied from, ``link`` the base column that its foreign key refers to.
     ``single``: rows that share its value have one owner, because a declared foreign key refers to
     it, or is it; ``lacking``: so, but rows without a partner have none. ``merged``: USING showed it
-    already.
+    already. ``mark`` is a field that is NULL where an owner without a field is missing.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Name:
     single: bool = False
     lacking: bool = False
     merged: bool = False
+    mark: str | None = None
 
 
 @final
@@ -226,7 +227,9 @@ def projected(rows: Rows, items: list[tuple[str, Name | Expression]], words: str
         seen.add(fold(shown))
         if isinstance(item, Name):
             names.append(
-                replace(item, name=shown, field=item.field and shown, table="", merged=False)
+                replace(
+                    item, name=shown, field=item.field and shown, table="", merged=False, mark=None
+                )
             )
             if item.field is None:
                 continue
