@@ -217,11 +217,12 @@ def _marked(other: Rows, kept: Rows) -> Rows:
     mark = "partner"
     while fold(mark) in {fold(name) for rows in (other, kept) for name in rows.schema}:
         mark += "_"
-    columns = (*((name, Field(name)) for name in other.schema), (mark, Literal(True)))  # noqa: FBT003
+    columns: list[tuple[str, Expression]] = [(name, Field(name)) for name in other.schema]
+    columns.append((mark, Literal(True)))  # noqa: FBT003 - a value
     names = (
         name if name.field or not name.owner else replace(name, mark=mark) for name in other.names
     )
-    return replace(other, relation=Project(other.relation, columns), names=tuple(names))
+    return replace(other, relation=Project(other.relation, tuple(columns)), names=tuple(names))
 
 
 def _partly(name: Name, other: Rows) -> Name:

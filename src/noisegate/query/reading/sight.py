@@ -42,9 +42,9 @@ class Sight:
                 return field_of(found)
             return self.without(fold(node.name)).reading.read(found)
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            found = self.name(node.this) if isinstance(node.this, exp.Column) else None
-            if isinstance(found, Name) and found.field is None and found.mark is not None:
-                return Call("is_null", (Field(found.mark),))
+            asked = self.name(node.this) if isinstance(node.this, exp.Column) else None
+            if isinstance(asked, Name) and asked.field is None and asked.mark is not None:
+                return Call("is_null", (Field(asked.mark),))
         if isinstance(node, exp.Star):
             raise refusal("*")
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
