@@ -12,7 +12,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 from noisegate.query.reading.aggregates import Asked, asked
-from noisegate.query.reading.facts import Facts
+from noisegate.query.reading.facts import Facts, spanned
 from noisegate.query.reading.grouping import Groups
 from noisegate.query.reading.kept import Public, facts_of
 from noisegate.query.reading.linear import (
@@ -167,7 +167,7 @@ class _Making:
         if isinstance(target, Name):
             raise refusal("GROUP BY the unit")
         domain = domain_of(target, self.sight.reading.schema)
-        left = self.facts.fact(target)
+        left = spanned(self.facts, target)
         if left.domain.keys is None and domain.kind not in _FINDABLE:
             bins = (
                 "DATE_TRUNC('day', x)"

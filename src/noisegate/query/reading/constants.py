@@ -116,6 +116,13 @@ def _trunc(unit: str, at: date) -> date:
     return start if unit.lower() == "hour" else start.date()
 
 
+def _make_date(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
 _CHOICES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "and": _and,
     "or": _or,
@@ -144,4 +151,5 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "dayofweek": lambda x: x.isoweekday() % 7,
     "dayofyear": lambda x: x.timetuple().tm_yday,
     "date_trunc": _trunc,
+    "make_date": _make_date,
 }
