@@ -19,6 +19,7 @@ from everyday_worlds import STRAYS, WORLDS, questions, written
 from scipy import stats
 
 import noisegate as ng
+from noisegate.errors import Unsupported
 
 HUGE = 333_333
 SHARED = 3  # questions of one gate: an account has 10**6 at most
@@ -99,7 +100,12 @@ def test_without_noise_the_answer_is_that_of_duckdb(worlds, asked):
 
 def checked(gate, con, asked):
     """Of the cells with a ±, how many there are and how many cover DuckDB's number."""
-    answer = gate.sql(asked.sql, epsilon=1, fresh=True)
+    try:
+        answer = gate.sql(asked.sql, epsilon=1, fresh=True)
+    except Unsupported as refusal:  # too few people for groups that nobody declared
+        if "No group can be found" not in refusal.problem:
+            raise
+        return []
     truth = exact(con, asked)
     margins = list(answer.margins().values())
     rows = [tuple(map(plain, row)) for row in answer.rows]

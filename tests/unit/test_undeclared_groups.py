@@ -1,5 +1,7 @@
 """Groups that nobody declared: which are found, what is said of the others, and what it costs."""
 
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -66,7 +68,7 @@ def test_the_plan_and_every_answer_say_how_large_a_group_must_be():
 def test_where_no_group_can_be_found_nothing_is_charged():
     door = gate()
     for ask in (door.plan, door.sql):
-        with pytest.raises(Unsupported, match="No group can be found: there are at most 30 rows"):
+        with pytest.raises(Unsupported, match="No group can be found among 30 units"):
             ask(BY_TOWN, epsilon="0.1", rows=30)
     assert door.spent.epsilon == 0
 
@@ -90,7 +92,7 @@ def test_a_policys_bound_on_rows_tells_that_no_group_can_be_found(tmp_path):
     """
     (tmp_path / "d.toml").write_text(text)
     door = ng.open(tmp_path / "d.toml", ledger=":memory:")
-    with pytest.raises(Unsupported, match="at most 2,000 rows"):
+    with pytest.raises(Unsupported, match="among 2,000 units"):
         door.sql(BY_TOWN, epsilon="0.01")
     assert door.spent.epsilon == 0
     assert door.plan(BY_TOWN, epsilon=1).price.epsilon == 1
@@ -120,3 +122,15 @@ def test_keys_outside_a_declared_list_are_said_to_be_in_no_group():
     said = "Rows whose key is not on the declared list"
     assert said in str(gate().sql("SELECT ward, COUNT(*) FROM t GROUP BY ward", epsilon=1))
     assert said not in str(gate().sql("SELECT cost > 3, COUNT(*) FROM t GROUP BY 1", epsilon=1))
+
+
+def test_after_a_look_that_counts_too_few_units_only_the_look_is_paid():
+    door = gate(rows_per_unit=None, groups_per_unit=None, delta="1e-12")
+    for free in (False, True):
+        before = door.spent.epsilon
+        with pytest.raises(Unsupported, match=r"No group can be found among [\d,]+ units"):
+            door.sql(BY_TOWN, epsilon="1/10")
+        paid = door.spent.epsilon - before
+        assert paid == 0 if free else 0 < paid < Fraction(1, 20)
+    with pytest.raises(Unsupported, match="No group can be found"):
+        door.plan(BY_TOWN, epsilon="1/10")

@@ -16,7 +16,6 @@ from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism
-from noisegate.mechanisms.key_selection import KeySelection
 from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
@@ -26,7 +25,12 @@ from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Draft, draft
 from noisegate.query.estimates.estimate import estimate
 from noisegate.query.estimates.losses import lost_of, rank_slack
-from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
+from noisegate.query.estimates.purchase import (
+    Purchase,
+    key_mechanisms,
+    purchase,
+    require_findable,
+)
 from noisegate.query.expected import Expectation
 from noisegate.query.guesses import Guess
 from noisegate.query.limits import caps_of
@@ -52,7 +56,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOTHING: Final = ApproxDP(0)
-_HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EPSILON_MAX: Final = 10**6  # of an account
 
 
@@ -202,7 +205,8 @@ class Run:
         )
         found = None if fresh and keys else self._found(keys)
         if found is None:
-            self._require_findable(block, finders, rows)
+            counted = None if profile is None else profile.units_max
+            require_findable(finders, rows, self._units_max(block), counted)
         if found:
             listed = [release.keys or () for release in found]
             known = draft(block, caps, found=listed, accountant=accountant)
@@ -223,23 +227,11 @@ class Run:
             looked=looked if profile is not None and lost_of(bought, profile) else None,
         )
 
-    def _require_findable(
-        self, block: Block, finders: Sequence[KeySelection], rows: int | None
-    ) -> None:
-        """Refuse to look for groups that are not there to be found: nothing is charged for it."""
+    def _units_max(self, block: Block) -> int | None:
+        """How many units there can be, as the policy bounds rows."""
         private = [t for t in stability_of(block.relation).tables if not t.is_public]
         sizes = [self._rules.rows_max.get(table.name) for table in private]
-        known = [size for size in sizes if size is not None]
-        bounds = [sum(known)] if len(known) == len(sizes) else []
-        most = min([*bounds, *([] if rows is None else [rows])], default=None)
-        for finder in finders:
-            if most is not None and finder.probability(most)[1] < _HOPE:
-                raise Unsupported(
-                    f"No group can be found: there are at most {most:,} rows, and a group of "
-                    f"{finder.turn:,} units is shown in about half of all cases only.",
-                    fix="Ask with a larger epsilon or delta, a smaller groups_per_unit, or declare "
-                    "the column's keys.",
-                )
+        return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
         """The keys, where all of them were found before (or none are sought)."""
