@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import door
+import everyday
 import ledger
 import noise
 import peers
@@ -103,6 +104,8 @@ def main() -> None:
     show(to, "Whole processes", QUESTIONS, found["query"]["starts"])
     found["quantiles"] = quantiles.measure()
     show(to, "Quantiles alone", QUESTIONS, found["quantiles"])
+    found["everyday"] = everyday.measure()
+    show(to, "Everyday questions at ε = 1: medians", QUESTIONS, found["everyday"])
     if options.large:
         found["large"] = query.large()
         show(to, "Memory", QUESTIONS, found["large"])

@@ -253,7 +253,8 @@ def some_relation(random, depth):  # noqa: C901, PLR0911 - one for each operator
         drugs = renamed(Table(DRUGS), f"d{depth}_")
         text = [name for name, domain in schema.items() if domain.kind is Kind.TEXT]
         if text:
-            on = ((Field(random.choice(text)), Field(f"d{depth}_code")),)
+            one = (Field(random.choice(text)), Field(f"d{depth}_code"))
+            on = (random.choice([one, one, one, (Literal(1), Literal(1))]),)
             return Join(below, drugs, on, random.choice(list(JoinKind)))
     if kind == "unit":
         return some_folding(random, below, schema, depth)

@@ -210,3 +210,12 @@ def test_a_peers_report_is_one_json_object(bench, capsys):
     said = json.loads(capsys.readouterr().out)
     assert positive(said["laws"]["good"], "wall_ms")
     assert said["laws"]["bad"] == {"failed": "ZeroDivisionError: division by zero"}
+
+
+def test_everyday_questions_are_timed_beside_duckdb(bench):
+    found = bench("everyday").measure(2)
+    assert [row["way"].partition(",")[0] for row in found] == ["shop"] * 2 + ["logs"] * 2 + [
+        "clinic"
+    ] * 2
+    assert all(positive(row, "wall_ms", "cpu_ms") for row in found)
+    assert all(positive(row, "times_wall", "times_cpu") for row in found[1::2])

@@ -280,10 +280,11 @@ def test_a_missing_value_is_a_group_of_its_own():
 def test_groups_that_are_not_declared_are_asked_for_first():
     wanted = block(ask(Function.COUNT), by=("city", "street", "ward"))
     (keys,) = key_questions(wanted, Caps())
-    assert [name for name, _ in keys.by] == ["k_city", "k_street"]
-    found = draft(wanted, Caps(), found=[[("x", "a"), ("y", "b")]])
+    assert [name for name, _ in keys.by] == ["k_city", "k_street", "k_ward"]
+    pairs = [("x", "a", "n"), ("y", "b", "n"), ("y", "b", "outside")]
+    found = draft(wanted, Caps(), found=[pairs])
     assert found.groups == (("x", "y"), ("a", "b"), ("n", "s", "e"))
-    assert found.shown == ((0, 1), frozenset({("x", "a"), ("y", "b")}))
+    assert found.shown == ((0, 1, 2), frozenset(pairs))  # those that exist
     alone = block(ask(Function.COUNT), by=("street",))
     assert draft(alone, Caps(), found=[[("b",), ("a",)]]).groups == (("a", "b"),)
     assert draft(block(ask(Function.COUNT), by=("city",)), Caps(), found=[[]]).parts == ()

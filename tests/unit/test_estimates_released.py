@@ -163,7 +163,7 @@ def test_a_rehearsal_makes_up_keys_that_are_not_known_and_is_small():
     assert [(row["city"], row["ward"]) for row in rows[:4]] == [
         ("a", "n"), ("a", "s"), ("a", "e"), ("b", "n"),
     ]  # fmt: skip
-    known = blank_table(draft(sought, Caps(), found=[[("x",)]]))
+    known = blank_table(draft(sought, Caps(), found=[[("x", "n")]]))
     assert set(known["city"].to_pylist()) == {"x"}
     wide = block((Function.COUNT,), by=("place", "ward"), sets=((0, 1), (0,), ()))
     table = blank_table(draft(wide, Caps()))

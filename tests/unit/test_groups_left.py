@@ -85,6 +85,11 @@ def test_a_condition_on_the_key_leaves_what_it_allows():
         ("MONTH(day)", "YEAR(day) = 2024 AND QUARTER(day) = 1", [1, 2, 3]),
         ("MONTH(day)", "day BETWEEN '2023-12-15' AND '2024-01-15'", [1, 12]),
         ("DATE_TRUNC('month', day)", "DATE_TRUNC('quarter', day) = '2024-01-01'", [JANUARY, FEBRUARY, MARCH]),
+        ("at::DATE", "at >= '2024-01-01' AND at < '2024-01-03'", [JANUARY, date(2024, 1, 2)]),
+        ("LAST_DAY(day)", "YEAR(day) = 2024 AND MONTH(day) < 3", [date(2024, 1, 31), date(2024, 2, 29)]),
+        ("day + INTERVAL 1 MONTH", "day BETWEEN '2024-01-30' AND '2024-02-01'", [date(2024, 2, 29), MARCH]),
+        ("HOUR(at) * MONTH(at)", "HOUR(at) * MONTH(at) BETWEEN 3 AND 5", [3, 4, 5]),
+        ("day + (size * size)", "day BETWEEN '2024-01-30' AND '2024-02-01' AND size < 9", None),  # not all are possible
         ("DAYOFWEEK(day)", "day IN ('2024-01-01', '2024-01-03')", [1, 3]),
     ],
 )  # fmt: skip

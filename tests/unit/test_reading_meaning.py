@@ -231,6 +231,21 @@ SELECT LEAST((SELECT COUNT(DISTINCT code) FROM visits v WHERE v.patient_id = p.p
 SELECT EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id) AS seen, COUNT(*) AS n FROM patients p GROUP BY seen
 SELECT COUNT(*) AS n FROM survey s WHERE s.score > 3 OR EXISTS (SELECT 1 FROM codes c WHERE c.code >= s.code AND c.chapter = 'A')
 SELECT COUNT(*) AS n FROM bills b WHERE (SELECT COUNT(*) FROM bills c WHERE c.visit_id = b.visit_id AND c.amount >= b.amount) = 1
+SELECT region, COUNT(*) AS n FROM patients p LEFT JOIN (SELECT DISTINCT patient_id FROM visits) v ON v.patient_id = p.patient_id WHERE v.patient_id IS NULL GROUP BY region
+SELECT COUNT(*) AS n, COUNT_IF(v.patient_id IS NOT NULL AND k.patient_id IS NULL) AS m FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id LEFT JOIN (SELECT patient_id, COUNT(*) AS n FROM visits WHERE cost > 20 GROUP BY patient_id) k ON k.patient_id = p.patient_id
+SELECT COUNT(*) AS n FROM (SELECT p.age, v.patient_id IS NULL AS alone FROM patients p LEFT JOIN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 1) v USING (patient_id)) WHERE alone AND age > 5
+SELECT ISODOW(born) AS d, ISODOW(born) - 1 AS e, COUNT(*) AS n FROM patients GROUP BY d ORDER BY d
+SELECT 10 - age AS k, COUNT(*) AS n FROM patients GROUP BY 10 - age HAVING 10 - age < 0 ORDER BY 10 - age
+SELECT COUNT(DISTINCT CASE WHEN cost > 10 THEN patient_id END) AS a, COUNT(DISTINCT CASE WHEN cost > 10 THEN patient_id ELSE NULL END) FILTER (WHERE code = 'A1') AS b, COUNT(DISTINCT IF(cost > 10, patient_id, NULL)) AS c FROM visits
+SELECT COUNT(DISTINCT CASE WHEN age > 10 THEN patient_id ELSE 1 END) AS a, COUNT(DISTINCT CASE age WHEN 51 THEN patient_id END) AS b FROM patients
+SELECT c.code, SUM(CASE WHEN v.code = c.code THEN 1 ELSE 0 END) AS here, COUNT(*) AS n FROM visits v CROSS JOIN codes c GROUP BY c.code
+SELECT COUNT(*) AS n FROM visits, codes, regions WHERE chapter = 'A'
+PIVOT (SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ALL) ON region IN ('north', 'south') USING SUM(n) GROUP BY smoker
+PIVOT patients ON region IN ('north') USING COUNT(*) GROUP BY smoker
+PIVOT patients ON region IN ('north', 'south') USING COUNT(*) AS c, AVG(age) AS a GROUP BY smoker
+FROM (PIVOT patients ON smoker IN (true, false) USING COUNT(*) GROUP BY region)
+SELECT * FROM patients PIVOT (AVG(age) AS x FOR age IN (51, -1) GROUP BY smoker, region) AS t WHERE "51_x" > 0
+WITH t AS (SELECT smoker, region FROM patients WHERE age > 10) SELECT * FROM t PIVOT (COUNT(*) FOR region IN ('north', 'south') GROUP BY smoker) ORDER BY north
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 

@@ -76,6 +76,7 @@ KEYS = {
         "FLOOR(p.weight / 20) * 20",
         "YEAR(p.born)",
         "MONTH(p.born)",
+        "ISODOW(p.born)",
         "(p.age > 50)",
         "COALESCE(p.region, 'none')",
         "CASE p.region WHEN 'north' THEN 'N' ELSE 'rest' END",
@@ -114,7 +115,7 @@ ROWS = [
     ("patients p {} visits v USING (patient_id) LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A'", "pvc"),
     ("visits v {} codes c USING (code)", "vcw"), ("codes c JOIN visits v ON v.code = c.code", "vc"),
     ("codes c RIGHT JOIN visits v ON v.code = c.code", "vc"), ("bills b {} visits v USING (visit_id)", "bv"),
-    ("visits v JOIN bills b ON v.visit_id = b.visit_id", "bv"),
+    ("visits v JOIN bills b ON v.visit_id = b.visit_id", "bv"), ("visits v CROSS JOIN codes c", "vc"),
     ("patients p {} " + PER_PATIENT.format("WHERE cost > 6", "") + " ON p.patient_id = k.patient_id", "pk"),
     (PER_PATIENT.format("", "HAVING SUM(cost) < 100") + " JOIN patients p USING (patient_id)", "pk"),
     (PER_VISIT.format("", "HAVING COUNT(*) > 1"), "k"), (PER_VISIT.format("WHERE amount > 1", ""), "k"),
@@ -165,6 +166,8 @@ def question(pick):
     keys = list(dict.fromkeys(one(KEYS) for _ in range(pick.randint(0, 2))))
     asked = [pick.choice(AGGREGATES).format(one(NUMBERS)) for _ in range(pick.randint(1, 3))]
     asked[0] += pick.choice(["", f" FILTER (WHERE {one(CONDITIONS)})"])
+    if "p" in tables and pick.random() < 0.3:
+        asked.append(f"COUNT(DISTINCT CASE WHEN {one(CONDITIONS)} THEN p.patient_id END)")
     if pick.random() < 0.4:
         asked.append(pick.choice([f"COUNT(*) / {pick.choice(SCALARS)}", pick.choice(SCALARS)]))
     items = [f"{text} AS x{place}" for place, text in enumerate(keys + asked)]

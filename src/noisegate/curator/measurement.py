@@ -345,5 +345,6 @@ def _shown(
     held = source.keys(tally)
     released = mechanism.sample(held.counts, bits=bits)
     places = np.flatnonzero(released)
-    rows = sorted(zip(held.take(places), released[places].tolist(), strict=True))
+    pairs = zip(held.take(places), released[places].tolist(), strict=True)
+    rows = sorted(pairs, key=lambda pair: [(key is None, key) for key in pair[0]])
     return np.array([value for _, value in rows], np.int64), tuple(key for key, _ in rows)

@@ -48,8 +48,10 @@ class DiscreteGaussian(NoiseMechanism[L2]):
 
     @classmethod
     def for_rho(cls, rho: Number, *, sensitivity: L2) -> "DiscreteGaussian":
-        """The least noise whose event costs exactly ``rho`` in zCDP: variance = s² / 2ρ."""
-        return cls(variance=discrete_gaussian_variance(rho, sensitivity=sensitivity))
+        """The least noise whose event costs ``rho`` in zCDP, variance = s² / 2ρ; or `LEAST`."""
+        return cls(
+            variance=max(discrete_gaussian_variance(rho, sensitivity=sensitivity), cls.LEAST)
+        )
 
     def event(self, sensitivity: L2, /) -> DiscreteGaussianEvent:
         """What one use is.

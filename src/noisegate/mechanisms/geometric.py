@@ -35,8 +35,9 @@ class Geometric(NoiseMechanism[L1]):
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Geometric":
-        """The least noise whose event costs exactly ``epsilon``: scale = sensitivity / ε."""
-        return cls(scale=geometric_scale(epsilon, sensitivity=sensitivity))
+        """The least noise whose event costs ``epsilon``, scale = sensitivity / ε; or `LEAST`."""
+        scale = geometric_scale(epsilon, sensitivity=sensitivity)
+        return cls(scale=scale and max(scale, cls.LEAST))
 
     def event(self, sensitivity: L1, /) -> GeometricEvent:
         """What one use is.

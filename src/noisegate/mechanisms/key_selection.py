@@ -58,10 +58,10 @@ class KeySelection(Mechanism[int]):
 
     @classmethod
     def for_budget(cls, epsilon: Number, delta: Number, *, keys_per_unit: int) -> "KeySelection":
-        """Equal shares per key, so that the event costs exactly (ε, δ)."""
+        """Equal shares per key, so that the event costs (ε, δ); or the largest ε there is."""
         keys = whole_count(keys_per_unit, name="keys_per_unit")
         return cls(
-            epsilon=positive(epsilon, name="epsilon") / keys,
+            epsilon=min(positive(epsilon, name="epsilon") / keys, EPSILON_MAX),
             delta=positive(delta, name="delta") / keys,
         )
 

@@ -7,7 +7,7 @@ no more, since noise grows with it.
 
 from collections.abc import Iterator
 
-from noisegate.algebra.expression import Field
+from noisegate.algebra.expression import Field, fields_of
 from noisegate.algebra.relation import Join, JoinKind, PerUnit, Project, Relation, Table, Union
 from noisegate.query.estimates.draft import Caps
 from noisegate.query.question import Block, Terms
@@ -30,7 +30,7 @@ def declared_rows(relation: Relation) -> int | None:
     """How many rows of one unit the policy's caps allow in a relation; None if it has none.
 
     In a join on a key each row of the other side has one partner at most, so there are as many rows
-    as that side has; else all rows of a unit may pair up.
+    as that side has; else all rows of a unit may pair up. A side without a cap bounds nothing.
     """
     if isinstance(relation, Table):
         return relation.domain.rows_per_unit_max
@@ -39,8 +39,15 @@ def declared_rows(relation: Relation) -> int | None:
         return None if None in parts else sum(part for part in parts if part is not None)
     if not isinstance(relation, Join):
         return declared_rows(relation.of)
-    left, right = declared_rows(relation.left), declared_rows(relation.right)
-    return left or right if left is None or right is None else _joined(relation, left, right)
+    sides = [each for each in (relation.left, relation.right) if stability_of(each).is_private]
+    rows = [declared_rows(side) for side in sides]
+    if None in rows:
+        return None
+    left, *right = (each for each in rows if each is not None)
+    if right:
+        return _joined(relation, left, *right)
+    compared = [name for pair in relation.on for each in pair for name in fields_of(each)]
+    return left if compared else None  # else each row meets all of a public table
 
 
 def _joined(relation: Join, left: int, right: int) -> int:

@@ -110,7 +110,7 @@ class Plan:
             lines += [("first", each.sql), *(line for line in told if line[0] in _OF_FIRST)]
         names = shown_names(self.question)
         for bought in self.bought:
-            lines += _groups(bought.draft, names)
+            lines += _groups(bought, names)
             for record in _measurements(bought):
                 lines.append(("measured", record["what"]))
                 lines.append(("noise", "; ".join(record["noise"])))
@@ -189,13 +189,16 @@ def shown_names(question: Question) -> dict[tuple[str, str], str]:
     return found
 
 
-def _groups(draft: Draft, names: Mapping[tuple[str, str], str]) -> list[tuple[str, str]]:
+def _groups(bought: Purchase, names: Mapping[tuple[str, str], str]) -> list[tuple[str, str]]:
     """The groups of a block, column by column."""
-    lines = []
+    draft, lines = bought.draft, []
+    least = max((each.last + 1 for each in bought.keys), default=0)
     for key, keys in zip(draft.block.by, draft.groups, strict=True):
         name = names.get((draft.block.name, key.name), key.name)
         if key.domain.keys is None and keys == (None,):
-            lines.append(("groups", f"{name}: found privately"))
+            lines.append(
+                ("groups", f"{name}: found privately, those of {least:,} units for certain")
+            )
         else:
             some = ", ".join("NULL" if each is None else str(each) for each in keys[:6])
             more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
-from math import log
+from math import ceil, log, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -135,6 +135,11 @@ class Profile:
     def rows(self) -> float:
         """About how many rows there are."""
         return self.sizes.total
+
+    @property
+    def units_max(self) -> int:
+        """More units than there are, in all but one of a thousand cases."""
+        return max(1, ceil(sum(self.units) + 3 * self.scale * sqrt(2 * len(self.units)) + 1))
 
     def loss(self, cap: int) -> Loss:
         """What a cap loses, and how sure that is."""

@@ -25,7 +25,12 @@ from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.estimate import estimate
 from noisegate.query.estimates.losses import lost_of, rank_slack
-from noisegate.query.estimates.purchase import Purchase, key_mechanisms, purchase
+from noisegate.query.estimates.purchase import (
+    Purchase,
+    key_mechanisms,
+    purchase,
+    require_findable,
+)
 from noisegate.query.expected import Expectation
 from noisegate.query.first import First, after_paying, number_of, shared
 from noisegate.query.guesses import Guess
@@ -239,6 +244,9 @@ class Run:
             for query, finder in zip(known.keys, finders, strict=True)
         )
         found = None if fresh and keys else self._found(keys)
+        if found is None:
+            counted = None if profile is None else profile.units_max
+            require_findable(finders, rows, self._units_max(block), counted)
         if found:
             listed = [release.keys or () for release in found]
             known = draft(block, caps, found=listed, accountant=accountant)
@@ -258,6 +266,12 @@ class Run:
             slack=slack,
             looked=looked if profile is not None and lost_of(bought, profile) else None,
         )
+
+    def _units_max(self, block: Block) -> int | None:
+        """How many units there can be, as the policy bounds rows."""
+        private = [t for t in stability_of(block.relation).tables if not t.is_public]
+        sizes = [self._rules.rows_max.get(table.name) for table in private]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def _found(self, keys: Sequence[Measurement]) -> tuple[Release, ...] | None:
         """The keys, where all of them were found before (or none are sought)."""

@@ -60,7 +60,7 @@ from noisegate.sources.duckdb_found import (
     stream,
     unsigned,
 )
-from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col, keys_table
+from noisegate.sources.duckdb_parts import WHOLE_TYPES, base_value, col, keys_table, shown_value
 from noisegate.sources.duckdb_relations import OWNER, RelationWriter, base_view
 from noisegate.sources.duckdb_sample import Drawn
 from noisegate.sources.duckdb_tallies import (
@@ -209,9 +209,7 @@ class DuckDBSource(Source):
             raise PolicyError(f"{table!r} is not public.", fix="Ask about it with a price.")
         shown = [
             exp.alias_(
-                base_value(column, self._types[table][name], col(name))
-                if column.scale is None or column.between is not None
-                else col(name),
+                shown_value(column, self._types[table][name], col(name)),
                 exp.to_identifier(name, quoted=True),
             )
             for name, column in domain.columns.items()

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -29,6 +30,7 @@ from noisegate.sources.duckdb_files import (
 from noisegate.sources.duckdb_views import require_stored_rows
 
 _LISTED_MAX: Final = 10_000
+_EXACT: Final = 10**15  # doubles hold all decimals of so many units of their last digit
 _DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(\d+)\)", re.ASCII)
 
 
@@ -112,13 +114,26 @@ def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
 
 
 def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
-    """The columns of a public table with the values that they hold as keys, where these are few."""
+    """The columns of a public table with the values that they hold as keys, where these are few.
+
+    Numbers lie between the least and the largest, so that sums of them need no declared bounds.
+    """
     rows = DuckDBSource({table.name: data}, {table.name: table}).public(table.name)
-    columns = {}
-    for name, column in table.columns.items():
-        if column.keys is None and column.kind in KEY_TYPES and not column.hidden:
-            values = rows.column(name).unique()
-            if len(values) <= _LISTED_MAX:
-                keys = tuple(sorted(value for value in values.to_pylist() if value is not None))
-                columns[name] = replace(column, keys=keys or None)
+    columns = {
+        name: _as_held(column, rows.column(name).unique().to_pylist())
+        for name, column in table.columns.items()
+        if not column.hidden
+    }
     return MappingProxyType({**table.columns, **columns})
+
+
+def _as_held(column: Column, values: list[Any]) -> Column:
+    held = [value for value in values if value is not None]
+    keys, between = column.keys, column.between
+    if keys is None and column.kind in KEY_TYPES and len(values) <= _LISTED_MAX:
+        keys = tuple(sorted(held)) or None
+    if between is None and column.kind.is_numeric and held:
+        low, high = Fraction(min(held)), Fraction(max(held))
+        if max(-low, high) * 10 ** (column.scale or 0) < _EXACT:
+            between = low, high if low < high else low + 1
+    return replace(column, keys=keys, between=between)

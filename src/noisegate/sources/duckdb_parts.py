@@ -107,16 +107,29 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
     return case((guard, value))
 
 
+def shown_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
+    """The same of a public table, where decimals stay decimals."""
+    if column.scale is None:
+        return base_value(column, stored, value)
+    if column.between is None:
+        return value
+    kind = exp.DataType.build(f"DECIMAL(18, {column.scale})", dialect="duckdb")
+    return exp.Cast(this=base_value(column, stored, value), to=kind)
+
+
 def can_be_key(value: exp.Expr, kind: Kind) -> exp.Expr:
-    """Whether a value can be told as a key: a text without NUL, a number as far as its negative."""
-    held = is_not_null(value)
+    """Whether a value can be told as a key: a text without NUL, a number as far as its negative.
+
+    A missing value is a key like any other.
+    """
     if kind is Kind.TEXT:
         nul = exp.Anonymous(this="CHR", expressions=[exp.Literal.number(0)])
-        has = exp.Anonymous(this="CONTAINS", expressions=[value.copy(), nul])
-        return and_(held, exp.not_(has))
-    if kind is Kind.INTEGER:
-        return and_(held, exp.GTE(this=value.copy(), expression=whole(-WHOLE_MAX)))
-    return held
+        fits: exp.Expr = exp.not_(exp.Anonymous(this="CONTAINS", expressions=[value.copy(), nul]))
+    elif kind is Kind.INTEGER:
+        fits = exp.GTE(this=value.copy(), expression=whole(-WHOLE_MAX))
+    else:
+        return exp.true()
+    return exp.or_(exp.Is(this=value.copy(), expression=exp.null()), fits, copy=False)
 
 
 def is_narrow(column: Column, stored: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
-from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import (
     Filter,
     Fold,
@@ -189,12 +189,6 @@ def _require_growth(growth: int) -> int:
 
 def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
     path = (*left.path, *right.path)
-    read = [bool(list(fields_of(a))) and bool(list(fields_of(b))) for a, b in relation.on]
-    if not (left.is_private and right.is_private) and not any(read):
-        raise Unsupported(
-            "A join compares no column of one side with one of the other.",
-            fix="Join on a column of each side.",
-        )
     if not left.is_private and not right.is_private:
         return Stability(is_private=False, path=path)
     if left.is_private and right.is_private:

@@ -34,6 +34,7 @@ from noisegate.transforms.stability import stability_of
 
 Found: TypeAlias = Sequence[Sequence[tuple[Key, ...]]]  # for each of `key_questions`
 Shown: TypeAlias = tuple[Columns, frozenset[tuple[Key, ...]]]
+LISTED_MAX: Final = 1_000_000  # groups of one answer
 KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its groups
 
 
@@ -106,17 +107,19 @@ class Draft:
 def key_questions(block: Block, caps: Caps) -> tuple[Keys, ...]:
     """What to ask before the block itself: the groups of columns without declared keys.
 
-    One question finds the combinations that exist. With several grouping sets each column is looked
-    for by itself, because only full combinations can add up to their parents.
+    One question finds the combinations that exist, also with declared keys. With several grouping
+    sets each column is looked for by itself, because only full combinations can add up to their
+    parents.
     """
     hidden = [key for key in block.by if key.domain.keys is None]
     if not hidden:
+        _require_few(block)
         return ()
     rows = stability_of(block.relation).rows
     cap = rows or caps.keys_per_unit or caps.groups_per_unit or caps.rows_per_unit
     if cap is None:
         raise _no_cap("The groups of one unit have", "groups_per_unit")
-    together = [hidden] if _is_single(block) else [[key] for key in hidden]
+    together = [list(block.by)] if _is_single(block) else [[key] for key in hidden]
     return tuple(
         Keys(
             relation=block.relation,
@@ -371,6 +374,17 @@ def _keys(key: GroupKey, known: dict[str, tuple[Key, ...]]) -> tuple[Key, ...]:
 
 def _order(key: Key) -> tuple[bool, object]:
     return key is None, key
+
+
+def _require_few(block: Block) -> None:
+    """Refuse a list that would be noise: nearly all of so many groups are empty."""
+    cells = prod(len(key.domain.keys or ()) + key.domain.nullable for key in block.by)
+    if cells > LISTED_MAX:
+        raise Unsupported(
+            f"There would be {cells:,} groups, nearly all without a row: a list of noise.",
+            fix="Group by fewer columns or coarser ones, or have those found that hold many rows: "
+            'gate.release("sparse", …).',
+        )
 
 
 def _closed(block: Block, groups: Sequence[tuple[Key, ...]]) -> Relation:

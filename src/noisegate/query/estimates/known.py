@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
+from sys import float_info
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -92,7 +93,7 @@ def pooled(answers: Sequence[Known]) -> Known:
 
 def _average(answers: Sequence[Known]) -> Known:
     """The weighted average with the least variance."""
-    precisions = [1 / Fraction(answer.law.variance) for answer in answers]
+    precisions = [1 / Fraction(max(answer.law.variance, float_info.min)) for answer in answers]
     weights = [precision / sum(precisions) for precision in precisions]
     pairs = list(zip(weights, answers, strict=True))
     values = sum((float(weight) * answer.values for weight, answer in pairs), np.zeros(1))

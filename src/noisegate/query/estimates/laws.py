@@ -26,6 +26,7 @@ Noise: TypeAlias = Geometric | DiscreteGaussian
 
 _SMEAR: Final = 1 / 64  # of the standard deviation: what is added to make the law smooth
 _PERIOD: Final = 64.0  # standard deviations after which the inversion repeats itself
+_LOUDEST: Final = 600.0  # the largest x for which doubles hold sinh²(x / 2)
 _SMALLEST: Final = Fraction(1, 10**8)  # failures below are bounded instead of computed
 
 
@@ -173,7 +174,7 @@ def _chernoff(draws: tuple[Draws, ...], failure: Fraction, spread: float) -> flo
 def _log_generating(noise: Noise, at: float) -> float:
     if isinstance(noise, DiscreteGaussian):
         return float(noise.variance) * at * at / 2
-    if abs(at) * float(noise.scale) >= 1:
+    if abs(at) * float(noise.scale) >= 1 or abs(at) > _LOUDEST:
         return inf
     left = 1 - 2 * noise_variance(noise) * float(np.sinh(at / 2)) ** 2
     return -log(left) if left > 0 else inf

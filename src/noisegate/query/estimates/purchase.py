@@ -5,6 +5,7 @@ Under the pure accountant the shares are shares of ε and sums carry geometric n
 errs less for its share at 95 %.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, log
@@ -24,12 +25,13 @@ from noisegate.mechanisms.quantiles import Quantiles, depth
 from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
 from noisegate.query.estimates.others import BRACKETS_MAX
-from noisegate.query.estimates.words import extreme, quantiles, ranks
+from noisegate.query.estimates.words import extreme, noun_of, quantiles, ranks, rare
 from noisegate.query.question import USUAL, Function
 from noisegate.transforms.query import Query
 
 Choice: TypeAlias = Brackets | Quantiles
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
+_HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
 
@@ -43,7 +45,7 @@ class Purchase:
 
     draft: Draft
     epsilon: Fraction
-    keys: tuple[Mechanism[int], ...]
+    keys: tuple[KeySelection, ...]
     mechanisms: tuple[tuple[Mechanism[Any], ...], ...]
     caveats: tuple[str, ...]
 
@@ -91,11 +93,16 @@ def purchase(
     """
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
+    keys = key_mechanisms(draft, epsilon=epsilon, delta=delta)
+    words += [
+        rare(noun_of(query), finder, sampled=query.sample is not None)
+        for query, finder in zip(draft.keys, keys, strict=True)
+    ]
     bought = tuple(_mechanisms(draft, part, funds, rows, slack, words) for part in draft.parts)
     return Purchase(
         draft=draft,
         epsilon=funds.epsilon,
-        keys=key_mechanisms(draft, epsilon=epsilon, delta=delta),
+        keys=keys,
         mechanisms=bought,
         caveats=(*draft.caveats, *dict.fromkeys(words)),
     )
@@ -124,6 +131,22 @@ def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Key
         )
         for query in draft.keys
     )
+
+
+def require_findable(finders: Sequence[KeySelection], *units: int | None) -> None:
+    """Refuse to look for groups that no number of units is enough for, before it is charged.
+
+    ``units`` are what is known of how many there are at most.
+    """
+    most = min((each for each in units if each is not None), default=None)
+    for finder in finders:
+        if most is not None and finder.probability(most)[1] < _HOPE:
+            raise Unsupported(
+                f"No group can be found among {most:,} units: one of {finder.turn:,} would be "
+                "shown in about half of all cases.",
+                fix="Ask with a larger epsilon or delta, a smaller groups_per_unit, or declare the "
+                "column's keys.",
+            )
 
 
 def _mechanisms(

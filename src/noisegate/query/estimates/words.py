@@ -7,10 +7,11 @@ from noisegate.algebra.expression import Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
+from noisegate.mechanisms.key_selection import KeySelection
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
 from noisegate.query.estimates.sampling import sample_words
-from noisegate.query.question import Block, Function
+from noisegate.query.question import Block, Function, GroupKey
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -49,12 +50,24 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
             found.append("Groups are those that the sample shows.")
     if len(set(block.sets)) > 1:
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
+    elif any(map(_is_listed, block.by)):
+        found.append("Rows whose key is not on the declared list, if any, are in no group.")
     if Kind.TIMESTAMP in kinds:
         found.append("Quantiles of times are to the hour.")
     found += [
         words for table in stability_of(block.relation).tables if (words := _ownerless(table))
     ]
     return tuple(dict.fromkeys(found))
+
+
+def rare(noun: str, finder: KeySelection, *, sampled: bool) -> str:
+    """How large a group must be to be found."""
+    of = " of the sample" if sampled else ""
+    return (
+        f"Groups are found privately by how many units{of} hold them (each {noun} once): from "
+        f"{finder.last + 1:,} on they are shown for certain, those of {finder.turn:,} in about "
+        "half of all cases, and far smaller ones are not shown."
+    )
 
 
 def quantiles(
@@ -113,7 +126,7 @@ def _rises(block: Block) -> bool:
 
 def _capped(query: Query, function: Function | None, *, lower: bool, known: bool) -> str | None:
     """How much of one unit counts, and what becomes of more."""
-    tally, cap, noun = query.tally, query.per_unit, _noun(query)
+    tally, cap, noun = query.tally, query.per_unit, noun_of(query)
     what, left_out = _of(cap, "row"), "(not in the ±)"
     if isinstance(tally, Sums):
         if not tally.is_weighed or (function is Function.COUNT_UNITS and cap >= tally.cells):
@@ -131,6 +144,12 @@ def _capped(query: Query, function: Function | None, *, lower: bool, known: bool
     else:
         return None
     return f"Capped: {what} per {noun}; {more} {left_out}".rstrip() + "."
+
+
+def _is_listed(key: GroupKey) -> bool:
+    """Whether rows may have other keys than those that a list declares."""
+    listed = isinstance(key.expression, Field) and key.domain.keys is not None
+    return listed and not (key.closed or key.domain.is_bounded or key.domain.kind is Kind.BOOLEAN)
 
 
 def _ownerless(table: TableDomain) -> str | None:
@@ -153,5 +172,6 @@ def _of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _noun(query: Query) -> str:
+def noun_of(query: Query) -> str:
+    """What one unit is called."""
     return next(table.unit.noun for table in query.tables if table.unit is not None)

@@ -97,9 +97,9 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
     if isinstance(of, exp.Distinct):
         if len(of.expressions) != 1 or of.args.get("on"):
             raise Unsupported("COUNT(DISTINCT ...) has several columns.", fix="Count one of them.")
-        target = sight.target(of.expressions[0])
+        target, where = _of_owner(of.expressions[0], sight)
         if isinstance(target, Name):
-            return Asked(Function.COUNT_UNITS)
+            return Asked(Function.COUNT_UNITS, where=where)
         if type(target) is Field and target.name in sight.untyped:
             sight.untyped[target.name].mark(grouped=True)
         return Asked(Function.COUNT_DISTINCT, (target,))
@@ -113,6 +113,26 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
         if type(value) is Literal and value.value is not None:
             return Asked(Function.COUNT, where=condition)
     return Asked(Function.COUNT_VALUES, (target,))
+
+
+def _of_owner(node: Node, sight: Sight) -> tuple[Name | Expression, Expression | None]:
+    """What distinct values are counted of; CASE WHEN c THEN unit END is the unit where c is true.
+
+    FILTER says the same with less noise: a count of units is not one of any values.
+    """
+    inner = node.unnest()
+    if isinstance(inner, exp.If):
+        inner = exp.Case(ifs=[inner], default=inner.args.get("false"))
+    cases = inner.args["ifs"] if isinstance(inner, exp.Case) else []
+    if len(cases) == 1 and inner.this is None and _is_null(inner.args.get("default")):
+        then, case = cases[0].args["true"].unnest(), cases[0].this
+        if isinstance(then, exp.Column) and isinstance(found := sight.target(then), Name):
+            return found, sight.reading.condition(case)
+    return sight.target(node), None
+
+
+def _is_null(node: Node | None) -> bool:
+    return node is None or isinstance(node.unnest(), exp.Null)
 
 
 def _value(node: Node, function: Function, sight: Sight) -> Expression:

@@ -12,13 +12,14 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 from noisegate.query.reading.aggregates import Asked, asked
-from noisegate.query.reading.facts import Facts
+from noisegate.query.reading.facts import Facts, spanned
 from noisegate.query.reading.grouping import Groups
 from noisegate.query.reading.kept import Public, facts_of
 from noisegate.query.reading.linear import (
     Core,
     core_of_key,
     in_terms,
+    line_of,
     on_line,
     shared_cores,
     without_names,
@@ -177,7 +178,7 @@ class _Making:
         domain = domain_of(target, self.sight.reading.schema)
         if (untyped := self._untyped(target)) is not None:
             untyped.mark(grouped=True)
-        left = self.facts.fact(target)
+        left = spanned(self.facts, target)
         if left.domain.keys is None and domain.kind not in _FINDABLE:
             bins = (
                 "DATE_TRUNC('day', x)"
@@ -271,10 +272,20 @@ class _Making:
             return self._window(node)
         if isinstance(node, exp.Star):
             raise Unsupported("SELECT * shows rows, and rows do not leave.", fix="Name columns.")
-        found = attempt(lambda: self.sight.target(node))
-        if found is not None and found in self.groups.targets:
-            return self.column(f"k{self.groups.targets.index(found)}")
+        if (key := self._key(attempt(lambda: self.sight.target(node)))) is not None:
+            return key
         return self._alias(node) if isinstance(node, exp.Column) else self.below(node)
+
+    def _key(self, found: Name | Expression | None) -> Node | None:
+        """The column of a key, or of one that it differs from by a whole number."""
+        if found in self.groups.targets:
+            return self.column(f"k{self.groups.targets.index(found)}")
+        if found is None or isinstance(found, Name):
+            return None
+        core = core_of_key(found, self.sight.reading.schema)
+        if core not in self.groups.targets:
+            return None
+        return written(self.column(f"k{self.groups.targets.index(core)}"), line_of(found), None)
 
     def _window(self, node: exp.Window) -> Node:
         """The head of a window runs over released rows, so it is no aggregate of the block."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from functools import cache
-from math import floor
+from math import ceil, floor
 from typing import Any, Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, domain_of, fields_of
@@ -196,6 +196,26 @@ def _imaged(facts: Facts, expression: Expression) -> Fact:
     shown = [key for key in domain.keys or () if key in held]
     keys = (*shown, *sorted(held - set(shown)))
     return Fact(replace(domain, keys=keys, nullable=None in found), whole=True, closed=closed)
+
+
+def spanned(facts: Facts, key: Expression) -> Fact:
+    """What a key can be: all whole numbers, or days, between its ends, where these are few.
+
+    Of a computed key not all need be possible, but where the question itself names the ends.
+    """
+    fact = facts.fact(key)
+    domain = fact.domain
+    named = type(key) is not Call or key.function == "to_date" or key in facts.of
+    whole = named and domain.kind in (Kind.INTEGER, Kind.DATE) and domain.keys is None
+    if not whole or domain.low is None or domain.high is None:
+        return fact
+    first, last = ceil(domain.low), floor(domain.high)
+    if last - first >= KEYS_MAX:
+        return fact
+    keys: tuple[Key, ...] = tuple(range(first, last + 1))
+    if domain.kind is Kind.DATE:
+        keys = tuple(EPOCH.date() + timedelta(days=day) for day in range(first, last + 1))
+    return replace(fact, domain=replace(domain, keys=keys))
 
 
 def _values(fact: Fact) -> list[Any] | None:

@@ -16,7 +16,7 @@ from noisegate.query.reading.sight import Sight, conjuncts
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
 from noisegate.transforms.stability import require_one_space
 
-_ALWAYS: Final = (Literal(1), Literal(1))  # the owner is all that two private rows must share
+_ALWAYS: Final = (Literal(1), Literal(1))  # besides the owner, if both sides have one
 
 
 @final
@@ -63,13 +63,13 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
         ]
     equalities = alike(kept, other, equalities)
     if side:
-        other, rest = _pushed(other, rest), []
+        other, rest = _marked(_pushed(other, rest), kept), []
         names = tuple(_partly(name, other) for name in names)
     _require_joinable(kept, other, equalities, one_sided=bool(side))
     made = Join(
         kept.relation,
         other.relation,
-        _on(kept, other, equalities),
+        _on(kept, equalities),
         JoinKind.LEFT if side else JoinKind.INNER,
     )
     rows = Rows(
@@ -127,7 +127,7 @@ def apart(left: Rows, right: Rows) -> Rows:
     if all(name == new for name, new in fresh.items()):
         return right
     names = [
-        name if name.field is None else replace(name, field=fresh[name.field])
+        replace(name, field=name.field and fresh[name.field], mark=name.mark and fresh[name.mark])
         for name in right.names
     ]
     columns = tuple((new, Field(name)) for name, new in fresh.items())
@@ -219,16 +219,32 @@ def _pushed(other: Rows, rest: list[Expression]) -> Rows:
     return replace(other, relation=Filter(other.relation, both(*rest))) if rest else other
 
 
+def _marked(other: Rows, kept: Rows) -> Rows:
+    """The side that may lack a partner, with a field that tells where an owner has none."""
+    if all(name.field or not name.owner for name in other.names):
+        return other
+    mark = "partner"
+    while fold(mark) in {fold(name) for rows in (other, kept) for name in rows.schema}:
+        mark += "_"
+    columns: list[tuple[str, Expression]] = [(name, Field(name)) for name in other.schema]
+    columns.append((mark, Literal(True)))  # noqa: FBT003 - a value
+    names = (
+        name if name.field or not name.owner else replace(name, mark=mark) for name in other.names
+    )
+    return replace(other, relation=Project(other.relation, tuple(columns)), names=tuple(names))
+
+
 def _partly(name: Name, other: Rows) -> Name:
     """After a one-sided join the other side's owner may be missing."""
-    mine = any(
-        name.field == one.field and (name.table, name.name) == (one.table, one.name)
+    same = (
+        one
         for one in other.names
+        if name.field == one.field and (name.table, name.name) == (one.table, one.name)
     )
-    if not mine:
+    if (mine := next(same, None)) is None:
         return name
     partly, lacking = name.owner or name.partly, name.single or name.lacking
-    return replace(name, owner=False, partly=partly, single=False, lacking=lacking)
+    return replace(name, owner=False, partly=partly, single=False, lacking=lacking, mark=mine.mark)
 
 
 def _require_joinable(
@@ -271,11 +287,9 @@ def _require_one_unit(one: Rows, other: Rows, equalities: list[Equality]) -> Non
         )
 
 
-def _on(
-    kept: Rows, other: Rows, equalities: list[Equality]
-) -> tuple[tuple[Expression, Expression], ...]:
+def _on(kept: Rows, equalities: list[Equality]) -> tuple[tuple[Expression, Expression], ...]:
     pairs = tuple(dict.fromkeys(one.pair for one in equalities if one.pair is not None))
-    if not pairs and kept.unit is not None and other.unit is not None:
+    if not pairs and kept.unit is not None:
         return (_ALWAYS,)
     return pairs
 

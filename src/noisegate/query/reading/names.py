@@ -29,7 +29,8 @@ class Name:
     and column it was copied from, ``link`` the base column that its foreign key refers to.
     ``single``: rows that share its value have one owner, because a declared foreign key refers to
     it, or is it; ``lacking``: so, but rows without a partner have none. ``merged``: USING showed it
-    already. ``untyped`` is set where its file has no types.
+    already. ``untyped`` is set where its file has no types. ``mark`` is a field that is NULL where
+    an owner without a field is missing.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Name:
     lacking: bool = False
     merged: bool = False
     untyped: Untyped | None = None
+    mark: str | None = None
 
 
 @final
@@ -239,7 +241,9 @@ def projected(rows: Rows, items: list[tuple[str, Name | Expression]], words: str
         seen.add(fold(shown))
         if isinstance(item, Name):
             names.append(
-                replace(item, name=shown, field=item.field and shown, table="", merged=False)
+                replace(
+                    item, name=shown, field=item.field and shown, table="", merged=False, mark=None
+                )
             )
             if item.field is None:
                 continue

@@ -30,6 +30,7 @@ from noisegate.query.reading.hints import take_hints
 from noisegate.query.reading.kept import Public
 from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
+from noisegate.query.reading.pivot import flattened
 from noisegate.query.reading.places import at, pointing
 from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
 from noisegate.query.reading.sight import aggregates_in, item_of
@@ -119,6 +120,7 @@ def _statement(sql: str) -> Node:
         raise Unsupported("The SQL cannot be read.", fix=FORM)
     if len(found) != 1:
         raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
+    found[0] = flattened(found[0])
     if not isinstance(found[0], exp.Query):
         raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM)
     if any(not select.expressions for select in found[0].find_all(exp.Select)):
@@ -394,12 +396,13 @@ class _Reader:
         distinct = node.args.get("distinct")
         if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
             raise refusal("DISTINCT ON")
+        if node.args.get("sample"):
+            raise refusal("SAMPLE")
         grouped = node.args.get("group") or node.args.get("having")
         if not grouped and not any(aggregates_in(one) for one in clauses if one is not None):
             if not distinct:
                 sight = windowed(node, sight)
-                refuse_row_clauses(node, but=("qualify", "windows"))
-                require_only(node, *_ROW_PARTS, "qualify", "windows")
+                _refuse_row_clauses(node, "qualify", "windows")
                 return selected(node, sight)
             places = [exp.Literal.number(i + 1) for i in range(len(node.expressions))]
             node.set("group", exp.Group(expressions=places))
@@ -407,10 +410,9 @@ class _Reader:
             distinct = None
         groups = groups_of(node, sight, lines=self.given.lines)
         if groups.by_owner:
-            refuse_row_clauses(node)
+            _refuse_row_clauses(node)
             if distinct:
                 raise refusal("DISTINCT")
-            require_only(node, *_ROW_PARTS)
             return per_unit(node, sight, groups)
         if sight.rows.unit is None:
             raise Unsupported(
@@ -476,6 +478,13 @@ class _Reader:
             return node
         beside += [table, *(join.this for join in select.args.get("joins") or ())]
         return exp.Paren(this=item_of(select.expressions[0]))
+
+
+def _refuse_row_clauses(select: exp.Select, *but: str) -> None:
+    """Refuse what would let rows decide which rows count; outermost, all rows are refused."""
+    if select.parent is not None:
+        refuse_row_clauses(select, but=but)
+        require_only(select, *_ROW_PARTS, *but)
 
 
 def _require_rows(found: Rows | Outer) -> Rows:

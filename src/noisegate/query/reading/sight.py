@@ -6,7 +6,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression
+from noisegate.algebra.expression import Call, Expression, Field
 from noisegate.errors import Unsupported
 from noisegate.query.reading.decimals import exact
 from noisegate.query.reading.expressions import Reading
@@ -56,6 +56,10 @@ class Sight:
             if isinstance(found, Name):
                 return field_of(found)
             return self.without(fold(node.name)).reading.read(found)
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            asked = self.name(node.this) if isinstance(node.this, exp.Column) else None
+            if isinstance(asked, Name) and asked.field is None and asked.mark is not None:
+                return Call("is_null", (Field(asked.mark),))
         if isinstance(node, exp.Star):
             raise refusal("*")
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):

@@ -23,12 +23,15 @@ def listed(words: str) -> tuple[str, ...]:
 _CHANGING: Final = "It gives another value each time, so a question would not be one question."
 _PATTERN: Final = "Use LIKE, ILIKE, STARTS_WITH, ENDS_WITH, CONTAINS or REGEXP_MATCHES."
 _INSIDE: Final = "Inside it would let rows decide which rows count; put it outside."
-_ROWS_DECIDE: Final = ("ORDER BY", "LIMIT", "OFFSET", "SAMPLE", "QUALIFY", "WINDOW", "DISTINCT ON")
+_ROWS_DECIDE: Final = ("ORDER BY", "LIMIT", "OFFSET", "QUALIFY", "WINDOW", "DISTINCT ON")
 _REASONS: Final[dict[str, str]] = {
-    **dict.fromkeys(listed("RAND RANDOM UUID GEN_RANDOM_UUID NEXTVAL CURRVAL SETSEED"), _CHANGING),
+    **dict.fromkeys(
+        listed("RAND RANDOM UUID GEN_RANDOM_UUID NEXTVAL CURRVAL SETSEED SAMPLE"), _CHANGING
+    ),
     **dict.fromkeys(
         listed("NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME TODAY AGE"),
-        "Write the date itself, such as DATE '2024-01-31'.",
+        "It moves on, so a question would not be one question. Write the date itself, such as "
+        "DATE '2024-01-31'.",
     ),
     "GLOB": _PATTERN,
     **dict.fromkeys(
@@ -36,6 +39,12 @@ _REASONS: Final[dict[str, str]] = {
         "Files and settings are out of reach; ask about the tables of the policy.",
     ),
     **dict.fromkeys(_ROWS_DECIDE, _INSIDE),
+    **dict.fromkeys(
+        listed(
+            "GROUP_CONCAT STRING_AGG LISTAGG LIST ARRAY_AGG ANY_VALUE FIRST LAST ARG_MIN ARG_MAX"
+        ),
+        "It shows values of single rows, and rows do not leave. COUNT or average them.",
+    ),
     "FULL JOIN": "Use LEFT JOIN, with the private table on the left.",
     "NATURAL JOIN": "Name the columns: JOIN ... USING (column).",
     "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND.",
