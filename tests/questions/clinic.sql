@@ -73,24 +73,24 @@ SELECT COALESCE(v.n, 0) AS visits, COUNT(*) AS patients
 FROM patients p LEFT JOIN (SELECT patient_id, LEAST(COUNT(*), 5) AS n FROM visits GROUP BY patient_id) v ON v.patient_id = p.patient_id
 GROUP BY 1 ORDER BY 1;
 
--- not offered: EXISTS with inequality
+-- answered
 WITH firsts AS (SELECT patient_id, MIN(day) AS first_day FROM visits GROUP BY patient_id)
 SELECT COUNT(*) AS back_within_90_days FROM firsts f
 WHERE EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = f.patient_id AND v.day BETWEEN f.first_day + 1 AND f.first_day + 90);
 
--- not offered: EXISTS with inequality
+-- answered
 SELECT ward, COUNT(*) AS readmitted FROM visits v
 WHERE EXISTS (SELECT 1 FROM visits n WHERE n.patient_id = v.patient_id AND n.day > v.day AND n.day <= v.day + INTERVAL 30 DAY)
 GROUP BY ward;
 
--- not offered: window within a unit
+-- answered
 SELECT AVG(nights) AS nights_of_last_visit FROM (
   SELECT nights, ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day DESC, visit_id) AS k FROM visits) WHERE k = 1;
 
--- not offered: correlated sub-query
+-- answered
 SELECT COUNT(*) AS dearest FROM visits v WHERE cost = (SELECT MAX(cost) FROM visits i WHERE i.patient_id = v.patient_id);
 
--- not offered: scalar sub-query in WHERE
+-- answered, within 2 %
 SELECT ward, COUNT(*) AS dear FROM visits WHERE cost > (SELECT QUANTILE_CONT(cost, 0.9) FROM visits) GROUP BY ward;
 
 -- answered
@@ -103,7 +103,7 @@ SELECT ward, beds FROM wards WHERE beds > 0 ORDER BY beds DESC;
 -- answered
 SELECT class, AVG(price) AS price FROM drugs GROUP BY class ORDER BY class;
 
--- not offered: scalar sub-query of a public table in WHERE
+-- answered
 SELECT COUNT(*) AS expensive FROM prescriptions WHERE drug IN (SELECT drug FROM drugs WHERE price > (SELECT AVG(price) FROM drugs));
 
 -- answered
@@ -138,7 +138,7 @@ SELECT COUNT(*) AS referred FROM visits WHERE note ILIKE 'refer:%';
 -- answered
 SELECT TRIM(LOWER(note)) AS note, COUNT(*) AS n FROM visits WHERE note IS NOT NULL GROUP BY 1 ORDER BY n DESC;
 
--- not offered: LPAD
+-- answered
 SELECT LPAD(CAST(MONTH(day) AS VARCHAR), 2, '0') AS mm, COUNT(*) AS n FROM visits GROUP BY mm ORDER BY mm;
 
 -- refused: rows do not leave

@@ -92,13 +92,13 @@ SELECT EXTRACT(hour FROM ts) AS hour, COUNT(*) AS hits, AVG(ms) AS latency FROM 
 -- answered
 SELECT EXTRACT(isodow FROM started) IN (6, 7) AS weekend, COUNT(*) AS n, AVG(seconds) AS mean FROM sessions WHERE started IS NOT NULL GROUP BY 1;
 
--- not offered: SPLIT_PART
+-- answered
 SELECT SPLIT_PART(url, '/', 2) AS section, COUNT(*) AS hits FROM views GROUP BY section ORDER BY hits DESC;
 
--- not offered: regular expressions
+-- answered
 SELECT COUNT(*) AS shared FROM views WHERE REGEXP_MATCHES(url, '^/share/[0-9]+');
 
--- not offered: regular expressions
+-- answered
 SELECT REGEXP_EXTRACT(url, '^/([a-z]*)', 1) AS section, COUNT(*) AS n FROM views GROUP BY 1;
 
 -- answered
@@ -121,7 +121,7 @@ SELECT AVG(LEAST(gap, 60)) AS days_between FROM (
   SELECT DATE_DIFF('day', LAG(started) OVER (PARTITION BY user_id ORDER BY started), started) AS gap FROM sessions) t
 WHERE gap IS NOT NULL;
 
--- not offered: window within a unit
+-- answered
 SELECT device, COUNT(*) AS n FROM (
   SELECT device FROM sessions QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY started DESC) = 1) last GROUP BY device;
 

@@ -130,7 +130,7 @@ SELECT DAYNAME(placed) AS weekday, COUNT(*) AS n FROM orders GROUP BY ALL;
 -- answered
 SELECT EXTRACT(hour FROM placed) AS hr, COUNT(*) AS n, SUM(total) AS revenue FROM orders GROUP BY hr ORDER BY hr;
 
--- not offered: STRFTIME
+-- answered
 SELECT STRFTIME(placed, '%Y-%m') AS month, COUNT(*) AS n FROM orders GROUP BY month ORDER BY month;
 
 -- answered
@@ -149,14 +149,14 @@ SELECT customer_id, SUM(total) AS spent FROM orders GROUP BY customer_id ORDER B
 -- refused: would let rows decide which rows count
 SELECT AVG(total) FROM (SELECT total FROM orders ORDER BY total DESC LIMIT 100);
 
--- not offered: scalar sub-query in WHERE
+-- answered
 SELECT COUNT(*) AS above_average FROM orders WHERE total > (SELECT AVG(total) FROM orders);
 
--- not offered: correlated sub-query
+-- answered
 SELECT COUNT(*) AS unusually_large FROM orders o
 WHERE o.total > 2 * (SELECT AVG(i.total) FROM orders i WHERE i.customer_id = o.customer_id);
 
--- not offered: window within a unit
+-- answered
 SELECT channel, COUNT(*) AS first_orders
 FROM (SELECT channel, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY placed) AS k FROM orders) t
 WHERE k = 1 GROUP BY channel;
@@ -202,7 +202,7 @@ WHERE NOT EXISTS (SELECT 1 FROM lines l WHERE l.product_id = p.product_id);
 PIVOT (SELECT channel, status, COUNT(*) AS n FROM orders GROUP BY ALL)
 ON status IN ('paid', 'returned') USING SUM(n) GROUP BY channel;
 
--- not offered: EXISTS with inequality
+-- answered
 SELECT COUNT(DISTINCT o.customer_id) AS came_back FROM orders o
 WHERE EXISTS (SELECT 1 FROM orders n WHERE n.customer_id = o.customer_id
               AND n.placed > o.placed AND n.placed <= o.placed + INTERVAL 30 DAY);

@@ -1,11 +1,12 @@
 """A question on its way: as asked, as ordered, as it came back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
 from noisegate.curator.measurement import Measurement
+from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft
@@ -105,3 +106,15 @@ def epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction) -> Fract
 def shares(query: Query) -> bool:
     """Whether each of its numbers may come from another draw."""
     return query.sample is None or len(query.l1s) == 1
+
+
+def once(measurements: Sequence[Measurement]) -> list[Event]:
+    """What measurements are: equal ones are measured once."""
+    return list({each.question(): each.event() for each in measurements}.values())
+
+
+def all_of(events: Sequence[Event]) -> Event:
+    """Several events as one."""
+    if not events:
+        return NothingEvent()
+    return events[0] if len(events) == 1 else Sequential(events=tuple(events))

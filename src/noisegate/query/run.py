@@ -17,7 +17,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, OverBudget, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism
-from noisegate.privacy.event import Event, NothingEvent, Sequential
+from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
@@ -43,7 +43,7 @@ from noisegate.query.looks import (
     sight_of,
 )
 from noisegate.query.margins import Margins
-from noisegate.query.orders import Asked, Order, Parcel, epsilon_of, shares
+from noisegate.query.orders import Asked, Order, Parcel, all_of, epsilon_of, once, shares
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
 from noisegate.query.question import USUAL, Block, Question, Terms, checked_terms
@@ -304,14 +304,14 @@ class Run:
     def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
         looks = [look.measurement for look in asked.missing]
         wanted = [each for order in orders for each in order.measurements()]
-        events = [*_once(looks), *(each.event() for each in wanted)]
+        events = [*once(looks), *(each.event() for each in wanted)]
         if not fresh:
-            events = _once([*looks, *wanted])
+            events = once([*looks, *wanted])
         unknown = [each for each in asked.firsts if not each.is_known]
         firsts = tuple(self.plan(each.sql, each.terms or Terms(), fresh=fresh) for each in unknown)
         events += [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
         paying = [order.epsilon for order in orders] + [each.epsilon for each in firsts]
-        price, fits = self._curator.price(_all(events))
+        price, fits = self._curator.price(all_of(events))
         reused = (needed.words for order in orders for needed in order.needed)
         blind = {look.block.name for look in asked.missing if look.counted is not None}
         clipped = (
@@ -325,7 +325,7 @@ class Run:
             question=asked.question,
             bought=tuple(order.bought for order in orders),
             epsilon=sum(paying, asked.epsilon),
-            event=_all(events),
+            event=all_of(events),
             price=price,
             fits=fits,
             expected=self._expected(asked, orders),
@@ -398,7 +398,7 @@ class Run:
         pairs = zip(known.parts, bought.mechanisms, strict=True)
         needed = tuple(Needed.all_of(part.query, noises) for part, noises in pairs)
         planned, now = (
-            self._curator.price(_all([m.event() for each in parts if (m := each.measurement)]))[0]
+            self._curator.price(all_of([m.event() for each in parts if (m := each.measurement)]))[0]
             for parts in (order.needed, needed)
         )
         if now.epsilon > planned.epsilon or now.delta > planned.delta:
@@ -445,7 +445,7 @@ class Run:
             table=shown,
             half_widths=lambda level: _widths(margins, level),
             noise_widths=None if noise is None else lambda level: _widths(noise, level),
-            cost=self._curator.loss_of(_all(paid)),
+            cost=self._curator.loss_of(all_of(paid)),
             remaining=self._curator.remaining(),
             guarantee=self._guarantee(releases, question),
             plan=plan,
@@ -466,7 +466,7 @@ class Run:
         unit, *others = units_of(used) or units_of(self._curator.tables.values())
         events = {release.request_id or release.question: release.event for release in releases}
         scope = f"this answer about {names_of(used) or 'public rows only'}"
-        loss = self._curator.loss_of(_all(list(events.values())))
+        loss = self._curator.loss_of(all_of(list(events.values())))
         return Guarantee(loss=loss, unit=unit, scope=scope, also=tuple(others))
 
     def _tables(self, question: Question) -> "dict[str, pa.Table]":
@@ -489,17 +489,6 @@ class Run:
             guarantee=self._guarantee((), plan.question),
             plan=plan,
         )
-
-
-def _once(measurements: Sequence[Measurement]) -> list[Event]:
-    """What measurements are: equal ones are measured once."""
-    return list({each.question(): each.event() for each in measurements}.values())
-
-
-def _all(events: Sequence[Event]) -> Event:
-    if not events:
-        return NothingEvent()
-    return events[0] if len(events) == 1 else Sequential(events=tuple(events))
 
 
 def _widths(margins: Margins, confidence: Number) -> list[HalfWidths]:

@@ -49,14 +49,6 @@ def over_groups(node: Node, blocks: list[Block]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def without_value(blocks: list[Block]) -> tuple[str, ...]:
-    """Groups that are found have a value, and the answer says so where rows may have none."""
-    keys = [key for block in blocks for key in block.by]
-    if not any(key.domain.keys is None and key.domain.nullable for key in keys):
-        return ()
-    return ("Groups are found by their values: rows where the value is NULL are in none.",)
-
-
 def renamed(
     columns: tuple[str, ...] | None, alias: exp.TableAlias | None
 ) -> tuple[str, ...] | None:

@@ -23,7 +23,6 @@ from noisegate.query.reading.free import (
     picked_columns,
     renamed,
     shown_names,
-    without_value,
 )
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
@@ -106,7 +105,6 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
         caveats=(
             *kinds.caveats(),
             *over_groups(found.node, reader.blocks),
-            *without_value(reader.blocks),
         ),
     )
 
