@@ -105,7 +105,7 @@ def main() -> None:
     found["quantiles"] = quantiles.measure()
     show(to, "Quantiles alone", QUESTIONS, found["quantiles"])
     found["everyday"] = everyday.measure()
-    show(to, "Everyday questions at ε = 1: medians", QUESTIONS, found["everyday"])
+    show(to, "Everyday questions: medians", QUESTIONS, found["everyday"])
     if options.large:
         found["large"] = query.large()
         show(to, "Memory", QUESTIONS, found["large"])
