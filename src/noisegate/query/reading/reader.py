@@ -31,7 +31,14 @@ from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
 from noisegate.query.reading.pivot import flattened
 from noisegate.query.reading.places import at, pointing
-from noisegate.query.reading.relations import Env, From, refuse_row_clauses, selected, union
+from noisegate.query.reading.relations import (
+    Env,
+    From,
+    refuse_inner_clauses,
+    refuse_row_clauses,
+    selected,
+    union,
+)
 from noisegate.query.reading.sight import aggregates_in, item_of
 from noisegate.query.reading.untyped import Kinds
 from noisegate.query.reading.windows import windowed
@@ -42,16 +49,6 @@ _DEPTH_MAX: Final = 100
 _RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
 _TABLE_FUNCTIONS: Final = ("range", "generate_series", "unnest")
 _SETS: Final = (exp.SubqueryPredicate, exp.In, exp.Array)  # what takes all rows of a sub-query
-_ROW_PARTS: Final = (
-    "with_",
-    "expressions",
-    "distinct",
-    "from_",
-    "joins",
-    "where",
-    "group",
-    "having",
-)
 
 
 def read(
@@ -400,7 +397,7 @@ class _Reader:
         if not grouped and not any(aggregates_in(one) for one in clauses if one is not None):
             if not distinct:
                 sight = windowed(node, sight)
-                _refuse_row_clauses(node, "qualify", "windows")
+                refuse_inner_clauses(node, "qualify", "windows")
                 return selected(node, sight)
             places = [exp.Literal.number(i + 1) for i in range(len(node.expressions))]
             node.set("group", exp.Group(expressions=places))
@@ -408,7 +405,7 @@ class _Reader:
             distinct = None
         groups = groups_of(node, sight, lines=self.given.lines)
         if groups.by_owner:
-            _refuse_row_clauses(node)
+            refuse_inner_clauses(node)
             if distinct:
                 raise refusal("DISTINCT")
             return per_unit(node, sight, groups)
@@ -476,13 +473,6 @@ class _Reader:
             return node
         beside += [table, *(join.this for join in select.args.get("joins") or ())]
         return exp.Paren(this=item_of(select.expressions[0]))
-
-
-def _refuse_row_clauses(select: exp.Select, *but: str) -> None:
-    """Refuse what would let rows decide which rows count; outermost, all rows are refused."""
-    if select.parent is not None:
-        refuse_row_clauses(select, but=but)
-        require_only(select, *_ROW_PARTS, *but)
 
 
 def _require_rows(found: Rows | Outer) -> Rows:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from sqlglot import exp
 
@@ -34,6 +34,16 @@ from noisegate.query.reading.words import Node, attempt, fold, refusal, require_
 Env: TypeAlias = Mapping[str, Any]  # what names of tables mean: tables, rows, released tables
 SourceOf: TypeAlias = Callable[[Node, Env], Rows]
 
+_ROW_PARTS: Final = (
+    "with_",
+    "expressions",
+    "distinct",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+)
 ROW_CLAUSES = {
     "order": "ORDER BY",
     "limit": "LIMIT",
@@ -178,6 +188,13 @@ def refuse_row_clauses(select: Node, *, but: Collection[str] = ()) -> None:
     distinct = select.args.get("distinct")
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
         raise refusal("DISTINCT ON")
+
+
+def refuse_inner_clauses(select: exp.Select, *but: str) -> None:
+    """The same of a SELECT inside another; of the outermost, all rows are refused."""
+    if select.parent is not None:
+        refuse_row_clauses(select, but=but)
+        require_only(select, *_ROW_PARTS, *but)
 
 
 def selected(select: exp.Select, sight: Sight) -> Rows:
