@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import duckdb
 import pyarrow as pa
+import pytest
 from expression_oracle import KNOWN, Unsure, evaluate, kinds_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Field, Literal, domain_of
 from noisegate.algebra.functions import FUNCTIONS
-from noisegate.algebra.signature import ANY, CONSTANT
+from noisegate.algebra.signature import ANY, CONSTANT, CONSTANT_INTEGER
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Kind, ordinal
 from noisegate.sources.duckdb_expressions import write
@@ -164,7 +165,7 @@ CONSTANTS = {
     ("regexp_matches", 1): PATTERNS, ("regexp_matches", 2): ["i", "s", "c", "is"], ("regexp_full_match", 1): PATTERNS, ("regexp_extract", 1): PATTERNS,
     ("regexp_extract", 2): [0, 0, 1, 2], ("regexp_replace", 1): PATTERNS, ("regexp_replace", 2): ["", "x", "<\\0>", "\\1"], ("regexp_replace", 3): ["g", "gi", "s"],
     ("strftime", 1): FORMATS, ("split_part", 1): ["-", "a", "", "bc"], ("split_part", 2): [0, 1, 2, -1, -5, 1 << 31, -WHOLE_MAX, WHOLE_MAX],
-    ("lpad", 1): [-1, 0, 2, 7], ("lpad", 2): ["0", "xy", "é"], ("rpad", 1): [-1, 0, 2, 7], ("rpad", 2): ["0", "xy", "é"], ("repeat", 1): [-3, 0, 1, 3],
+    ("lpad", 1): [0, 2, 7, 4096], ("lpad", 2): ["0", "xy", "é"], ("rpad", 1): [0, 2, 7, 4096], ("rpad", 2): ["0", "xy", "é"], ("repeat", 1): [-3, 0, 1, 3],
 }  # fmt: skip
 
 
@@ -308,6 +309,31 @@ def test_random_expressions_never_fail_and_keep_their_domains(seed):
                 expected = evaluate(expression, row, of)
                 assert value == expected, (expected, note)
                 assert type(value) is type(expected), note
+
+
+EXTREMES = [
+    sign * size
+    for sign in (-1, 1)
+    for size in (1, 4096, (1 << 31) - 1, 1 << 31, 1 << 40, WHOLE_MAX)
+]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, f in FUNCTIONS.items() if CONSTANT_INTEGER in f.parameters]
+)
+def test_constants_of_any_size_are_refused_or_harmless(name):
+    """A length of -3,000,000,000 was accepted, and failed where a row was there to be filled."""
+    chance, kept = random.Random(5), 0
+    rows = make_rows(chance)
+    for _ in range(3):
+        made = call_of(chance, name, 1, Kind.TEXT)
+        for place, parameter in enumerate(FUNCTIONS[name].parameters[: len(made.args)]):
+            for size in EXTREMES if parameter is CONSTANT_INTEGER else ():
+                args = (*made.args[:place], Literal(size), *made.args[place + 1 :])
+                with suppress(Unsupported):
+                    domain_of(Call(name, args), SCHEMA)
+                    kept += len(run(rows, [Call(name, args)])[1])
+    assert kept or name == "regexp_extract"
 
 
 def test_each_function_is_generated_written_and_known_to_the_oracle():

@@ -39,7 +39,6 @@ INSIDE = [
     "SELECT COUNT(*) FROM (SELECT DISTINCT ON (ward) cost FROM visits)",
     "SELECT COUNT(*) FROM (SELECT age - LAG(age) OVER (ORDER BY age) AS d FROM visits) WHERE d > 9",
     "SELECT COUNT(*) FROM visits WHERE who IN (SELECT who FROM visits ORDER BY age DESC LIMIT 1)",
-    "SELECT COUNT(*) FROM visits WHERE age = (SELECT MAX(age) FROM visits)",
     "SELECT COUNT(*) FROM visits WHERE age >= ALL (SELECT age FROM visits)",
     "SELECT COUNT(*) FROM (SELECT who FROM visits GROUP BY who ORDER BY COUNT(*) DESC LIMIT 1)",
     "SELECT COUNT(*) FROM visits TABLESAMPLE 1 ROWS",

@@ -379,10 +379,10 @@ def test_a_cube_says_what_its_caps_leave_out():
     facts = {"ward": {"in": ["north", "south"]}}
     gate = noisegate.open(rows, epsilon=2, unit="pid", rows_per_unit=3, columns=facts)
     terms = {"columns": {"ward": None}, "sets": 1, "epsilon": 1}
-    capped, said = gate.release_plan("cube", **terms).words[-2:]
-    assert "Capped: 3 rows per person" in capped
-    assert gate.release("cube", **terms).footer().endswith(said)
-    assert gate.release("cube", **terms).footer().endswith(said)
+    words = gate.release_plan("cube", **terms).words
+    assert any("Capped: 3 rows per person" in each for each in words)
+    assert gate.release("cube", **terms).footer().endswith(words[-1])
+    assert gate.release("cube", **terms).footer().endswith(words[-1])
 
 
 def test_a_cube_has_price_promise_card_pictures_and_files(tmp_path):

@@ -143,13 +143,13 @@ def padded(join: Callable[[str, str], str]) -> Rule:
 
     def pad(text: str, size: int, fill: str) -> str:
         more = size - len(text)
-        return text[: max(size, 0)] if more <= 0 else join(text, (fill * more)[:more])
+        return text[:size] if more <= 0 else join(text, (fill * more)[:more])
 
     def rule(args: Sequence[Domain], literals: Literals) -> Domain:
-        if literals[1] > REPLACED_MAX or not literals[2]:
+        if not 0 <= literals[1] <= REPLACED_MAX or not literals[2]:  # a length is a small INT
             raise Unsupported(
-                "A text is filled to a great length, or with nothing.",
-                fix=f"Use LPAD(x, 5, '0'), up to {REPLACED_MAX} characters.",
+                "A text is filled to a length out of range, or with nothing.",
+                fix=f"Use LPAD(x, 5, '0'), from 0 to {REPLACED_MAX} characters.",
             )
         return mapping(pad)(args, literals)
 

@@ -211,7 +211,7 @@ def _with_widths(block: ReleasedBlock, confidence: Fraction) -> "pa.Table":
         whole = all(width is None or isinstance(width, int) for width in widths)
         column = arrow_column(widths, pa.int64() if whole else pa.float64())
         table = table.append_column(width_of(name), column)
-    return table.append_column(ROW, pa.array(range(len(table)), pa.int64()))
+    return table.append_column(ROW, arrow_column(np.arange(len(table)), pa.int64()))
 
 
 def _plain_width(width: float | None) -> float | int | None:
