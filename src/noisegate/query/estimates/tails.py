@@ -48,6 +48,7 @@ _OTHERS: Final = (
 )  # how many units are in it, times the scale of the noise
 _WHERE: Final = tuple(range(1, 15, 2))  # bins beyond the last clear one that it may lie around
 _WIDE: Final = (0.8, 2.5)  # its spread, in bins
+_NEARLY: Final = 0.995  # of all curves, by weight, are looked at further
 _LIKELIEST: Final = 24  # curves that it is added to
 _SURE: Final = 0.9  # of all curves, for the ends of a bar
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
@@ -151,10 +152,10 @@ class Sizes:
         added += self._fit(seen, more) + np.log(_ANOTHER / (1 - _ANOTHER) / len(groups))
         curve, fit = np.concatenate([curve, more]), np.concatenate([fit, added])
         weight = np.exp(fit - fit.max())
-        likely = weight > 1e-5 * weight.max()
-        variance = curve + (_MISFIT * curve) ** 2
-        from_here = slice(self.end - first, self.end - first + _REACH)
-        guess, doubt = curve[likely][:, from_here], variance[likely][:, from_here]
+        order = np.argsort(-weight)
+        likely = order[: 1 + int(np.searchsorted(np.cumsum(weight[order]), _NEARLY * weight.sum()))]
+        guess = curve[likely, self.end - first : self.end - first + _REACH]
+        doubt = guess + (_MISFIT * guess) ** 2
         told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
         noisy = self._units[self.end : self.end + _REACH]
         beyond = np.zeros((guess.shape[0], self._units.size - self.end))
