@@ -4,6 +4,8 @@ import math
 from functools import cache
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from naive import Rewriter
 from worlds import CANARY, COLUMNS, EVE, OTHERS, eve, gate, loss, row, seen, visits, worlds
@@ -225,3 +227,26 @@ def test_per_person_totals_do_not_overflow_either():
     assert seen(here, sql) == seen(there, sql)
     assert seen(here, sql)[0] == "answer"
     assert loss(here, there, sql) <= 1
+
+
+def test_no_row_keeps_an_engine_busy_until_it_gives_up(tmp_path):
+    """Public tables that are joined on nothing multiply whoever a filter leaves, or nobody."""
+    pq.write_table(pa.table({"who": [1, 2]}), tmp_path / "visits.parquet")
+    pq.write_table(pa.table({"k": range(4_000)}), tmp_path / "big.parquet")
+    (tmp_path / "p.toml").write_text(
+        'name = "p"\nsource = "."\n[budget]\nepsilon = 10\n'
+        '[tables.visits]\nunit = "who"\n[tables.big]\npublic = true\n'
+    )
+    door = ng.open(tmp_path / "p.toml", ledger=":memory:")
+    door.sql("SELECT COUNT(*) FROM visits CROSS JOIN big", epsilon=1, rows_per_unit=1)
+    one = "(SELECT who, 1 AS one FROM visits) v"
+    twice = "(SELECT 1 AS one FROM big a JOIN big b ON a.k = b.k) b"
+    for rows in (
+        "visits CROSS JOIN big a CROSS JOIN big b",
+        f"{one} JOIN {twice} ON v.one = b.one",
+        "visits WHERE EXISTS (SELECT 1 FROM big a JOIN big b ON a.k = b.k WHERE a.k = who)",
+        "visits WHERE who IN (SELECT a.k FROM big a JOIN big b ON a.k = b.k)",
+    ):
+        with pytest.raises(ng.NoisegateError, match="10,000,000 rows of public"):
+            door.sql(f"SELECT COUNT(*) FROM {rows}", epsilon=1, rows_per_unit=1)
+    assert door.spent.epsilon == 1

@@ -167,6 +167,30 @@ def test_a_join_of_public_tables_is_public_and_has_no_key():
     assert (facts.is_private, facts.unique, facts.tables) == (False, None, (DRUGS, MAKERS))
 
 
+def test_one_row_meets_few_public_rows_however_they_are_put_together():
+    """Else an engine that gives up after an hour would tell that somebody is there."""
+    makers = [renamed(Table(replace(MAKERS, size=4_000)), **{f"f{i}": "firm"}) for i in range(2)]
+    one = ((Literal(1), Literal(1)),)
+    people = Table(PEOPLE)
+    once = Join(people, makers[0], one)
+    assert stability_of(once).times == 4_000
+    both, apart = Join(makers[0], makers[1], one), Join(Table(VISITS), makers[1], one)
+    assert stability_of(both).size == 4_000**2
+    for relation in (
+        Join(once, makers[1], one),
+        Join(people, both, one),
+        Join(once, apart, SAME),
+        partnered(people, both),
+        Matching(people, both, ((Field("ward"), Field("f0")),)),
+        Join(Union((once, once)), makers[1], one),
+    ):
+        with pytest.raises(Unsupported, match="would meet more than 10,000,000 rows of public"):
+            stability_of(relation)
+    drugs = Table(replace(DRUGS, size=10**8))
+    keyed = Join(people, drugs, ((Field("ward"), Field("name")),))
+    assert stability_of(keyed).times == 1
+
+
 def test_private_rows_pair_up_within_one_unit():
     facts = stability_of(Join(Table(PEOPLE), Table(VISITS), SAME))
     assert (facts.is_private, facts.rows, facts.owned) == (True, None, {"pid", "who"})

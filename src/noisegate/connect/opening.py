@@ -25,8 +25,8 @@ from noisegate.query.question import require_texts
 from noisegate.query.rules import EPSILON_MAX, Rules
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.duckdb_facts import (
+    as_held,
     as_stored,
-    listed_columns,
     public_keys,
     require_rows,
     stored_kinds,
@@ -196,9 +196,7 @@ def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]
     tables = as_stored(data, tables, said)
     require_rows(data, tables)
     return data, {
-        name: replace(table, columns=listed_columns(data[name], table))
-        if table.is_public
-        else table
+        name: as_held(data[name], table) if table.is_public else table
         for name, table in tables.items()
     }
 

@@ -314,7 +314,8 @@ class TableDomain:
     this table or, along the ``path`` of foreign keys, in the last table of the path. ``unit.ids``
     names the id space; where it is left open, it is the ids of that one column and of no other.
     ``rows_per_unit_max`` and ``groups_per_unit_max`` are the caps that questions use unless they
-    say otherwise. ``key`` are columns of a public table whose values do not repeat.
+    say otherwise. ``key`` are columns of a public table whose values do not repeat, and ``size`` is
+    how many rows it has, if that is known.
 
     ``origin`` says where the rows are and ``snapshot`` names their state. A question is answered
     once for each of them; when rows were added, the steward declares a new snapshot, and questions
@@ -330,6 +331,7 @@ class TableDomain:
     columns: Mapping[str, Column] = field(default_factory=lambda: MappingProxyType({}))
     path: tuple[Step, ...] = ()
     key: tuple[str, ...] = ()
+    size: int | None = None
     rows_per_unit_max: int | None = None
     groups_per_unit_max: int | None = None
     origin: str = ""
@@ -358,6 +360,8 @@ class TableDomain:
             raise SpecError("A path leads to no unit.", fix="Name the unit's column.")
         if self.key and (self.unit is not None or not set(self.key) <= set(self.columns)):
             raise SpecError("A key is for columns of a public table.", fix="Leave out key.")
+        if self.size is not None and (self.unit is not None or type(self.size) is not int):
+            raise SpecError("A size is for public tables.", fix="Leave out size.")
         if self.unit is not None and ids is None:
             end = self.path[-1].table if self.path else self.name
             ids = f"rows of {end}" if column is None else f"{end}.{column}"

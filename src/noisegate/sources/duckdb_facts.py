@@ -113,8 +113,8 @@ def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
     return tuple(sorted({value for value in values if value is not None}))
 
 
-def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
-    """The columns of a public table with the values that they hold as keys, where these are few.
+def as_held(data: Data, table: TableDomain) -> TableDomain:
+    """A public table with its size, and the values of its columns as keys, where these are few.
 
     Numbers lie between the least and the largest, so that sums of them need no declared bounds.
     """
@@ -124,7 +124,9 @@ def listed_columns(data: Data, table: TableDomain) -> Mapping[str, Column]:
         for name, column in table.columns.items()
         if not column.hidden
     }
-    return MappingProxyType({**table.columns, **columns})
+    return replace(
+        table, columns=MappingProxyType({**table.columns, **columns}), size=rows.num_rows
+    )
 
 
 def _as_held(column: Column, values: list[Any]) -> Column:

@@ -39,6 +39,7 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import PrivacyUnit
 
 GROWTH_MAX: Final = 3
+TIMES_MAX: Final = 10**7  # public rows that one private row may meet: an engine does it in a second
 _PLACE: Final = (Fold.COUNT, Literal(1), (), (None, 0))  # a row's number among its owner's
 
 
@@ -51,7 +52,9 @@ class Stability:
     hold the same value in all rows of a unit. ``identity`` are columns that no two rows of a unit
     share all values of; None if there are none. ``unique`` is the same for all rows of a public
     relation. ``numbered`` are columns of whole numbers from 1 on, no two alike in a unit.
-    ``growth`` counts joins that multiply rows. ``path`` says in words how it came about.
+    ``size`` is how many rows a public relation has at most, if that is known; ``times`` how many
+    public rows a private one may have met. ``growth`` counts joins that multiply rows. ``path``
+    says in words how it came about.
     """
 
     is_private: bool
@@ -62,6 +65,8 @@ class Stability:
     unique: frozenset[str] | None = None
     numbered: frozenset[str] = frozenset()
     tables: tuple[TableDomain, ...] = ()
+    size: int | None = None
+    times: int = 1
     growth: int = 0
     path: tuple[str, ...] = field(default=(), compare=False)
 
@@ -123,7 +128,9 @@ def _table(relation: Table) -> Stability:
     if table.unit is None:
         unique = frozenset(table.key) if table.key else None
         words = f"{table.name}: public"
-        return Stability(is_private=False, unique=unique, tables=(table,), path=(words,))
+        return Stability(
+            is_private=False, unique=unique, tables=(table,), size=table.size, path=(words,)
+        )
     if table.unit.column is None:
         words = f"{table.name}: every row is one {table.unit.noun}"
         return Stability(is_private=True, is_row_level=True, rows=1, tables=(table,), path=(words,))
@@ -172,10 +179,15 @@ def _join(relation: Join) -> Stability:
 
 def _grown(relation: Join, left: Stability, right: Stability) -> int:
     """How many joins multiply rows. Few may: else a row could outgrow the engine, and show."""
-    once = any(
+    once = _is_once(relation, left, right)
+    return _require_growth(left.growth + right.growth + (0 if once else 1))
+
+
+def _is_once(relation: Join, left: Stability, right: Stability) -> bool:
+    """Whether rows of one side have one partner at most."""
+    return any(
         _equated(relation.on, side, facts.unique) for side, facts in enumerate((left, right))
     )
-    return _require_growth(left.growth + right.growth + (0 if once else 1))
 
 
 def _require_growth(growth: int) -> int:
@@ -190,12 +202,16 @@ def _require_growth(growth: int) -> int:
 def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
     path = (*left.path, *right.path)
     if not left.is_private and not right.is_private:
-        return Stability(is_private=False, path=path)
+        size = None if left.size is None or right.size is None else left.size * right.size
+        if size is not None and _is_once(relation, left, right):
+            size = (left.size or 0) + (right.size or 0)
+        return Stability(is_private=False, size=size, path=path)
     if left.is_private and right.is_private:
         _require_owners(left, right)
+        times = _require_times(left.times * right.times)
         owned = left.owned | (frozenset() if relation.kind is JoinKind.LEFT else right.owned)
         words = "join within one unit: its rows pair up among themselves"
-        return Stability(is_private=True, owned=owned, path=(*path, words))
+        return Stability(is_private=True, owned=owned, times=times, path=(*path, words))
     private, public = (left, right) if left.is_private else (right, left)
     if relation.kind is JoinKind.LEFT and not left.is_private:
         raise Unsupported(
@@ -215,8 +231,24 @@ def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
         rows=private.rows if once else None,
         identity=private.identity if once else None,
         numbered=private.numbered if once else frozenset(),
+        times=private.times if once else _require_times(private.times * _size(public)),
         path=(*path, words),
     )
+
+
+def _size(public: Stability) -> int:
+    """How many rows there may be; where that is not known, joins are bounded by `GROWTH_MAX`."""
+    return 1 if public.size is None else max(1, public.size)
+
+
+def _require_times(times: int) -> int:
+    """Refuse what would keep an engine busy for one row: by its time limit, it would show."""
+    if times > TIMES_MAX:
+        raise Unsupported(
+            f"One private row would meet more than {TIMES_MAX:,} rows of public tables.",
+            fix="Compare all columns of the public table's declared key, or join fewer tables.",
+        )
+    return times
 
 
 def _equated(
@@ -280,6 +312,8 @@ def _with_partners(relation: Matching | Partnered) -> tuple[Stability, Stability
                 fix="Ask about the private table, and put the public one into the condition.",
             )
         _require_owners(of, other)
+    else:
+        _require_times(of.times * _size(other))
     tables, growth = (*of.tables, *other.tables), max(of.growth, other.growth)
     return replace(of, tables=tables, growth=growth), other
 
@@ -342,12 +376,14 @@ def _union(relation: Union) -> Stability:
     if first.is_private and not first.is_row_level:
         for part in parts[1:]:
             _require_owners(first, part)
-    rows = [part.rows for part in parts]
+    rows, sizes = [part.rows for part in parts], [part.size for part in parts]
     return Stability(
         is_private=first.is_private,
         is_row_level=first.is_row_level,
         rows=None if None in rows else sum(row for row in rows if row is not None),
         tables=tuple(table for part in parts for table in part.tables),
+        size=None if None in sizes else sum(size for size in sizes if size is not None),
+        times=max(part.times for part in parts),
         growth=max(part.growth for part in parts),
         path=(*(words for part in parts for words in part.path), "union: rows of all parts"),
     )
