@@ -13,6 +13,9 @@ from noisegate.algebra.expression import Field, Literal, domain_of
 from noisegate.privacy.domain import Kind
 
 
+READ = 4096  # characters that || and REPLACE read of a text
+
+
 class Unsure(Exception):  # noqa: N818 - no error
     """The oracle does not know."""
 
@@ -406,8 +409,8 @@ PLAIN = {
     "ltrim": lambda x: blanks(x, left=True, right=False),
     "rtrim": lambda x: blanks(x, left=False, right=True),
     "substring": substring, "left": left, "right": right,
-    "concat": lambda *parts: "".join(parts),
-    "replace": lambda x, old, new: x.replace(old, new) if old else x,
+    "concat": lambda *parts: "".join(part[:READ] for part in parts),
+    "replace": lambda x, old, new: x[:READ].replace(old, new) if old else x[:READ],
     "starts_with": str.startswith, "ends_with": str.endswith, "contains": lambda x, y: y in x,
     "position": lambda x, y: x.find(y) + 1, "like": like, "ilike": ilike,
     "year": lambda x: x.year, "quarter": quarter, "month": lambda x: x.month,

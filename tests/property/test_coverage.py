@@ -304,9 +304,8 @@ def test_quantiles_stay_within_their_ranks(accountant):
         low, high = found.interval("0.95")
         true = np.quantile(values, float(level))
         assert ((low <= true) & (true <= high)).sum() >= fewest(Fraction(19, 20), 60)
-        assert (
-            np.median(found.margin("0.95")) < np.median(found.margin("0.999")) < 3.5
-        )  # 2 or 3, and steps
+        # radii are steps: a median may be 3 where the mean is 2.2, give or take 0.1
+        assert np.mean(found.margin("0.95")) < np.mean(found.margin("0.999")) < 3
         ranks = np.searchsorted(values, found.values) - float(level) * values.size
         holds = np.abs(ranks) <= found.rank_error("0.9") + 1
         assert holds.sum() >= fewest(Fraction(9, 10), 60)

@@ -73,15 +73,17 @@ def test_a_round_without_noise_is_the_textbook(shape):
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("shape", ["diag", "full"])
 def test_clouds_are_found(shape, gaussian):
-    rows = clouds(6000)
-    ask = unlabelled(rows, 4, gaussian=gaussian, reach=REACH)
-    found = fit_mixture(ask, 3, shape=shape)
-    assert ask.spent == 1
-    near = ((MEANS[:, None] - found["means"]) ** 2).sum(2).argmin(axis=1)
-    assert sorted(near) == [0, 1, 2]
-    assert found["means"][near] == pytest.approx(MEANS, abs=0.1)
-    assert found["weights"][near] == pytest.approx(WEIGHTS, abs=0.06)
-    assert found["covariances"][near] == pytest.approx(LESS[shape], abs=0.02)
+    """In the middle of nine fits. One covariance is off by 0.02 in 1 of 200: 5 of 9 are in 10^9."""
+    rows, off = clouds(12_000), []
+    for _ in range(9):
+        ask = unlabelled(rows, 4, gaussian=gaussian, reach=REACH)
+        found = fit_mixture(ask, 3, shape=shape)
+        assert ask.spent == 1
+        near = ((MEANS[:, None] - found["means"]) ** 2).sum(2).argmin(axis=1)
+        assert sorted(near) == [0, 1, 2]
+        true = {"means": MEANS, "weights": WEIGHTS, "covariances": LESS[shape]}
+        off.append([np.abs(found[name][near] - true[name]).max() for name in true])
+    assert np.all(np.median(off, axis=0) < [0.05, 0.03, 0.02])
 
 
 def test_where_noise_hides_everything_clouds_are_still_clouds():
