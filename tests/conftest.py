@@ -1,15 +1,55 @@
-"""Shared by all folders: nothing may be skipped unnoticed where everything must run.
+"""Shared by all folders: what is skipped, what is repeated, and where chance comes from.
 
 How long an example takes is no result: on a busy machine it would decide over good and bad.
+Examples are the same in every run, so that a change is judged by what it changes; with
+``NOISEGATE_EXPLORE=1`` (as `make fuzz` sets it) they are new ones.
+
+Noise cannot be seeded. A test that drew noise and failed is run once more, on other noise: a
+defect fails again, chance with the square of its rate. Whatever was repeated is listed at the end.
 """
 
 import os
+from functools import wraps
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from noisegate.noise.bits import SystemBits
+
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not os.environ.get("NOISEGATE_EXPLORE"),
+)
 settings.load_profile("unhurried")
+DRAWN = [0]  # how often noise was drawn in this process
+
+
+@wraps(SystemBits.words)
+def _counted(bits: SystemBits, count: int, width: int, words=SystemBits.words):
+    DRAWN[0] += 1
+    return words(bits, count, width)
+
+
+SystemBits.words = _counted
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    before = DRAWN[0]
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    failed = next((each for each in reports if each.when == "call" and each.failed), None)
+    if failed and DRAWN[0] > before and not item.get_closest_marker("audit"):
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        why = (line for line in failed.longreprtext.splitlines() if line.startswith("E "))
+        reports[-1].user_properties.append(("repeated", next(why, "")))
+    for each in reports:
+        item.ihook.pytest_runtest_logreport(report=each)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(trylast=True)
@@ -22,9 +62,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What long runs have counted (``record_property("counts", …)``), at the end of all."""
-    ended = (terminalreporter.stats.get(each, []) for each in ("passed", "failed"))
+    """What long runs have counted (``record_property("counts", …)``), and what was repeated."""
+    ended = (terminalreporter.stats.get(each, []) for each in ("passed", "failed", ""))
     for report in (report for reports in ended for report in reports):
         for name, text in report.user_properties:
             if name == "counts":
                 terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {text}")
+            if name == "repeated":
+                terminalreporter.write_line(f"repeated on other noise: {report.nodeid} ({text})")
