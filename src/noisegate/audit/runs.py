@@ -21,7 +21,7 @@ Draw: TypeAlias = Callable[[int], ArrayLike]  # so many independent runs on one 
 Progress: TypeAlias = Callable[[float, str], None]
 Pair: TypeAlias = tuple[Floats, Floats]
 
-_BATCH_SECONDS: Final = 1.0
+_BATCH_SECONDS: Final = 3.0
 _FIRST: Final = 32
 _SAVE_SECONDS: Final = 10.0
 
