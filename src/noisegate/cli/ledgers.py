@@ -1,4 +1,4 @@
-"""Commands on a ledger: show, verify, export, note its head, change a budget."""
+"""Commands on a ledger: show, report, verify, export, restore, note its head, change a budget."""
 
 import os
 import sys
@@ -10,9 +10,10 @@ import typer
 
 from noisegate.cli.app import Json, Where, ledger_app
 from noisegate.cli.printing import print_table, say, say_json
-from noisegate.errors import SpecError
+from noisegate.errors import NoisegateError, SpecError
 
 if TYPE_CHECKING:
+    from noisegate.ledger.spending import Spending
     from noisegate.ledger.store import Ledger
 
 
@@ -113,6 +114,92 @@ def ledger_export(where: Where) -> None:
     """Write the log with its answers as JSON lines to standard output."""
     with _ledger(where) as ledger:
         ledger.export(sys.stdout)
+
+
+@ledger_app.command("restore")
+def ledger_restore(
+    export: Annotated[Path, typer.Argument(help="JSON lines of noisegate ledger export.")],
+    where: Annotated[str, typer.Argument(help="The new ledger: a file, or postgresql://….")],
+) -> None:
+    """Make a new ledger of an export, entry by entry the same.
+
+    It has forgotten whatever was spent since: compare its head with one that was noted later.
+    """
+    from noisegate.ledger.open import restore_ledger  # noqa: PLC0415 - quick help
+
+    if not export.is_file():
+        raise SpecError(f"There is no file {str(export)!r}.", fix="Name an export.")
+    new = None if "://" in where else Path(where)
+    if new is not None and new.exists():
+        raise SpecError(f"{where!r} exists.", fix="Name a new file; nothing is overwritten.")
+    try:
+        with (
+            export.open(encoding="utf-8", errors="replace") as lines,
+            restore_ledger(lines, where) as ledger,
+        ):
+            found = ledger.verify()
+    except NoisegateError:
+        if new is not None:
+            new.unlink(missing_ok=True)
+        raise
+    say(f"{found.entries} entries, head {found.head}")
+
+
+@ledger_app.command("report")
+def ledger_report(
+    where: Where,
+    account: Annotated[
+        str | None, typer.Option(help="Which account; left out, each of a data set.")
+    ] = None,
+    delta: Annotated[str, typer.Option(help="State every ε at this δ.")] = "1e-6",
+    as_json: Json = False,
+) -> None:
+    """What was spent, by every composition theorem side by side.
+
+    For reading only: the budget is enforced by the account's own accountant. The other theorems
+    hold for questions that were fixed beforehand.
+    """
+    from noisegate.exact import fraction  # noqa: PLC0415 - quick help
+    from noisegate.ledger.spending import spending  # noqa: PLC0415
+
+    level = fraction(delta, name="delta")
+    with _ledger(where) as ledger:
+        roots = [each for each in ledger.accounts() if ledger.balance(each).parent is None]
+        found = [spending(ledger, each, delta=level) for each in ([account] if account else roots)]
+    if as_json:
+        say_json({"delta": float(level), "accounts": [_spending(each) for each in found]})
+        return
+    for each in found:
+        own = each.balance.accountant
+        rows = [
+            (row.method, "-" if row.epsilon is None else f"{float(row.epsilon):.4g}", row.note)
+            for row in each.rows
+        ]
+        charged = (
+            f"charged ({own})",
+            str(each.charged).removeprefix("ε = "),
+            "what the budget is compared with",
+        )
+        title = f"{each.balance.account}: {each.questions} questions"
+        title += f", {each.open} of them without an answer" if each.open else ""
+        print_table(title, ("method", f"ε at δ = {delta}", "note"), [charged, *rows])
+
+
+def _spending(found: "Spending") -> dict[str, Any]:
+    return {
+        "account": found.balance.account,
+        "accountant": found.balance.accountant,
+        "questions": found.questions,
+        "open": found.open,
+        "charged": {"epsilon": float(found.charged.epsilon), "delta": float(found.charged.delta)},
+        "methods": {
+            row.method: {
+                "epsilon": None if row.epsilon is None else float(row.epsilon),
+                "note": row.note,
+            }
+            for row in found.rows
+        },
+    }
 
 
 @ledger_app.command("budget")
