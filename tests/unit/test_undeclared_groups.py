@@ -8,6 +8,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import Unsupported
+from noisegate.query.estimates.purchase import finder_of
 
 COLUMNS = {"ward": {"in": ["north", "south", "west"]}, "cost": {"between": [0, 10]}}
 DELTA = {"delta": "1e-3"}
@@ -52,7 +53,7 @@ def test_of_a_sample_those_are_shown_that_the_sample_has():
 def test_the_plan_and_every_answer_say_how_large_a_group_must_be():
     door = gate()
     plan = door.plan(BY_TOWN, epsilon=2)
-    (finder,) = plan.bought[0].keys
+    finder = finder_of(plan.bought[0].keys[0])
     least = finder.last + 1
     assert f"town: found privately, those of {least} units for certain" in str(plan)
     assert f"from {least} on they are shown for certain" in " ".join(plan.caveats)

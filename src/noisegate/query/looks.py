@@ -11,7 +11,7 @@ from math import inf, prod
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Relation, Sampled, Table
+from noisegate.algebra.relation import PerUnit, Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.curator.curator import Curator
@@ -20,7 +20,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps, Part, draft, key_questions
+from noisegate.query.estimates.draft import Caps, Part, draft
 from noisegate.query.estimates.purchase import Purchase, inner_price
 from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
@@ -103,6 +103,15 @@ class Chosen:
     words: tuple[str, ...] = ()
     caps: Mapping[str, int] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    people: frozenset[str] = frozenset()  # blocks whose cap is one of groups
+
+    def caps_of(self, block: Block) -> Caps:
+        """The caps of a block: as found, else as declared."""
+        declared, found = caps_of(block, self.terms), self.caps.get(block.name)
+        if found is None:
+            return declared
+        groups = found if block.name in self.people else declared.groups_per_unit
+        return replace(declared, rows_per_unit=found, groups_per_unit=groups)
 
 
 def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, ...]:
@@ -149,15 +158,16 @@ def _open(block: Block, terms: Terms, accountant: str, asked: bool) -> Counted |
     return None if fixed is not None and not asked else counted
 
 
-def counted_of(block: Block, accountant: str) -> Counted | None:  # noqa: PLR0911 - one a case
+def counted_of(block: Block, accountant: str) -> Counted | None:
     """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows."""
     if stability_of(block.relation).rows is not None:
         return None
     rows = _own_rows(block)
     try:
-        parts = draft(block, Caps(rows_per_unit=1), accountant=accountant, derive=False).parts
+        drafted = draft(block, Caps(rows_per_unit=1), accountant=accountant, derive=False)
     except Unsupported:  # bounds are not known yet
         return Counted(query=rows_per_unit_query(rows))
+    parts = drafted.parts
     people = [part.query.tally.relation for part in parts if _is_people(part) and _weighed(part)]
     sums = [part.query.tally for part in parts if not _is_people(part) and _weighed(part)]
     for tally in sums:
@@ -170,10 +180,9 @@ def counted_of(block: Block, accountant: str) -> Counted | None:  # noqa: PLR091
         return Counted(query=rows_per_unit_query(rows))
     if people and rows is not block.relation:  # about all units, not about a sample
         return counted_of(replace(block, relation=rows), accountant)
-    if people:
-        return Counted(query=rows_per_unit_query(people[0]), people=True)
-    sought = key_questions(block, Caps(rows_per_unit=1))
-    return Counted(query=rows_per_unit_query(rows)) if sought else None
+    if drafted.decided is not None or (drafted.keys and not people):
+        people = [PerUnit(rows, tuple((key.name, key.expression) for key in block.by), ())]
+    return Counted(query=rows_per_unit_query(people[0]), people=True) if people else None
 
 
 def _weighed(part: Part) -> bool:
@@ -249,6 +258,7 @@ def seen(
     return Chosen(
         question=replace(question, blocks=blocks), terms=terms,
         words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles,
+        people=frozenset(look.block.name for look in looks if look.counted and look.counted.people),
     )  # fmt: skip
 
 
@@ -422,10 +432,7 @@ def clipping(bought: Purchase, profile: Profile | None, cap: int | None) -> tupl
     None where no number is about capped rows.
     """
     block = bought.draft.block
-    capped = capped_words(
-        block, [(part.query, part.other and part.other.function) for part in bought.draft.parts],
-        known=profile is not None,
-    )  # fmt: skip
+    capped = capped_words(block, bought.draft.drawn, known=profile is not None)
     if not capped or cap is None:
         return capped
     if profile is not None:

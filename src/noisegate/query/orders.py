@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import Any, final
 
 from noisegate.curator.measurement import Measurement
 from noisegate.privacy.event import Event, NothingEvent, Sequential
@@ -118,3 +118,9 @@ def all_of(events: Sequence[Event]) -> Event:
     if not events:
         return NothingEvent()
     return events[0] if len(events) == 1 else Sequential(events=tuple(events))
+
+
+def found_of(releases: Sequence[Release]) -> dict[str, Any]:
+    """The keys that were found, with the numbers that were released beside them."""
+    counts = releases[0].values.tolist() if releases else None
+    return {"found": [release.keys or () for release in releases], "counts": counts}
