@@ -36,6 +36,10 @@ SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their b
 CHOICES: Final = ("bounds", "caps")
 _CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
 _CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
+_UNLISTED: Final = 100  # groups, where nobody knows how many there are
+_FOUND: Final = 50  # a group that one of so many units holds should be found
+_SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
+_FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
 _BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
@@ -54,12 +58,16 @@ _NO_RANGE: Final = "Pay more, or declare bounds that you know."
 class Counted:
     """What to look at for the cap of a block: units by size, in ``part`` of a row.
 
-    ``people``: the sizes are numbers of groups, for counts of units by group.
+    ``people``: the sizes are numbers of groups, for counts of units by group; ``sought``: these
+    counts decide which groups are shown, above a threshold that grows with the cap if ``steep``,
+    and else with its root.
     """
 
     query: Query
     part: Fraction = Fraction(1)
     people: bool = False
+    sought: bool = False
+    steep: bool = False
 
 
 @final
@@ -155,6 +163,8 @@ def _open(block: Block, terms: Terms, accountant: str, asked: bool) -> Counted |
         return None
     declared = caps_of(block, terms)
     fixed = declared.rows_per_unit or (declared.groups_per_unit if counted.people else None)
+    if counted.sought and declared.groups_per_unit is None and (fixed or 0) > _FEW:
+        fixed = None  # so many rows may be in few groups, and noise is for as many as count
     return None if fixed is not None and not asked else counted
 
 
@@ -182,7 +192,11 @@ def counted_of(block: Block, accountant: str) -> Counted | None:
         return counted_of(replace(block, relation=rows), accountant)
     if drafted.decided is not None or (drafted.keys and not people):
         people = [PerUnit(rows, tuple((key.name, key.expression) for key in block.by), ())]
-    return Counted(query=rows_per_unit_query(people[0]), people=True) if people else None
+    sought = drafted.decided is not None
+    steep = sought and accountant == "pure"
+    queries = map(rows_per_unit_query, people)
+    return next((Counted(query=each, people=True, sought=sought, steep=steep)
+                 for each in queries), None)  # fmt: skip
 
 
 def _weighed(part: Part) -> bool:
@@ -289,7 +303,10 @@ def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int:
     ratios = 0 if functions & {*_TOTALS} else _RANKS if functions & {*CHOSEN} else _AVERAGES
     price = float(terms.epsilon or 1) / blocks / (1 if ratios else max(1, len(block.aggregates)))
     profile = _profile(block, look.counted, sight)
-    return min(profile.best(price, cells=_cells(block), ratios=ratios), CAP_MAX)
+    most = limits.rows_per_unit or CAP_MAX if look.counted.sought else CAP_MAX
+    if look.counted.steep:
+        most = min(most, max(1, int(sum(sight.values) * price / (_FOUND * _SCALES))))
+    return min(profile.best(price, cells=_cells(block), ratios=ratios), most, CAP_MAX)
 
 
 def _bounded(
@@ -322,9 +339,11 @@ def _without_bounds(block: Block) -> list[Expression]:
 
 
 def _cells(block: Block) -> int:
-    """How many groups are declared, in the largest grouping set."""
-    sizes = [len(key.domain.keys or ()) or 1 for key in block.by]
-    return max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
+    """How many groups the largest grouping set has; a guess where they are not declared."""
+    listed = [key.domain.keys for key in block.by]
+    sizes = [_UNLISTED if keys is None else len(keys) or 1 for keys in listed]
+    most = max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
+    return min(most, _UNLISTED) if None in listed else most
 
 
 def _owner_table(block: Block) -> TableDomain:

@@ -6,18 +6,18 @@ errs less for its share at 95 %.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, log
+from math import ceil, isqrt, log
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.accounting.amplification import inner_epsilon_down, inner_rho_down
 from noisegate.accounting.search import digits_down
-from noisegate.algebra.tally import Sums, Values
+from noisegate.algebra.tally import Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
-from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.base import Mechanism, smallest_whole
 from noisegate.mechanisms.brackets import LADDER, Brackets, radii_below
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
@@ -124,26 +124,40 @@ def key_questions_of(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[M
         )
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     share, part = draft.finding / len(draft.keys), chance / len(draft.keys)
-    return tuple(
-        Measurement(query=query, mechanisms=(_finder(draft, query, funds, share, part),))
-        for query in draft.keys
-    )
+    return tuple(_finding(draft, query, funds, share, part) for query in draft.keys)
 
 
-def _finder(draft: Draft, query: Query, funds: Funds, share: Fraction, delta: Fraction) -> Finder:
-    """What finds groups of the fewest units; it releases their numbers where these are asked for.
+def _finding(
+    draft: Draft, query: Query, funds: Funds, share: Fraction, delta: Fraction
+) -> Measurement:
+    """How one set of keys is found.
 
-    Those of a sample are found with a larger ε, and a larger δ: δ' = p δ is that of all.
+    Where the units of each are asked for, in as many groups of a unit as are counted. Else in so
+    few that small groups are found. Why: let units be in n groups each, of which c count. A group
+    then needs n / c times what the finder needs, t(c), or t(c) if n < c. Over all n up to the cap C
+    the worst ratio to the best c for that n is least at c = 1 where t grows with c, and at √C where
+    it grows with √c, as with Gaussian noise. More count where that costs nothing, at a large ε.
     """
     price = inner_price(funds.share(share), query.sample)
-    terms: dict[str, Any] = {
-        "delta": inner_delta(delta, query.sample), "keys_per_unit": query.per_unit,
-    }  # fmt: skip
+    within = inner_delta(delta, query.sample)
     kind = KeySelection if draft.decided is None else ThresholdedGeometric
-    found: list[Finder] = [kind.for_budget(price, **terms)]
-    if funds.gaussian:
-        found.append(ThresholdedGaussian.for_budget(share * funds.epsilon**2 / 2, **terms))
-    return min(found, key=lambda finder: finder.turn)
+
+    def finder(keys: int) -> Finder:
+        found: list[Finder] = [kind.for_budget(price, within, keys_per_unit=keys)]
+        if funds.gaussian:
+            rho = share * funds.epsilon**2 / 2
+            found.append(ThresholdedGaussian.for_budget(rho, within, keys_per_unit=keys))
+        return min(found, key=lambda each: each.turn)
+
+    tally, most = query.tally, query.per_unit
+    if draft.decided is not None or most == 1 or not isinstance(tally, Keys):
+        return Measurement(query=query, mechanisms=(finder(most),))
+    least = isqrt(most) if funds.gaussian else 1
+    limit = finder(least).turn + 1
+    beyond = smallest_whole(lambda keys: keys > most or finder(keys).turn > limit, least=least)
+    groups = max(least, beyond - 1)
+    few = Query(replace(tally, keys_per_unit=groups))
+    return Measurement(query=few, mechanisms=(finder(groups),))
 
 
 def finder_of(measurement: Measurement) -> Finder:

@@ -64,11 +64,13 @@ def rare(query: Query, finder: Finder, *, shown: bool) -> str:
     """How large a group must be to be found; ``shown``: by the very count that is shown of it."""
     noun, of = noun_of(query), " of the sample" if query.sample is not None else ""
     certain = isinstance(finder, KeySelection)
+    once = f"each {noun} once"
+    if query.stability.rows != 1:
+        once += f", in {_of(query.per_unit, 'group')} at most"
     how = (
-        f"shown where the noisy number of units that hold them (each {noun} once) is "
-        f"{finder.turn:,} or more"
+        f"shown where the noisy number of units that hold them ({once}) is {finder.turn:,} or more"
         if shown
-        else f"found privately by how many units{of} hold them (each {noun} once)"
+        else f"found privately by how many units{of} hold them ({once})"
     )
     found = (
         f"Groups are {how}: from {finder.sure:,} on they are shown "
