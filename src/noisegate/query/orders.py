@@ -48,6 +48,14 @@ class Asked:
         """What the looks cost, each once."""
         return price_of(self.looks)
 
+    def events(self, orders: "Sequence[Order]", *, fresh: bool, found: bool = True) -> list[Event]:
+        """What would be paid for now; unless ``found``, if no group is found."""
+        looks = [look.measurement for look in self.missing]
+        wanted = [each for order in orders for each in order.measurements(found=found)]
+        if fresh:
+            return [*once(looks), *(each.event() for each in wanted)]
+        return once([*looks, *wanted])
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +79,11 @@ class Order:
         """What the cap loses, as far as that is known."""
         return None if self.profile is None else lost_of(self.bought, self.profile)
 
-    def measurements(self) -> Iterator[Measurement]:
-        """What is still to be paid for."""
+    def measurements(self, *, found: bool = True) -> Iterator[Measurement]:
+        """What is still to be paid for; unless ``found``, if no group is found."""
         if self.found is None:
             yield from self.keys
-        for needed in self.needed:
+        for needed in self.needed if found or self.found is not None else ():
             if needed.measurement is not None:
                 yield needed.measurement
 

@@ -39,7 +39,8 @@ class Plan:
     """What would be measured, what it would cost now, and how far the answer may be off.
 
     ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
-    before, 0 where all of it was. ``reused`` says in words what comes from earlier answers.
+    before, 0 where all of it was; ``early`` is what it would charge if no group is found, where
+    that is less. ``reused`` says in words what comes from earlier answers.
     ``expected`` says how far numbers may be off. ``numbers`` are the columns that hold some.
     ``firsts`` are the plans of numbers that are measured before the question, and in its price.
     """
@@ -52,6 +53,7 @@ class Plan:
     price: ApproxDP
     fits: bool
     expected: Expectation
+    early: ApproxDP | None = None
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ class Plan:
             "columns": list(self.columns),
             "price": float(self.price.epsilon),
             "price_delta": float(self.price.delta),
+            **({} if self.early is None else {"price_if_none_found": float(self.early.epsilon)}),
             "fits": self.fits,
             "epsilon": float(self.epsilon),
             "confidence": float(confidence),
@@ -121,8 +124,9 @@ class Plan:
         lines += [("clipping", words) for words in self.clipping]
         lines += [("reused", words) for words in self.reused]
         lines += [("mind", words) for words in self.caveats]
-        lines.append(("price", f"{self.price}" + ("" if self.fits else " (more than is left)")))
-        return lines
+        more = "" if self.fits else " (more than is left)"
+        none = "" if self.early is None else f"; {self.early} if no group is found"
+        return [*lines, ("price", f"{self.price}{more}{none}")]
 
     def table(self, confidence: Number = 0.95) -> "pa.Table":
         """The facts as a table."""

@@ -49,7 +49,6 @@ from noisegate.query.orders import (
     all_of,
     epsilon_of,
     found_of,
-    once,
     shares,
 )
 from noisegate.query.outer import shown_table
@@ -303,16 +302,13 @@ class Run:
         return replace(needed, stored=found)
 
     def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
-        looks = [look.measurement for look in asked.missing]
-        wanted = [each for order in orders for each in order.measurements()]
-        events = [*once(looks), *(each.event() for each in wanted)]
-        if not fresh:
-            events = once([*looks, *wanted])
         unknown = [each for each in asked.firsts if not each.is_known]
         firsts = tuple(self.plan(each.sql, each.terms or Terms(), fresh=fresh) for each in unknown)
-        events += [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
+        before = [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
+        events = [*asked.events(orders, fresh=fresh), *before]
         paying = [order.epsilon for order in orders] + [each.epsilon for each in firsts]
         price, fits = self._curator.price(all_of(events))
+        early = [*asked.events(orders, fresh=fresh, found=False), *before]
         reused = (needed.words for order in orders for needed in order.needed)
         blind = {look.block.name for look in asked.missing if look.counted is not None}
         clipped = (
@@ -329,6 +325,7 @@ class Run:
             event=all_of(events),
             price=price,
             fits=fits,
+            early=self._curator.price(all_of(early))[0] if early != events else None,
             expected=self._expected(asked, orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
