@@ -31,7 +31,8 @@ from noisegate.mechanisms.geometric import Geometric
 
 ALPHA = 1e-6 / len(audits())
 QUICK = ("geometric", "truncated-geometric", "laplace", "discrete-gaussian", "gaussian",
-         "key-selection", "key-selection of one unit", "thresholded-geometric", "crowd-counts")  # fmt: skip
+         "key-selection", "key-selection of one unit", "thresholded-geometric",
+         "thresholded-gaussian", "crowd-counts")  # fmt: skip
 SLOW = [name for name in audits() if name not in QUICK]
 
 

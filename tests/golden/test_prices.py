@@ -37,6 +37,7 @@ from noisegate.privacy.event import (
     SmoothLaplaceEvent,
     SmoothLognormalEvent,
     SmoothStudentEvent,
+    ThresholdedGaussianEvent,
     TopKEvent,
 )
 
@@ -60,6 +61,9 @@ LISTED = {
         epsilon_threshold=TENTH, epsilon_queries=2 * TENTH, cutoff=4
     ),
     "key selection 0.1, 1e-8": KEYS,
+    "thresholded gaussian variance 50, 3 keys, 1e-8": ThresholdedGaussianEvent(
+        variance=Fraction(50), keys=3, delta="1e-8"
+    ),
     "crowd of 40 in 1 of 10 at 0.1": CrowdCountsEvent(probability=TENTH, crowd=40, epsilon=TENTH),
     "smooth student 10, beta 0.02": SmoothStudentEvent(scale=10, beta="0.02"),
     "smooth laplace 20, beta 0.005, at 0.1": SmoothLaplaceEvent(

@@ -75,10 +75,9 @@ def questions(draw):
 
 def priced(bought, accountant):
     """What everything together is charged, in the accountant's own unit."""
-    pairs = [*zip(bought.draft.keys, ((key,) for key in bought.keys), strict=True)]
     parts = zip(bought.draft.parts, bought.mechanisms, strict=True)
-    pairs += [(part.query, mechanisms) for part, mechanisms in parts]
-    events = [Measurement(query=query, mechanisms=each).event() for query, each in pairs]
+    measured = [Measurement(query=part.query, mechanisms=each) for part, each in parts]
+    events = [each.event() for each in (*bought.keys, *measured)]
     event = Sequential(events=tuple(events)) if events else NothingEvent()
     return accountant_named(accountant).price(event).as_fractions()
 

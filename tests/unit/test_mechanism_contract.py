@@ -24,7 +24,11 @@ from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.key_selection import (
+    KeySelection,
+    ThresholdedGaussian,
+    ThresholdedGeometric,
+)
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
@@ -67,6 +71,7 @@ EXAMPLES = (
     Brackets(taus=(THIRD, 2 * THIRD), factors=(THIRD, THIRD), low=-4, high=8, slack=THIRD),
     KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
     ThresholdedGeometric(scale=THIRD, threshold=4),
+    ThresholdedGaussian(variance=THIRD, threshold=4),
     PrivateBounds(scale=THIRD, threshold=4, digits=20),
     PrivTree(scale=THIRD, decay=2, threshold=0, depth=3, shape=(4, 3)),
     Splits(factor=THIRD, shape=(4, 3), boxes=(0, 0, 3, 1, 0)),
@@ -234,6 +239,9 @@ REFUSED = [
     lambda: KeySelection(epsilon=1, delta="1e-6").event(0),
     lambda: ThresholdedGeometric(scale=0, threshold=1),
     lambda: ThresholdedGeometric(scale=1, threshold=0),
+    lambda: ThresholdedGaussian(variance=0, threshold=2),
+    lambda: ThresholdedGaussian(variance=1, threshold=1),
+    lambda: ThresholdedGaussian.for_budget(1, "1e-6", keys_per_unit=0),
     lambda: PrivateBounds(scale=0, threshold=1, digits=1),
     lambda: PrivateBounds(scale=1, threshold=0, digits=1),
     lambda: PrivateBounds(scale=1, threshold=1, digits=61),
@@ -348,6 +356,17 @@ def test_thresholded_counts_cost_their_epsilon_and_at_most_their_delta():
     event = ThresholdedGeometric.for_budget(EPSILON, "1e-6", keys_per_unit=5).event(5)
     assert event.epsilon == EPSILON
     assert Fraction("9e-7") < event.delta <= Fraction("1e-6")
+
+
+def test_thresholded_counts_with_gaussian_noise_cost_their_rho_and_at_most_their_delta():
+    made = ThresholdedGaussian.for_budget("1/8", "1e-6", keys_per_unit=5)
+    rho, delta = ZCDPAccountant().price(made.event(5)).as_fractions()
+    assert rho == Fraction(1, 8)
+    assert (
+        delta
+        <= Fraction("1e-6")
+        < ThresholdedGaussian(variance=made.variance, threshold=made.threshold - 1).leak(5)
+    )
 
 
 def test_gaussian_noise_made_for_rho_costs_exactly_rho():

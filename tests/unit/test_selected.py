@@ -9,6 +9,8 @@ from scipy.stats import binom
 
 import noisegate
 from noisegate.accounting.calibrate import geometric_error
+from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.estimates.selected import between, between_all, clear_from
 
@@ -26,19 +28,44 @@ def test_every_count_is_in_its_interval_given_that_it_is_shown(scale, cut, failu
     for count in {0, 1, cut // 2, cut - 1, cut, cut + 1, cut + int(2 * scale), cut + 50, cut + 400}:
         values = count + off
         shown = np.abs(values) >= cut if signed else values >= cut
+        noise = Geometric(scale=scale)
         low, high = between(
-            values[shown], at_least=cut, scale=scale, failure=failure, signed=signed
+            values[shown], at_least=cut, noise=noise, failure=failure, signed=signed
         )
         held = (low <= count) & (count <= high)
         assert (mass[shown] * held).sum() >= (1 - failure - 1e-7) * mass[shown].sum()
 
 
+@pytest.mark.parametrize("failure", [0.05, 0.3])
+@pytest.mark.parametrize(("variance", "cut"), [("0.1", 2), (1, 7), (100, 2), (100, 50), (100, 200)])
+def test_with_gaussian_noise_every_count_is_in_its_interval_too(variance, cut, failure):
+    noise = DiscreteGaussian(variance=Fraction(variance))
+    spread = float(noise.variance) ** 0.5
+    off = np.arange(-int(30 * spread) - 30, int(30 * spread) + 31)
+    logs = -(off**2) / (2 * float(noise.variance))
+    for count in {0, 1, cut // 2, cut - 1, cut, cut + 1, cut + int(2 * spread), cut + 400}:
+        shown = count + off >= cut
+        mass = np.exp(logs[shown] - logs[shown].max())  # given that it is shown
+        low, high = between((count + off)[shown], at_least=cut, noise=noise, failure=failure)
+        held = (low <= count) & (count <= high)
+        assert (mass * held).sum() >= (1 - failure - 1e-7) * mass.sum()
+        assert (mass * held).sum() < mass.sum() or failure * mass.sum() < mass.min()
+
+
+def test_wide_gaussian_noise_is_that_of_the_normal_law():
+    sigma = (1 << 15) + 1
+    noise = DiscreteGaussian(variance=Fraction(sigma**2))
+    low, high = between(np.array([100 * sigma]), at_least=5 * sigma, noise=noise, failure=0.05)
+    assert (high[0] - low[0]) / 2 / sigma == pytest.approx(1.959964, abs=1e-4)
+
+
 def test_far_above_the_threshold_it_is_the_interval_of_any_count():
-    low, high = between(np.array([10_000]), at_least=50, scale=Fraction(10), failure=0.05)
+    noise = Geometric(scale=Fraction(10))
+    low, high = between(np.array([10_000]), at_least=50, noise=noise, failure=0.05)
     off = geometric_error(Fraction(10), confidence=Fraction(19, 20))
     assert (low[0], high[0]) == (10_000 - off, 10_000 + off)
     clear = clear_from(50, scale=Fraction(10), failure=Fraction(1, 20))
-    low, _ = between(np.array([clear - 1, clear]), at_least=50, scale=Fraction(10), failure=0.05)
+    low, _ = between(np.array([clear - 1, clear]), at_least=50, noise=noise, failure=0.05)
     assert low[0] == 0 < low[1]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import Unsupported
+from noisegate.query.estimates.purchase import finder_of
 
 COLUMNS = {"ward": {"in": ["north", "south", "west"]}, "cost": {"between": [0, 10]}}
 DELTA = {"delta": "1e-3"}
@@ -52,7 +53,7 @@ def test_of_a_sample_those_are_shown_that_the_sample_has():
 def test_the_plan_and_every_answer_say_how_large_a_group_must_be():
     door = gate()
     plan = door.plan(BY_TOWN, epsilon=2)
-    (finder,) = plan.bought[0].keys
+    finder = finder_of(plan.bought[0].keys[0])
     least = finder.last + 1
     assert f"town: found privately, those of {least} units for certain" in str(plan)
     assert f"from {least} on they are shown for certain" in " ".join(plan.caveats)
@@ -134,3 +135,20 @@ def test_after_a_look_that_counts_too_few_units_only_the_look_is_paid():
         assert paid == 0 if free else 0 < paid < Fraction(1, 20)
     with pytest.raises(Unsupported, match="No group can be found"):
         door.plan(BY_TOWN, epsilon="1/10")
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_where_no_group_is_found_the_plan_says_what_that_costs(accountant, fresh):
+    sql = (
+        "SELECT town, SUM(cost) AS s, COUNT(*) AS n FROM t WHERE cost > 9 GROUP BY town"  # none is
+    )
+    door, terms = gate(accountant=accountant), {"epsilon": 1, "delta": "1e-9", "fresh": fresh}
+    plan = door.plan(sql, **terms)
+    assert plan.early.epsilon < plan.price.epsilon
+    assert f"; {plan.early} if no group is found" in str(plan)
+    assert plan.to_dict()["price_if_none_found"] == float(plan.early.epsilon)
+    answer = door.sql(sql, **terms)
+    assert answer.rows == ()
+    assert answer.cost == plan.early
+    assert door.plan(BY_TOWN.replace("town", "ward"), epsilon=1).early is None

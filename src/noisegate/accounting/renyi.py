@@ -58,6 +58,7 @@ from noisegate.privacy.event import (
     SmoothLaplaceEvent,
     SmoothLognormalEvent,
     SmoothStudentEvent,
+    ThresholdedGaussianEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ApproxDP
@@ -244,6 +245,7 @@ def _rules(order: Fraction) -> Rules:
         PermuteAndFlipEvent: _through_approx,
         AboveThresholdEvent: _through_approx,
         KeySelectionEvent: _through_approx,
+        ThresholdedGaussianEvent: _through_zcdp,
         CrowdCountsEvent: _through_approx,
         SmoothStudentEvent: _through_approx,
         SmoothLaplaceEvent: _through_approx,

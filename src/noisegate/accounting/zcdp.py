@@ -51,6 +51,7 @@ from noisegate.privacy.event import (
     SmoothLaplaceEvent,
     SmoothLognormalEvent,
     SmoothStudentEvent,
+    ThresholdedGaussianEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ZCDP, ApproxDP
@@ -115,6 +116,11 @@ def _gaussian(event: DiscreteGaussianEvent | GaussianEvent) -> Pair:
     Rounding a continuous Gaussian to a grid is post-processing.
     """
     return event.sensitivity.squared / (2 * event.variance), NO_DELTA
+
+
+def _thresholded(event: ThresholdedGaussianEvent) -> Pair:
+    """Claim: δ-approximate (ℓ/2σ²)-zCDP, see `ThresholdedGaussian.event`."""
+    return event.keys / (2 * event.variance), min(event.delta, Fraction(1))
 
 
 def _laplace(event: GeometricEvent | LaplaceEvent | BoxNoiseEvent) -> Pair:
@@ -194,6 +200,7 @@ _RULES: Final = Rules(
             PermuteAndFlipEvent: _through_approx,
             AboveThresholdEvent: _through_approx,
             KeySelectionEvent: _through_approx,
+            ThresholdedGaussianEvent: _thresholded,
             CrowdCountsEvent: _through_approx,
             SmoothStudentEvent: _through_approx,
             SmoothLaplaceEvent: _through_approx,

@@ -18,7 +18,11 @@ from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.key_selection import (
+    KeySelection,
+    ThresholdedGaussian,
+    ThresholdedGeometric,
+)
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
@@ -106,6 +110,17 @@ def _thresholded() -> Audit:
     return many("thresholded-geometric", pair, ((count,), (count - 1,)), words)
 
 
+def _thresholded_gaussian() -> Audit:
+    """Where both neighbours have the key, shown counts are a part of counts with Gaussian noise."""
+    keys = ThresholdedGaussian.for_budget(Fraction(1, 2), "0.001", keys_per_unit=1)
+    claims = curve_claims(
+        lambda epsilon: discrete_gaussian_count_delta_up(epsilon, variance=keys.variance), _EPSILONS
+    )
+    pair, count = (keys, weaker(keys, variance=_FOUR_FIFTHS**2)), keys.threshold + 2
+    words = f"a key of {count} units and of {count - 1}"
+    return many("thresholded-gaussian", pair, ((count,), (count - 1,)), words, claims=claims)
+
+
 def _bounds() -> Audit:
     bounds = PrivateBounds(scale=Fraction(1, 2), threshold=4, digits=3)
     pair = bounds, weaker(bounds, scale=_FOUR_FIFTHS)
@@ -172,6 +187,7 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "key-selection": _key_selection,
     "key-selection of one unit": _key_selection_first,
     "thresholded-geometric": _thresholded,
+    "thresholded-gaussian": _thresholded_gaussian,
     "private-bounds": _bounds,
     "least-sum": _least_sum,
     "unevenness": _unevenness,

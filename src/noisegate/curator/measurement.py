@@ -24,7 +24,11 @@ from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph, OfGraph
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.key_selection import (
+    KeySelection,
+    ThresholdedGaussian,
+    ThresholdedGeometric,
+)
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.noisy_max import NoisyMax
@@ -62,7 +66,7 @@ _ALLOWED: Final[dict[type, set[type]]] = {
     Rows: _NOISE | {BoxNoise, PerturbedLogistic},
     Distinct: _NOISE,
     Values: {Quantile, Quantiles, Brackets, LocalQuantile},
-    Keys: {KeySelection, ThresholdedGeometric},
+    Keys: {KeySelection, ThresholdedGeometric, ThresholdedGaussian},
     Cells: {SparseGeometric, SparsePriority, GraphNumber, LocalGraph},
 }
 # What knows how far one step can move it, and the noise that it may have.

@@ -26,7 +26,11 @@ from noisegate.mechanisms.furthest import Furthest
 from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.key_selection import (
+    KeySelection,
+    ThresholdedGaussian,
+    ThresholdedGeometric,
+)
 from noisegate.mechanisms.laplace import Laplace
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.local_quantile import LocalQuantile
@@ -51,8 +55,8 @@ from noisegate.mechanisms.winsorised import Winsorised
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,
     Exponential, PermuteAndFlip, TopK, NoisyMax, AboveThreshold, Quantile, Quantiles, Brackets,
-    KeySelection, ThresholdedGeometric, PrivateBounds, PrivTree, Splits, DawaPartition, FourierCut,
-    Unevenness, SparseGeometric, SparsePriority,
+    KeySelection, ThresholdedGeometric, ThresholdedGaussian, PrivateBounds, PrivTree, Splits,
+    DawaPartition, FourierCut, Unevenness, SparseGeometric, SparsePriority,
     OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
     ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,
     Winsorised, PerturbedLogistic,

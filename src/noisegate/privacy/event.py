@@ -146,6 +146,21 @@ class KeySelectionEvent(Event):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdedGaussianEvent(Event):
+    """Keys with counts that discrete Gaussian noise takes above a threshold.
+
+    A unit holds at most ``keys``; one that it holds alone shows with a chance of ``delta`` at most,
+    all of them together.
+    """
+
+    name: ClassVar[str] = "thresholded-gaussian/1"
+    variance: Fraction
+    keys: int
+    delta: Fraction
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdCountsEvent(Event):
     """Counts of a secret sample, those below ``crowd`` not shown [GHLP12].
 
@@ -308,9 +323,9 @@ class PoissonSampled(Event):
 _KINDS: Final = (
     NothingEvent, GeometricEvent, LaplaceEvent, BoxNoiseEvent, DiscreteGaussianEvent,
     GaussianEvent, ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent,
-    KeySelectionEvent, CrowdCountsEvent, SmoothStudentEvent, SmoothLaplaceEvent,
-    SmoothLognormalEvent, ProposeTestReleaseEvent, DeclaredEvent, DeclaredZCDPEvent, Sequential,
-    Parallel, Repeated, Group, PoissonSampled,
+    KeySelectionEvent, ThresholdedGaussianEvent, CrowdCountsEvent, SmoothStudentEvent,
+    SmoothLaplaceEvent, SmoothLognormalEvent, ProposeTestReleaseEvent, DeclaredEvent,
+    DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group, PoissonSampled,
 )  # fmt: skip
 EVENTS: Final[Mapping[str, type[Event]]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 

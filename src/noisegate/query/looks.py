@@ -11,7 +11,7 @@ from math import inf, prod
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Relation, Sampled, Table
+from noisegate.algebra.relation import PerUnit, Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.curator.curator import Curator
@@ -20,7 +20,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps, Part, draft, key_questions
+from noisegate.query.estimates.draft import Caps, Part, draft
 from noisegate.query.estimates.purchase import Purchase, inner_price
 from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
@@ -36,6 +36,10 @@ SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their b
 CHOICES: Final = ("bounds", "caps")
 _CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
 _CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
+_UNLISTED: Final = 100  # groups, where nobody knows how many there are
+_FOUND: Final = 50  # a group that one of so many units holds should be found
+_SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
+_FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
 _BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
@@ -54,12 +58,16 @@ _NO_RANGE: Final = "Pay more, or declare bounds that you know."
 class Counted:
     """What to look at for the cap of a block: units by size, in ``part`` of a row.
 
-    ``people``: the sizes are numbers of groups, for counts of units by group.
+    ``people``: the sizes are numbers of groups, for counts of units by group; ``sought``: these
+    counts decide which groups are shown, above a threshold that grows with the cap if ``steep``,
+    and else with its root.
     """
 
     query: Query
     part: Fraction = Fraction(1)
     people: bool = False
+    sought: bool = False
+    steep: bool = False
 
 
 @final
@@ -103,6 +111,15 @@ class Chosen:
     words: tuple[str, ...] = ()
     caps: Mapping[str, int] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    people: frozenset[str] = frozenset()  # blocks whose cap is one of groups
+
+    def caps_of(self, block: Block) -> Caps:
+        """The caps of a block: as found, else as declared."""
+        declared, found = caps_of(block, self.terms), self.caps.get(block.name)
+        if found is None:
+            return declared
+        groups = found if block.name in self.people else declared.groups_per_unit
+        return replace(declared, rows_per_unit=found, groups_per_unit=groups)
 
 
 def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, ...]:
@@ -146,18 +163,21 @@ def _open(block: Block, terms: Terms, accountant: str, asked: bool) -> Counted |
         return None
     declared = caps_of(block, terms)
     fixed = declared.rows_per_unit or (declared.groups_per_unit if counted.people else None)
+    if counted.sought and declared.groups_per_unit is None and (fixed or 0) > _FEW:
+        fixed = None  # so many rows may be in few groups, and noise is for as many as count
     return None if fixed is not None and not asked else counted
 
 
-def counted_of(block: Block, accountant: str) -> Counted | None:  # noqa: PLR0911 - one a case
+def counted_of(block: Block, accountant: str) -> Counted | None:
     """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows."""
     if stability_of(block.relation).rows is not None:
         return None
     rows = _own_rows(block)
     try:
-        parts = draft(block, Caps(rows_per_unit=1), accountant=accountant, derive=False).parts
+        drafted = draft(block, Caps(rows_per_unit=1), accountant=accountant, derive=False)
     except Unsupported:  # bounds are not known yet
         return Counted(query=rows_per_unit_query(rows))
+    parts = drafted.parts
     people = [part.query.tally.relation for part in parts if _is_people(part) and _weighed(part)]
     sums = [part.query.tally for part in parts if not _is_people(part) and _weighed(part)]
     for tally in sums:
@@ -170,10 +190,13 @@ def counted_of(block: Block, accountant: str) -> Counted | None:  # noqa: PLR091
         return Counted(query=rows_per_unit_query(rows))
     if people and rows is not block.relation:  # about all units, not about a sample
         return counted_of(replace(block, relation=rows), accountant)
-    if people:
-        return Counted(query=rows_per_unit_query(people[0]), people=True)
-    sought = key_questions(block, Caps(rows_per_unit=1))
-    return Counted(query=rows_per_unit_query(rows)) if sought else None
+    if drafted.decided is not None or (drafted.keys and not people):
+        people = [PerUnit(rows, tuple((key.name, key.expression) for key in block.by), ())]
+    sought = drafted.decided is not None
+    steep = sought and accountant == "pure"
+    queries = map(rows_per_unit_query, people)
+    return next((Counted(query=each, people=True, sought=sought, steep=steep)
+                 for each in queries), None)  # fmt: skip
 
 
 def _weighed(part: Part) -> bool:
@@ -249,6 +272,7 @@ def seen(
     return Chosen(
         question=replace(question, blocks=blocks), terms=terms,
         words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles,
+        people=frozenset(look.block.name for look in looks if look.counted and look.counted.people),
     )  # fmt: skip
 
 
@@ -279,7 +303,10 @@ def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int:
     ratios = 0 if functions & {*_TOTALS} else _RANKS if functions & {*CHOSEN} else _AVERAGES
     price = float(terms.epsilon or 1) / blocks / (1 if ratios else max(1, len(block.aggregates)))
     profile = _profile(block, look.counted, sight)
-    return min(profile.best(price, cells=_cells(block), ratios=ratios), CAP_MAX)
+    most = limits.rows_per_unit or CAP_MAX if look.counted.sought else CAP_MAX
+    if look.counted.steep:
+        most = min(most, max(1, int(sum(sight.values) * price / (_FOUND * _SCALES))))
+    return min(profile.best(price, cells=_cells(block), ratios=ratios), most, CAP_MAX)
 
 
 def _bounded(
@@ -312,9 +339,11 @@ def _without_bounds(block: Block) -> list[Expression]:
 
 
 def _cells(block: Block) -> int:
-    """How many groups are declared, in the largest grouping set."""
-    sizes = [len(key.domain.keys or ()) or 1 for key in block.by]
-    return max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
+    """How many groups the largest grouping set has; a guess where they are not declared."""
+    listed = [key.domain.keys for key in block.by]
+    sizes = [_UNLISTED if keys is None else len(keys) or 1 for keys in listed]
+    most = max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
+    return min(most, _UNLISTED) if None in listed else most
 
 
 def _owner_table(block: Block) -> TableDomain:
@@ -422,10 +451,7 @@ def clipping(bought: Purchase, profile: Profile | None, cap: int | None) -> tupl
     None where no number is about capped rows.
     """
     block = bought.draft.block
-    capped = capped_words(
-        block, [(part.query, part.other and part.other.function) for part in bought.draft.parts],
-        known=profile is not None,
-    )  # fmt: skip
+    capped = capped_words(block, bought.draft.drawn, known=profile is not None)
     if not capped or cap is None:
         return capped
     if profile is not None:

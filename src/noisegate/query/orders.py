@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import Any, final
 
 from noisegate.curator.measurement import Measurement
 from noisegate.privacy.event import Event, NothingEvent, Sequential
@@ -48,6 +48,14 @@ class Asked:
         """What the looks cost, each once."""
         return price_of(self.looks)
 
+    def events(self, orders: "Sequence[Order]", *, fresh: bool, found: bool = True) -> list[Event]:
+        """What would be paid for now; unless ``found``, if no group is found."""
+        looks = [look.measurement for look in self.missing]
+        wanted = [each for order in orders for each in order.measurements(found=found)]
+        if fresh:
+            return [*once(looks), *(each.event() for each in wanted)]
+        return once([*looks, *wanted])
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +79,11 @@ class Order:
         """What the cap loses, as far as that is known."""
         return None if self.profile is None else lost_of(self.bought, self.profile)
 
-    def measurements(self) -> Iterator[Measurement]:
-        """What is still to be paid for."""
+    def measurements(self, *, found: bool = True) -> Iterator[Measurement]:
+        """What is still to be paid for; unless ``found``, if no group is found."""
         if self.found is None:
             yield from self.keys
-        for needed in self.needed:
+        for needed in self.needed if found or self.found is not None else ():
             if needed.measurement is not None:
                 yield needed.measurement
 
@@ -118,3 +126,9 @@ def all_of(events: Sequence[Event]) -> Event:
     if not events:
         return NothingEvent()
     return events[0] if len(events) == 1 else Sequential(events=tuple(events))
+
+
+def found_of(releases: Sequence[Release]) -> dict[str, Any]:
+    """The keys that were found, with the numbers that were released beside them."""
+    counts = releases[0].values.tolist() if releases else None
+    return {"found": [release.keys or () for release in releases], "counts": counts}

@@ -15,13 +15,14 @@ from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.key_selection import KeySelection, Thresholded
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.display import bare, percent
 from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.known import grains_of
-from noisegate.query.estimates.purchase import Purchase
+from noisegate.query.estimates.purchase import Purchase, finder_of
 from noisegate.query.expected import Expectation, Foreseen
 from noisegate.query.question import Question
 from noisegate.transforms.query import Query
@@ -38,7 +39,8 @@ class Plan:
     """What would be measured, what it would cost now, and how far the answer may be off.
 
     ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
-    before, 0 where all of it was. ``reused`` says in words what comes from earlier answers.
+    before, 0 where all of it was; ``early`` is what it would charge if no group is found, where
+    that is less. ``reused`` says in words what comes from earlier answers.
     ``expected`` says how far numbers may be off. ``numbers`` are the columns that hold some.
     ``firsts`` are the plans of numbers that are measured before the question, and in its price.
     """
@@ -51,6 +53,7 @@ class Plan:
     price: ApproxDP
     fits: bool
     expected: Expectation
+    early: ApproxDP | None = None
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
@@ -84,6 +87,7 @@ class Plan:
             "columns": list(self.columns),
             "price": float(self.price.epsilon),
             "price_delta": float(self.price.delta),
+            **({} if self.early is None else {"price_if_none_found": float(self.early.epsilon)}),
             "fits": self.fits,
             "epsilon": float(self.epsilon),
             "confidence": float(confidence),
@@ -120,8 +124,9 @@ class Plan:
         lines += [("clipping", words) for words in self.clipping]
         lines += [("reused", words) for words in self.reused]
         lines += [("mind", words) for words in self.caveats]
-        lines.append(("price", f"{self.price}" + ("" if self.fits else " (more than is left)")))
-        return lines
+        more = "" if self.fits else " (more than is left)"
+        none = "" if self.early is None else f"; {self.early} if no group is found"
+        return [*lines, ("price", f"{self.price}{more}{none}")]
 
     def table(self, confidence: Number = 0.95) -> "pa.Table":
         """The facts as a table."""
@@ -192,13 +197,14 @@ def shown_names(question: Question) -> dict[tuple[str, str], str]:
 def _groups(bought: Purchase, names: Mapping[tuple[str, str], str]) -> list[tuple[str, str]]:
     """The groups of a block, column by column."""
     draft, lines = bought.draft, []
-    least = max((each.last + 1 for each in bought.keys), default=0)
+    finders = [finder_of(each) for each in bought.keys]
+    least = max((each.sure for each in finders), default=0)
+    certain = all(isinstance(each, KeySelection) for each in finders)
+    often = "for certain" if certain else "nearly always"
     for key, keys in zip(draft.block.by, draft.groups, strict=True):
         name = names.get((draft.block.name, key.name), key.name)
         if key.domain.keys is None and keys == (None,):
-            lines.append(
-                ("groups", f"{name}: found privately, those of {least:,} units for certain")
-            )
+            lines.append(("groups", f"{name}: found privately, those of {least:,} units {often}"))
         else:
             some = ", ".join("NULL" if each is None else str(each) for each in keys[:6])
             more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
@@ -216,10 +222,8 @@ def _with_names(words: str, draft: Draft, names: Mapping[tuple[str, str], str]) 
 
 def _measurements(bought: Purchase) -> list[dict[str, Any]]:
     draft = bought.draft
-    found = [
-        _record(query, (mechanism,), "which groups exist")
-        for query, mechanism in zip(draft.keys, bought.keys, strict=True)
-    ]
+    what = "which groups exist" + ("" if draft.decided is None else ", and the units of each")
+    found = [_record(each.query, each.mechanisms, what) for each in bought.keys]
     for part, mechanisms in zip(draft.parts, bought.mechanisms, strict=True):
         cells = draft.cells(part.columns)
         what = type(part.query.tally).__name__.lower()
@@ -243,11 +247,14 @@ def _noises(query: Query, mechanisms: tuple[Mechanism[Any], ...]) -> list[str]:
     """The noise in words, in the unit of what is measured."""
     found = []
     for mechanism, grain in zip(mechanisms, grains_of(query), strict=True):
-        if isinstance(mechanism, Geometric):
-            found.append(f"geometric of scale {float(mechanism.scale * grain):.4g}")
-        elif isinstance(mechanism, DiscreteGaussian):
-            sigma = sqrt(mechanism.variance) * float(grain)
-            found.append(f"discrete Gaussian of σ {sigma:.4g}")
+        noise, more = mechanism, ""
+        if isinstance(mechanism, Thresholded):
+            noise, more = mechanism.noise, f", shown from {mechanism.threshold:,} on"
+        if isinstance(noise, Geometric):
+            found.append(f"geometric of scale {float(noise.scale * grain):.4g}{more}")
+        elif isinstance(noise, DiscreteGaussian):
+            sigma = sqrt(noise.variance) * float(grain)
+            found.append(f"discrete Gaussian of σ {sigma:.4g}{more}")
         else:
             found.append(str(to_record(mechanism)["mechanism"]).partition("/")[0])
     return found

@@ -129,7 +129,7 @@ class Profile:
     @property
     def sizes(self) -> Sizes:
         """The numbers with their bins."""
-        return _sizes(self.units, self.scale, self.part)
+        return _sizes(self.units, self.scale, self.part, self.people)
 
     @property
     def rows(self) -> float:
@@ -162,11 +162,11 @@ class Profile:
 
 
 @lru_cache(maxsize=64)
-def _sizes(units: tuple[int, ...], scale: float, part: Fraction) -> Sizes:
+def _sizes(units: tuple[int, ...], scale: float, part: Fraction, people: bool) -> Sizes:  # noqa: FBT001
     """Numbers of rows are whole: the second bin holds 2 alone."""
     highs = np.array(STEPS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
-    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs)
+    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people)
 
 
 def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:

@@ -102,12 +102,15 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
 
 def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
     """Aggregates that a cap makes smaller, where nothing is known of by how much."""
+    measured = [part.pieces for part in draft.parts]
+    if draft.decided is not None:
+        measured.append((draft.decided,))
     pieces = {
         piece
-        for part in draft.parts
-        if isinstance(part.query.tally, Distinct) or not estimates.is_raised
-        if capped_words(draft.block, [(part.query, part.other and part.other.function)])
-        for piece in part.pieces
+        for each, drawn in zip(measured, draft.drawn, strict=True)
+        if isinstance(drawn[0].tally, Distinct) or not estimates.is_raised
+        if capped_words(draft.block, [drawn])
+        for piece in each
     }
     return frozenset(
         each.aggregate.name

@@ -27,14 +27,13 @@ from noisegate.query.estimates.estimate import estimate
 from noisegate.query.estimates.losses import lost_of, rank_slack
 from noisegate.query.estimates.purchase import (
     Purchase,
-    key_mechanisms,
+    key_questions_of,
     purchase,
     require_findable,
 )
 from noisegate.query.expected import Expectation
 from noisegate.query.first import First, after_paying, number_of, shared
 from noisegate.query.guesses import Guess
-from noisegate.query.limits import caps_of
 from noisegate.query.looks import (
     clipping,
     known_profile,
@@ -43,7 +42,15 @@ from noisegate.query.looks import (
     sight_of,
 )
 from noisegate.query.margins import Margins
-from noisegate.query.orders import Asked, Order, Parcel, all_of, epsilon_of, once, shares
+from noisegate.query.orders import (
+    Asked,
+    Order,
+    Parcel,
+    all_of,
+    epsilon_of,
+    found_of,
+    shares,
+)
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
 from noisegate.query.question import USUAL, Block, Question, Terms, checked_terms
@@ -227,9 +234,7 @@ class Run:
 
     def _order(self, asked: Asked, block: Block, *, fresh: bool) -> Order:
         terms, count = asked.terms, len(asked.question.blocks)
-        caps = caps_of(block, terms)
-        if block.name in asked.chosen.caps:
-            caps = replace(caps, rows_per_unit=asked.chosen.caps[block.name])
+        caps = asked.chosen.caps_of(block)
         profile, looked = asked.chosen.profiles.get(block.name), None
         # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
         fresh = fresh or any(look.block.name == block.name for look in asked.missing)
@@ -238,18 +243,13 @@ class Run:
         accountant, rows = self._accountant, terms.rows
         known = draft(block, caps, accountant=accountant)
         epsilon = epsilon_of(known, terms, count, delta)
-        finders = key_mechanisms(known, epsilon=epsilon, delta=delta / count)
-        keys = tuple(
-            Measurement(query=query, mechanisms=(finder,))
-            for query, finder in zip(known.keys, finders, strict=True)
-        )
+        keys = key_questions_of(known, epsilon=epsilon, delta=delta / count)
         found = None if fresh and keys else self._found(keys)
         if found is None:
             counted = None if profile is None else profile.units_max
-            require_findable(finders, rows, self._units_max(block), counted)
+            require_findable(keys, rows, self._units_max(block), counted)
         if found:
-            listed = [release.keys or () for release in found]
-            known = draft(block, caps, found=listed, accountant=accountant)
+            known = draft(block, caps, **found_of(found), accountant=accountant)
         bought = purchase(known, epsilon=epsilon, delta=delta / count, rows=rows, slack=slack)
         if profile is None:
             profile, looked = known_profile(self._shelf, block, accountant)
@@ -302,16 +302,13 @@ class Run:
         return replace(needed, stored=found)
 
     def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
-        looks = [look.measurement for look in asked.missing]
-        wanted = [each for order in orders for each in order.measurements()]
-        events = [*once(looks), *(each.event() for each in wanted)]
-        if not fresh:
-            events = once([*looks, *wanted])
         unknown = [each for each in asked.firsts if not each.is_known]
         firsts = tuple(self.plan(each.sql, each.terms or Terms(), fresh=fresh) for each in unknown)
-        events += [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
+        before = [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
+        events = [*asked.events(orders, fresh=fresh), *before]
         paying = [order.epsilon for order in orders] + [each.epsilon for each in firsts]
         price, fits = self._curator.price(all_of(events))
+        early = [*asked.events(orders, fresh=fresh, found=False), *before]
         reused = (needed.words for order in orders for needed in order.needed)
         blind = {look.block.name for look in asked.missing if look.counted is not None}
         clipped = (
@@ -328,6 +325,7 @@ class Run:
             event=all_of(events),
             price=price,
             fits=fits,
+            early=self._curator.price(all_of(early))[0] if early != events else None,
             expected=self._expected(asked, orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
@@ -389,7 +387,7 @@ class Run:
         known = draft(
             order.bought.draft.block,
             order.caps,
-            found=[release.keys or () for release in releases],
+            **found_of(releases),
             accountant=self._accountant,
         )
         bought = purchase(

@@ -20,6 +20,7 @@ from noisegate.exact import fraction, upper
 from noisegate.files import write
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
 from noisegate.query.answer import Answer, HalfWidths
@@ -152,15 +153,17 @@ class SparseRelease(Charged):
         """
         failure, signed = failure_of(confidence) * among, getattr(self.noise, "signed", False)
         shown = self.values.astype(np.float64) * float(self.grain)
-        more: dict[str, Any] = {"at_least": self._cut, "scale": self.noise.scale}
-        counts = self._plain_counts
+        counts, cut, scale = self._plain_counts, self._cut, self.noise.scale
         low: NDArray[Any]
         high: NDArray[Any]
         if self.sampling is None:
-            low, high = selected.between(counts, failure=float(failure), signed=signed, **more)
+            low, high = selected.between(
+                counts, at_least=cut, noise=Geometric(scale=scale), failure=float(failure),
+                signed=signed,
+            )  # fmt: skip
         else:
             low, high = selected.between_all(
-                counts, failure=failure, sampling=self.sampling, **more
+                counts, at_least=cut, scale=scale, failure=failure, sampling=self.sampling
             )
         width = np.ceil(np.maximum(high - shown, shown - low))
         return np.where(self._plain, width, np.nan)

@@ -8,13 +8,20 @@ where all rows are in one group and smaller otherwise, so fewer units are scaled
 unit up is part of the question: its rows where all rows are counted; else what each number adds.
 People by group have one row in each of their groups, so their L2 norm grows with √groups only.
 Several grouping sets add up only if a unit weighs the same in all: there its rows decide, in L1.
+
+Groups that nobody declared are found first. Where the units of a group are asked for anyway, one
+draw does both: their noisy count is the answer, and decides whether the group is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from math import prod
 from typing import Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.relation import Filter, PerUnit, Relation, sample_of
@@ -68,10 +75,12 @@ class Part:
 class Draft:
     """What is to be measured for a block, and how its aggregates are made of it.
 
-    ``keys`` are measured first. ``groups`` are the keys of each column; ``shown`` are the
-    combinations that were found, where several columns were looked for together. The first pieces
-    are sums, in multiples of ``grains``; all others are drawn for themselves. ``gaussian``: shares
-    are of ρ; ``amplified``: they are of ε, but sums about a sample may have Gaussian noise too.
+    ``keys`` are measured first; ``decided`` is the piece that they release, the units of each
+    group, and ``counts`` are these by key, once found. ``groups`` are the keys of each column;
+    ``shown`` are the combinations that were found, where several columns were looked for together.
+    The first pieces are sums, in multiples of ``grains``; all others are drawn for themselves.
+    ``gaussian``: shares are of ρ; ``amplified``: they are of ε, but sums about a sample may have
+    Gaussian noise too.
     """
 
     block: Block
@@ -84,7 +93,8 @@ class Draft:
     split: Split
     gaussian: bool
     amplified: bool = False
-    capped: tuple[str, ...] = ()  # how much of a unit counts, in words
+    decided: int | None = None
+    counts: Mapping[tuple[Key, ...], int] | None = None
     caveats: tuple[str, ...] = ()
 
     @property
@@ -96,12 +106,40 @@ class Draft:
         """How many groups a grouping set has."""
         return prod(len(self.groups[j]) for j in columns)
 
+    def counted(self, guess: int) -> NDArray[np.int64]:
+        """The units of each group; ``guess``, before they are known."""
+        cells = product(*(self.groups[j] for j in self.block.sets[0]))
+        known = self.counts
+        return np.array(
+            [guess if known is None else known.get(cell, 0) for cell in cells], np.int64
+        )
+
     @property
-    def rest(self) -> Fraction:
-        """The share of the price that is left after the keys."""
-        if not self.keys:
-            return Fraction(1)
-        return 1 - KEY_SHARE if self.block.aggregates else Fraction(0)
+    def drawn(self) -> list[tuple[Query, Function | None]]:
+        """All queries that numbers come from, with the function of what is drawn for itself."""
+        found = [(part.query, part.other and part.other.function) for part in self.parts]
+        return found if self.decided is None else [*found, (self.keys[0], Function.COUNT_UNITS)]
+
+    @property
+    def capped(self) -> tuple[str, ...]:
+        """How much of a unit counts, in words."""
+        return capped_words(self.block, self.drawn)
+
+    @property
+    def finding(self) -> Fraction:
+        """The share of the price for finding groups: all, if nothing else is asked.
+
+        A count that decides has its own share, but no less than finding alone would have.
+        """
+        own = Fraction(not self.block.aggregates)
+        if self.decided is not None:
+            own = self.split.shares[self.decided]
+        return max(KEY_SHARE, own) if self.keys else Fraction(0)
+
+    def share(self, piece: int) -> Fraction:
+        """The share of the price of a piece that is measured after the keys."""
+        own = Fraction(0) if self.decided is None else self.split.shares[self.decided]
+        return self.split.shares[piece] * (1 - self.finding) / (1 - own)
 
 
 def key_questions(block: Block, caps: Caps) -> tuple[Keys, ...]:
@@ -135,17 +173,21 @@ def draft(
     caps: Caps,
     *,
     found: Found | None = None,
+    counts: Sequence[int] | None = None,
     accountant: str = "pure",
     derive: bool = True,
 ) -> Draft:
     """The tallies of a block, with as little noise as the price allows.
 
     ``found`` are the keys that `key_questions` gave; None stands for a plan before they are known.
+    ``counts`` are the units that hold each, where these decided which are shown.
     Where sums could also be derived from averages, the way with the smaller error is taken, unless
     ``derive`` is False. Sums of a sample that may be negative are derived, as what sampling adds to
     their error follows from how many rows there are.
     """
     drafting = _Drafting(block, caps, found, accountant)
+    if found and counts is not None:
+        drafting.counts = dict(zip(found[0], counts, strict=True))
     plain = drafting.sketch(derived=False)
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return drafting.draft(plain)
@@ -181,13 +223,21 @@ class _Drafting:
         # A group column without any key has no cells; nothing is measured then, only planned.
         self.listed = tuple(keys or (None,) for keys in self.groups)
         self.relation = _closed(block, self.listed)
-        self.sums = [a for a in block.aggregates if self._is_additive(a)]
+        self.counts: Mapping[tuple[Key, ...], int] | None = None
+        self.deciding = {a.name for a in block.aggregates if self._decides(a)}
+        self.sums = [
+            a for a in block.aggregates if self._is_additive(a) and a.name not in self.deciding
+        ]
 
     def sketch(self, *, derived: bool) -> _Sketch:
         block, schema = self.block, schema_of(self.block.relation)
         book = Book(schema, cap=self._row_cap() if self.sums else None)
         made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
-        rest = [a for a in block.aggregates if a.name not in made]
+        rest = [
+            replace(a, function=Function.COUNT_UNITS) if a.name in self.deciding else a
+            for a in block.aggregates
+            if a.name not in made
+        ]
         others, base = others_of(rest), len(book.terms)
         made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
         held = (*ADDITIVE, Function.COUNT_UNITS) if self.sample < 1 and _is_single(block) else ()
@@ -208,7 +258,11 @@ class _Drafting:
     def draft(self, sketch: _Sketch) -> Draft:
         block, book, base = self.block, sketch.book, len(sketch.book.terms)
         parts = self._sum_parts(sketch) if base else []
+        units = Other(function=Function.COUNT_UNITS)
+        decided = base + sketch.others.index(units) if self.deciding else None
         for piece, other in enumerate(sketch.others):
+            if base + piece == decided:
+                continue
             for columns in dict.fromkeys(block.sets):
                 query = Query(self._tally(other, columns))
                 copies = len(set(block.sets))
@@ -229,9 +283,8 @@ class _Drafting:
             split=sketch.split,
             gaussian=self.gaussian,
             amplified=self.amplified,
-            capped=capped_words(
-                block, [(part.query, part.other and part.other.function) for part in parts]
-            ),
+            decided=decided,
+            counts=self.counts,
             caveats=caveats(block, kinds={recipe.kind for recipe in sketch.recipes}),
         )
 
@@ -240,6 +293,20 @@ class _Drafting:
         return aggregate.function in ADDITIVE or (
             aggregate.function is Function.COUNT_UNITS and self.rows == 1
         )
+
+    def _decides(self, aggregate: Aggregate) -> bool:
+        """Whether it counts the units of each group, by which groups are found too.
+
+        Rows are units where no unit has two of them in a group. With a condition of its own it
+        would count others than those who make a group.
+        """
+        if not self.keys or not _is_single(self.block) or self.sample < 1:
+            return False
+        if aggregate.where is not None or aggregate.function is not Function.COUNT:
+            return aggregate.where is None and aggregate.function is Function.COUNT_UNITS
+        named = {k.expression.name for k in self.block.by if type(k.expression) is Field}
+        identity = stability_of(self.block.relation).identity
+        return self.rows == 1 or (identity is not None and identity <= named)
 
     def _recipe(self, aggregate: Aggregate, book: Book, *, derived: bool) -> Recipe:
         """Whole numbers stay whole, but several grouping sets add up only in fractions."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import compress, product
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from noisegate.algebra.tally import Sums, Values
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
 from noisegate.mechanisms.brackets import Brackets
+from noisegate.mechanisms.key_selection import Thresholded
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.choices import Chosen, Ranks
@@ -37,13 +38,14 @@ from noisegate.query.estimates.known import (
 )
 from noisegate.query.estimates.laws import Floats, as_noise, combined
 from noisegate.query.estimates.losses import Lost, RowSums, raised
-from noisegate.query.estimates.purchase import Purchase
+from noisegate.query.estimates.purchase import Purchase, finder_of
 from noisegate.query.estimates.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.question import Function
 
 Numbers: TypeAlias = NDArray[Any]
 Released: TypeAlias = NDArray[np.int64] | Sequence[Sequence[Known]]
+_SURELY: Final = Fraction(9999, 10_000)
 
 
 @final
@@ -140,7 +142,7 @@ def estimate(
     measured = _Measured(bought, releases, lost)
     columns = {}
     for recipe in draft.recipes:
-        found = [measured.column(recipe, columns) for columns in sets] if draft.parts else []
+        found = [measured.column(recipe, columns) for columns in sets]
         values = np.concatenate([each.values for each in found]) if found else np.zeros(0)
         columns[recipe.aggregate.name] = Estimate(
             name=recipe.aggregate.name,
@@ -224,6 +226,9 @@ class _Measured:
         self.tables, self.choices, self.marginals = {}, {}, {}
         self.grains = dict(enumerate(draft.grains))
         self.samplings: dict[int, Sampling] = {}
+        if draft.decided is not None:
+            self.grains[draft.decided] = Fraction(1)
+            self.tables[draft.decided] = {draft.block.sets[0]: [_deciding(bought)]}
         bundle = zip(draft.parts, bought.mechanisms, releases, strict=True)
         for part, mechanisms, values in bundle:
             if part.other is not None:
@@ -292,7 +297,7 @@ class _Measured:
         )
         sums = None if recipe.sampled else RowSums(
             law=known.law, values=known.values.astype(np.float64), rounded=is_rounded,
-            recipe=recipe, lost=lost,
+            recipe=recipe, lost=lost, bars=None if known.at_least is None else bars,
         )  # fmt: skip
         if lost is None:
             return _Column(values, bars, noise=bars, sums=sums)
@@ -334,6 +339,18 @@ class _Measured:
             tables = {at: pooled(answers) for at, answers in self.tables[piece].items()}
             self.marginals[piece] = Marginals(tables, self.sizes)
         return self.marginals[piece].known(columns)
+
+
+def _deciding(bought: Purchase) -> Known:
+    """The units of each group whose noisy counts decided that they are shown.
+
+    Before that, a guess that is far above the threshold, where being shown says nothing.
+    """
+    finder = finder_of(bought.keys[0])
+    assert isinstance(finder, Thresholded)  # noqa: S101 - it releases counts
+    guess = finder.threshold + 2 * finder.noise.interval(_SURELY)
+    values = bought.draft.counted(guess)
+    return replace(released(values, finder.noise, Fraction(1)), at_least=finder.threshold)
 
 
 def sampled_bars(bars: Bars, sampling: Sampling) -> Bars:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Grouping, Sums
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.laws import Draws, Law, Noise, combined
+from noisegate.query.estimates.selected import between
 from noisegate.transforms.query import Query
 
 Bars: TypeAlias = Callable[[Fraction], Interval]
@@ -23,13 +24,26 @@ _LEVELS: Final = (Fraction(90, 100), Fraction(95, 100), Fraction(99, 100))
 @final
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Noisy numbers of all cells, in their own unit; all cells err by the same law."""
+    """Noisy numbers of all cells, in their own unit; all cells err by the same law.
+
+    ``at_least``: they are counts of groups that are shown because the number is so large.
+    """
 
     values: NDArray[Any]
     law: Law
+    at_least: int | None = None
 
     def bars(self, confidence: Fraction) -> Interval:
-        """Where the exact number lies."""
+        """Where the exact number lies; of what is shown for its size, given that it is shown."""
+        if self.at_least is not None:
+            (draws,) = self.law.draws
+            low, high = between(
+                self.values,
+                at_least=self.at_least,
+                noise=draws.noise,
+                failure=float(1 - confidence),
+            )
+            return Interval(np.maximum(low, 1.0), high.astype(np.float64))
         return Interval.around(self.values.astype(np.float64), self.law.half_width(confidence))
 
 

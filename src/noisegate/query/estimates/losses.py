@@ -52,6 +52,9 @@ class Lost:
 
 def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
     """What the cap loses; None where no number is capped as the profile has it."""
+    if bought.draft.decided is not None and profile.people:
+        loss = profile.loss(bought.keys[0].query.per_unit)
+        return Lost(loss=loss, people=True, units={}, signed=frozenset())
     for part in bought.draft.parts:
         tally = part.query.tally
         is_people = part.other is not None and part.other.function is Function.COUNT_UNITS
@@ -144,16 +147,24 @@ class RowSums:
     rounded: bool
     recipe: Recipe
     lost: Lost | None
+    bars: Bars | None = None  # of groups that are shown for their noisy numbers
 
     def half_width(self, groups: Sequence[int], confidence: Fraction, *, noise: bool) -> float:
         """That of a sum over groups; one that is there k times counts k times.
 
-        Why: noise of groups is independent, so its law is that of the sum. What a cap loses of the
-            groups together is lost of one group that is all of them.
+        Why: noise of groups is independent, so its law is that of the sum; given that they are
+            shown for their noise, bars that hold all at once add up. What a cap loses of the groups
+            together is lost of one group that is all of them.
         """
         times = Counter(groups)
-        law = combined([(Fraction(count), self.law) for count in times.values()])
-        wide, steps = law.half_width(confidence), len(groups) * (0.5 if self.rounded else 0.0)
+        if self.bars is None:
+            law = combined([(Fraction(count), self.law) for count in times.values()])
+            wide = law.half_width(confidence)
+        else:
+            ends = self.bars(1 - (1 - confidence) / max(1, len(times)))
+            off = np.maximum(self.values - ends.low, ends.high - self.values)
+            wide = float(sum(count * off[group] for group, count in times.items()))
+        steps = len(groups) * (0.5 if self.rounded else 0.0)
         if self.lost is None:
             return wide + steps
         of = np.array([self.values[list(groups)].sum()])

@@ -6,26 +6,32 @@ errs less for its share at 95 %.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, log
+from math import ceil, isqrt, log
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.accounting.amplification import inner_epsilon_down, inner_rho_down
 from noisegate.accounting.search import digits_down
-from noisegate.algebra.tally import Sums, Values
+from noisegate.algebra.tally import Keys, Sums, Values
+from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
-from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.base import Mechanism, smallest_whole
 from noisegate.mechanisms.brackets import LADDER, Brackets, radii_below
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import KeySelection
+from noisegate.mechanisms.key_selection import (
+    Finder,
+    KeySelection,
+    ThresholdedGaussian,
+    ThresholdedGeometric,
+)
 from noisegate.mechanisms.quantiles import Quantiles, depth
 from noisegate.privacy.distance import L1, L2
-from noisegate.query.estimates.draft import KEY_SHARE, Draft, Part
+from noisegate.query.estimates.draft import Draft, Part
 from noisegate.query.estimates.others import BRACKETS_MAX
-from noisegate.query.estimates.words import extreme, noun_of, quantiles, ranks, rare
+from noisegate.query.estimates.words import extreme, quantiles, ranks, rare
 from noisegate.query.question import USUAL, Function
 from noisegate.transforms.query import Query
 
@@ -38,14 +44,14 @@ EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows i
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """A draft with its noise: for each key question one mechanism, for each part its mechanisms.
+    """A draft with its noise: how each key question is asked, for each part its mechanisms.
 
     A part of sums has one mechanism per term; every other part has one.
     """
 
     draft: Draft
     epsilon: Fraction
-    keys: tuple[KeySelection, ...]
+    keys: tuple[Measurement, ...]
     mechanisms: tuple[tuple[Mechanism[Any], ...], ...]
     caveats: tuple[str, ...]
 
@@ -93,11 +99,9 @@ def purchase(
     """
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
-    keys = key_mechanisms(draft, epsilon=epsilon, delta=delta)
-    words += [
-        rare(noun_of(query), finder, sampled=query.sample is not None)
-        for query, finder in zip(draft.keys, keys, strict=True)
-    ]
+    keys = key_questions_of(draft, epsilon=epsilon, delta=delta)
+    shown = draft.decided is not None
+    words += [rare(each.query, finder_of(each), shown=shown) for each in keys]
     bought = tuple(_mechanisms(draft, part, funds, rows, slack, words) for part in draft.parts)
     return Purchase(
         draft=draft,
@@ -108,11 +112,8 @@ def purchase(
     )
 
 
-def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[KeySelection, ...]:
-    """How the groups are found: a quarter of the price (all, if nothing else is asked), and δ.
-
-    Those of a sample are found with a larger ε, and a larger δ: δ' = p δ is that of all.
-    """
+def key_questions_of(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Measurement, ...]:
+    """How the groups are found: for their share of the price, and δ."""
     if not draft.keys:
         return ()
     chance = fraction(delta, name="delta")
@@ -122,24 +123,57 @@ def key_mechanisms(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[Key
             fix="Declare the column's keys, or give delta=1e-6 from an account that has δ.",
         )
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
-    each = funds.share((KEY_SHARE if draft.rest else Fraction(1)) / len(draft.keys))
-    return tuple(
-        KeySelection.for_budget(
-            inner_price(each, query.sample),
-            inner_delta(chance / len(draft.keys), query.sample),
-            keys_per_unit=query.per_unit,
-        )
-        for query in draft.keys
-    )
+    share, part = draft.finding / len(draft.keys), chance / len(draft.keys)
+    return tuple(_finding(draft, query, funds, share, part) for query in draft.keys)
 
 
-def require_findable(finders: Sequence[KeySelection], *units: int | None) -> None:
+def _finding(
+    draft: Draft, query: Query, funds: Funds, share: Fraction, delta: Fraction
+) -> Measurement:
+    """How one set of keys is found.
+
+    Where the units of each are asked for, in as many groups of a unit as are counted. Else in so
+    few that small groups are found. Why: let units be in n groups each, of which c count. A group
+    then needs n / c times what the finder needs, t(c), or t(c) if n < c. Over all n up to the cap C
+    the worst ratio to the best c for that n is least at c = 1 where t grows with c, and at √C where
+    it grows with √c, as with Gaussian noise. More count where that costs nothing, at a large ε.
+    """
+    price = inner_price(funds.share(share), query.sample)
+    within = inner_delta(delta, query.sample)
+    kind = KeySelection if draft.decided is None else ThresholdedGeometric
+
+    def finder(keys: int) -> Finder:
+        found: list[Finder] = [kind.for_budget(price, within, keys_per_unit=keys)]
+        if funds.gaussian:
+            rho = share * funds.epsilon**2 / 2
+            found.append(ThresholdedGaussian.for_budget(rho, within, keys_per_unit=keys))
+        return min(found, key=lambda each: each.turn)
+
+    tally, most = query.tally, query.per_unit
+    if draft.decided is not None or most == 1 or not isinstance(tally, Keys):
+        return Measurement(query=query, mechanisms=(finder(most),))
+    least = isqrt(most) if funds.gaussian else 1
+    limit = finder(least).turn + 1
+    beyond = smallest_whole(lambda keys: keys > most or finder(keys).turn > limit, least=least)
+    groups = max(least, beyond - 1)
+    few = Query(replace(tally, keys_per_unit=groups))
+    return Measurement(query=few, mechanisms=(finder(groups),))
+
+
+def finder_of(measurement: Measurement) -> Finder:
+    """What decides which groups are shown."""
+    (found,) = measurement.mechanisms
+    assert isinstance(found, Finder)  # noqa: S101 - so they are bought
+    return found
+
+
+def require_findable(keys: Sequence[Measurement], *units: int | None) -> None:
     """Refuse to look for groups that no number of units is enough for, before it is charged.
 
     ``units`` are what is known of how many there are at most.
     """
     most = min((each for each in units if each is not None), default=None)
-    for finder in finders:
+    for finder in map(finder_of, keys):
         if most is not None and finder.probability(most)[1] < _HOPE:
             raise Unsupported(
                 f"No group can be found among {most:,} units: one of {finder.turn:,} would be "
@@ -153,7 +187,7 @@ def _mechanisms(
     draft: Draft, part: Part, funds: Funds, rows: int | None, slack: Fraction, words: list[str]
 ) -> tuple[Mechanism[Any], ...]:
     query, tally = part.query, part.query.tally
-    shares = [draft.split.shares[piece] * draft.rest / part.copies for piece in part.pieces]
+    shares = [draft.share(piece) / part.copies for piece in part.pieces]
     if isinstance(tally, Sums):
         triples = zip(shares, query.l1s, query.l2s, strict=True)
         noises = tuple(funds.noise(share, l1=l1, l2=l2) for share, l1, l2 in triples)

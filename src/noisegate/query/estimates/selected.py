@@ -1,10 +1,12 @@
 """Intervals for counts that are shown because their noisy values are large.
 
->>> low, high = between(np.array([12, 30, 100]), at_least=10, scale=Fraction(2), failure=0.05)
+>>> noise = Geometric(scale=Fraction(2))
+>>> low, high = between(np.array([12, 30, 100]), at_least=10, noise=noise, failure=0.05)
 >>> low.tolist(), high.tolist()
 ([0, 24, 94], [17, 36, 106])
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import floor, log, sqrt
 from typing import Final
@@ -12,39 +14,43 @@ from typing import Final
 import numpy as np
 
 from noisegate.accounting.calibrate import geometric_error
+from noisegate.mechanisms.geometric import Geometric
 from noisegate.query.estimates.counted import Chances, Whole, first_above
-from noisegate.query.estimates.laws import Floats
+from noisegate.query.estimates.laws import Floats, Noise
 from noisegate.query.estimates.sampling import Sampling
 
-_NEARLY: Final = 1 - 1e-9  # of what may fail: doubles may be off by the rest
+_NEARLY: Final = 1 - 1e-8  # of what may fail: doubles may be off by the rest
+_FAR: Final = 18.0  # standard deviations up to which weights are added up
+_WIDE: Final = 1 << 15  # a standard deviation from which on whole steps do not matter
 
 
 def between(
-    values: Whole, *, at_least: int | Whole, scale: Fraction, failure: float, signed: bool = False
+    values: Whole, *, at_least: int | Whole, noise: Noise, failure: float, signed: bool = False
 ) -> tuple[Whole, Whole]:
     """Where counts lie whose noisy values V are shown because V ≥ ``at_least``, which is above 0.
 
-    With ``signed``, because |V| is. The noise is two-sided geometric; counts are at least 0.
+    With ``signed``, because |V| is. Counts are at least 0.
 
     Claim: given that it is shown, a count is outside with at most the chance ``failure``, whatever
         it is. So of all that are shown, at most that share is outside on average.
     Why: the interval holds each count under which what is shown is likely enough, among values that
         are shown [WFB13]. Of a count up to ``at_least``, V or more must have a chance above the
         failure; of a larger one, V or more, and V or less, above half of it. The noise is
-        log-concave, so both chances are monotone in the count. Up to ``at_least``, all counts have
-        the same law of shown values: where 0 is likely enough, it is the lower end.
+        log-concave, so both chances are monotone in the count. With geometric noise all counts up
+        to ``at_least`` have the same law of shown values: where 0 is likely enough, it is the lower
+        end.
         Rounding: outwards, but for the last places of doubles.
     """
-    cut, rate = np.broadcast_to(np.asarray(at_least, np.int64), values.shape), 1 / float(scale)
+    cut, tail = np.broadcast_to(np.asarray(at_least, np.int64), values.shape), _tail_of(noise)
 
     def shown(count: Whole) -> Floats:
-        above = _tail(cut - count, rate)
-        return np.logaddexp(above, _tail(cut + count, rate)) if signed else above
+        above = tail(cut - count)
+        return np.logaddexp(above, tail(cut + count)) if signed else above
 
     def at_or_above(count: Whole, value: Whole) -> Chances:
-        found: Chances = np.exp(_tail(np.maximum(value, cut) - count, rate) - shown(count))
+        found: Chances = np.exp(tail(np.maximum(value, cut) - count) - shown(count))
         if signed:
-            below = np.exp(_tail(count - value + 1, rate) - shown(count))
+            below = np.exp(tail(count - value + 1) - shown(count))
             found = np.where(value > 0, found, 1 - below)
         return found
 
@@ -85,8 +91,34 @@ def clear_from(at_least: int, *, scale: Fraction, failure: Fraction) -> int:
     return at_least + floor(float(scale) * log(1 / (float(failure) * _NEARLY))) + 1
 
 
-def _tail(start: Whole, rate: float) -> Floats:
-    """The logarithm of Pr[Z ≥ start]: α^start / (1 + α) above 0, else 1 - Pr[Z ≥ 1 - start]."""
-    beyond = -rate * np.where(start > 0, start, 1 - start) - np.log1p(np.exp(-rate))
-    found: Floats = np.where(start > 0, beyond, np.log1p(-np.exp(beyond)))
-    return found
+def _tail_of(noise: Noise) -> Callable[[Whole], Floats]:
+    """The logarithm of Pr[Z ≥ start], for noise Z that is symmetric.
+
+    Why: geometric noise has α^start / (1 + α) above 0. Weights of a discrete Gaussian are added up
+        from the far end; where it is wide, or `_FAR` standard deviations away, it is the normal law
+        up to 1e-8, or does not matter. Else it is 1 - Pr[Z ≥ 1 - start].
+    """
+    if isinstance(noise, Geometric):
+        rate = 1 / float(noise.scale)
+
+        def beyond(start: Whole) -> Floats:
+            found: Floats = -rate * start - np.log1p(np.exp(-rate))
+            return found
+
+    else:
+        sigma = sqrt(noise.variance)
+        near = int(_FAR * sigma) + 2 if sigma < _WIDE else 1
+        weights = np.exp(-((np.arange(2 * near) / sigma) ** 2) / 2)
+        sums = np.log(np.cumsum(weights[::-1])[::-1][:near] / (2 * weights.sum() - 1))
+
+        def beyond(start: Whole) -> Floats:
+            from scipy.special import log_ndtr  # noqa: PLC0415 - only when asked for
+
+            normal: Floats = log_ndtr((0.5 - start) / sigma)
+            return np.where(start < near, sums[np.minimum(start, near - 1)], normal)
+
+    def tail(start: Whole) -> Floats:
+        found = beyond(np.where(start > 0, start, 1 - start))
+        return np.where(start > 0, found, np.log1p(-np.exp(found)))
+
+    return tail

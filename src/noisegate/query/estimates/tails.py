@@ -18,7 +18,7 @@ Nothing can certify that nobody has a million rows: one unit is invisible at any
 it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, sqrt
 from typing import Final, TypeAlias, final
@@ -52,6 +52,7 @@ _NEARLY: Final = 0.995  # of all curves, by weight, are looked at further
 _LIKELIEST: Final = 24  # curves that it is added to
 _SURE: Final = 0.9  # of all curves, for the ends of a bar
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
+_APART: Final = 0.5  # the same of groups: those that all are in lose least, at best nothing
 _TWO: Final = 2.0  # standard deviations at 95 %
 _SLOPES: Final = (0.1, 0.14, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.5,
                   0.6, 0.75, 0.9, 1.1, 1.4, 1.8, 2.5, 4.0, 7.0)  # fmt: skip
@@ -73,6 +74,7 @@ class Loss:
     lost: float
     spread: float
     squares: float
+    unlike: float = _UNLIKE
 
     @property
     def factor(self) -> float:
@@ -94,7 +96,7 @@ class Loss:
         held = np.clip(np.abs(share), 0.0, 1.0)
         apart = np.ones_like(held) if signed else held * (1 - held)
         found: Floats = np.sqrt(
-            (held * self.spread) ** 2 + apart * self.squares + (_UNLIKE * held * self.lost) ** 2
+            (held * self.spread) ** 2 + apart * self.squares + (self.unlike * held * self.lost) ** 2
         )
         return found
 
@@ -113,12 +115,16 @@ class Loss:
 class Sizes:
     """Noisy numbers of units in bins (low, high], the noise of each two-sided geometric.
 
-    ``lows`` and ``highs`` are the smallest and the largest size in each bin.
+    ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
+    numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
+    it loses; and bars are wide, since units in many groups are in others than units in few.
     """
 
-    def __init__(self, units: Whole, scale: float, lows: Floats, highs: Floats) -> None:
+    def __init__(
+        self, units: Whole, scale: float, lows: Floats, highs: Floats, *, apart: bool = False
+    ) -> None:
         self._units, self._scale = units.astype(np.float64), scale
-        self._lows, self._highs = lows, highs
+        self._lows, self._highs, self._apart = lows, highs, apart
 
     @cached_property
     def end(self) -> int:
@@ -185,7 +191,7 @@ class Sizes:
 
     def loss(self, cap: int) -> Loss:
         """What a bound loses."""
-        return self._loss(cap)[0]
+        return replace(self._loss(cap)[0], unlike=_APART if self._apart else _UNLIKE)
 
     def _loss(self, cap: int) -> tuple[Loss, float]:
         """What a bound loses, and how far that is off in the middle of all curves."""
@@ -231,7 +237,8 @@ class Sizes:
 
     def _error(self, cap: int, epsilon: float, cells: int, *, ratios: float) -> float:
         loss, typical = self._loss(cap)
-        loss = Loss(cap=cap, kept=loss.kept, lost=loss.lost, spread=typical, squares=loss.squares)
+        squares = min(loss.squares, loss.lost) if self._apart else loss.squares
+        loss = replace(loss, spread=typical, squares=squares)
         noise, share = sqrt(2) * cap / epsilon, np.full(1, 1 / cells)
         if not ratios:
             return float(np.hypot(noise, loss.off(share)[0]))

@@ -6,8 +6,8 @@ from fractions import Fraction
 from noisegate.algebra.expression import Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Sums, Values
-from noisegate.mechanisms.key_selection import KeySelection
+from noisegate.algebra.tally import Distinct, Keys, Sums, Values
+from noisegate.mechanisms.key_selection import Finder, KeySelection
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
 from noisegate.query.estimates.sampling import sample_words
@@ -60,14 +60,24 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def rare(noun: str, finder: KeySelection, *, sampled: bool) -> str:
-    """How large a group must be to be found."""
-    of = " of the sample" if sampled else ""
-    return (
-        f"Groups are found privately by how many units{of} hold them (each {noun} once): from "
-        f"{finder.last + 1:,} on they are shown for certain, those of {finder.turn:,} in about "
-        "half of all cases, and far smaller ones are not shown."
+def rare(query: Query, finder: Finder, *, shown: bool) -> str:
+    """How large a group must be to be found; ``shown``: by the very count that is shown of it."""
+    noun, of = noun_of(query), " of the sample" if query.sample is not None else ""
+    certain = isinstance(finder, KeySelection)
+    once = f"each {noun} once"
+    if query.stability.rows != 1:
+        once += f", in {_of(query.per_unit, 'group')} at most"
+    how = (
+        f"shown where the noisy number of units that hold them ({once}) is {finder.turn:,} or more"
+        if shown
+        else f"found privately by how many units{of} hold them ({once})"
     )
+    found = (
+        f"Groups are {how}: from {finder.sure:,} on they are shown "
+        f"{'for certain' if certain else 'nearly always'}, those of {finder.turn:,} in about half "
+        "of all cases, and far smaller ones are not shown."
+    )
+    return found + (" What that does to shown numbers is in their ±." if shown else "")
 
 
 def quantiles(
@@ -139,6 +149,9 @@ def _capped(query: Query, function: Function | None, *, lower: bool, known: bool
             left_out = "(not in the ±): counts, and sums of values from 0 on, are lower bounds"
     elif isinstance(tally, Values) and tally.rows_per_unit is not None:
         more, left_out = "of more, some are left out evenly", "" if known else left_out
+    elif isinstance(tally, Keys) and query.stability.rows is None:
+        what, more = _of(cap, "group"), "of one with more, some are left out"
+        left_out = "" if known else "(not in the ±): counts are lower bounds"
     elif isinstance(tally, Distinct) and query.stability.rows is None:
         what, more = _of(cap, "value"), "of more, some are left out"
     else:
