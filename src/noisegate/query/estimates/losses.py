@@ -136,12 +136,12 @@ class RowSums:
     """Sums of a released column over groups, as free SQL makes them: their half-widths.
 
     ``values`` are those of all groups before they are raised, each with an independent error of
-    the same ``law``; ``rounded``: shown as whole numbers, which may be 1/2 off each.
+    the same ``law``; each is shown as a multiple of ``step``, half of which it may be off.
     """
 
     law: Law
     values: Floats
-    rounded: bool
+    step: float
     recipe: Recipe
     lost: Lost | None
 
@@ -153,7 +153,7 @@ class RowSums:
         """
         times = Counter(groups)
         law = combined([(Fraction(count), self.law) for count in times.values()])
-        wide, steps = law.half_width(confidence), len(groups) * (0.5 if self.rounded else 0.0)
+        wide, steps = law.half_width(confidence), len(groups) * self.step / 2
         if self.lost is None:
             return wide + steps
         of = np.array([self.values[list(groups)].sum()])
