@@ -6,6 +6,7 @@ a whole first answer may.
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ _START: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - times have no zone
 
 
 def arrow_column(values: "Sequence[Any] | NDArray[Any]", kind: "pa.DataType") -> "pa.Array":
-    """Values (None for missing) as boolean, int64, float64, text, date32 or timestamp[us].
+    """Values (None for missing) as boolean, int64, float64, decimal, text, date32, timestamp[us].
 
     >>> import pyarrow as pa
     >>> arrow_column([1, None, 3], pa.int64()).to_pylist()
@@ -77,6 +78,13 @@ def _fixed(values: list[Any], kind: "pa.DataType") -> NDArray[Any]:
     if pa.types.is_timestamp(kind):
         passed = [value - _START if isinstance(value, datetime) else 0 for value in values]
         return np.array(passed, "m8[us]").astype(np.int64)
+    if pa.types.is_decimal(kind):
+        most = 10**kind.precision - 1
+        digits = (round(Fraction(value) * 10**kind.scale) for value in values)
+        limited = (max(-most, min(each, most)) for each in digits)
+        return np.frombuffer(
+            b"".join(each.to_bytes(16, "little", signed=True) for each in limited), np.uint8
+        )
     return np.array(values, np.int64 if pa.types.is_integer(kind) else np.float64)
 
 

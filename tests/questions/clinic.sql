@@ -156,14 +156,14 @@ SELECT ward, STRING_AGG(note, ', ') AS notes FROM visits GROUP BY ward;
 -- refused: rows
 SELECT patient_id, COUNT(*) OVER (PARTITION BY patient_id) AS visits FROM visits;
 
--- not offered: UNNEST beside private rows
+-- refused: A list of values is joined with private rows
 SELECT w.ward, m.month, COUNT(*) AS n FROM visits v JOIN wards w USING (ward)
 CROSS JOIN (SELECT UNNEST([1, 2, 3]) AS month) m WHERE MONTH(v.day) = m.month GROUP BY ALL;
 
 -- answered
 SELECT ward, MAX(n) AS busiest FROM (SELECT ward, DATE_TRUNC('month', day) AS m, COUNT(*) AS n FROM visits GROUP BY ward, m) GROUP BY ward;
 
--- not offered: REGR_SLOPE
+-- answered
 SELECT sex, REGR_SLOPE(weight, YEAR(born)) AS slope FROM patients GROUP BY sex;
 
 -- answered

@@ -116,7 +116,7 @@ SELECT AVG(LEAST(n, 20)) AS pages_per_session FROM (SELECT session_id, COUNT(*) 
 SELECT COUNT(*) FILTER (WHERE n = 1) * 100.0 / COUNT(*) AS bounce_rate
 FROM (SELECT session_id, COUNT(*) AS n FROM views GROUP BY session_id) x;
 
--- not offered: window within a unit
+-- refused: needs bounds
 SELECT AVG(LEAST(gap, 60)) AS days_between FROM (
   SELECT DATE_DIFF('day', LAG(started) OVER (PARTITION BY user_id ORDER BY started), started) AS gap FROM sessions) t
 WHERE gap IS NOT NULL;
@@ -164,7 +164,7 @@ SELECT u.plan, SUM(v.ms) / NULLIF(COUNT(v.ms), 0) AS mean_ms
 FROM views v JOIN sessions s ON v.session_id = s.session_id JOIN users u ON u.user_id = s.user_id
 WHERE v.status <> 500 GROUP BY u.plan ORDER BY mean_ms;
 
--- not offered: INTERSECT
+-- answered
 SELECT COUNT(*) AS both FROM (SELECT user_id FROM sessions WHERE device = 'mobile' INTERSECT SELECT user_id FROM sessions WHERE device = 'desktop');
 
 -- answered

@@ -194,7 +194,7 @@ SELECT MIN(total) AS lowest, MAX(total) AS highest FROM orders;
 SELECT STDDEV(total) AS spread, CORR(quantity, price) AS r, COVAR_POP(quantity, price) AS c
 FROM lines JOIN orders USING (order_id);
 
--- not offered: anti-join of a public table
+-- refused: one person's row may decide it
 SELECT COUNT(*) AS never_sold FROM products p
 WHERE NOT EXISTS (SELECT 1 FROM lines l WHERE l.product_id = p.product_id);
 

@@ -6,6 +6,7 @@ from math import isclose
 import duckdb
 from sqlglot import exp
 
+from noisegate.algebra.expression import domain_of
 from noisegate.algebra.relation import (
     Among,
     Filter,
@@ -22,6 +23,7 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.query.estimates.recipe import shown_scale
 from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
 from noisegate.sources.duckdb_expressions import write
@@ -264,8 +266,15 @@ def partnered_sql(relation):
     )
 
 
+DECIMAL = (Function.SUM, Function.QUANTILE, Function.MIN, Function.MAX)  # of decimals they are such
+
+
 def aggregate_sql(aggregate, schema):
     args = [sql_of(arg, schema, "x") for arg in aggregate.args]
+    if aggregate.function in DECIMAL and (
+        scale := shown_scale(domain_of(aggregate.args[0], schema))
+    ):
+        args = [f"CAST({args[0]} AS DECIMAL(38, {scale}))"]
     text = {
         Function.COUNT: "COUNT(*)",
         Function.COUNT_UNITS: "COUNT(DISTINCT x._owner)",

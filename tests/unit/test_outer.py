@@ -163,7 +163,7 @@ def test_errors_are_short_and_about_the_statement():
     with pytest.raises(Unsupported, match="cannot be read"):
         run("SELEC 1")
     with pytest.raises(Unsupported, match="Cast it"):
-        run("SELECT LIST(a0) FROM noisegate_0")
+        run("SELECT [LIST(a0)] FROM noisegate_0")
 
 
 def test_time_rows_and_memory_are_limited(monkeypatch):

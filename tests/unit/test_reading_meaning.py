@@ -18,6 +18,23 @@ SELECT region, smoker, COUNT(*) AS n, GROUPING(region, smoker) AS g, GROUPING(sm
 SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ROLLUP (region, smoker)
 SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY GROUPING SETS ((region), (smoker), ())
 SELECT region, smoker, age > 50 AS old, COUNT(*) AS n FROM patients GROUP BY region, ROLLUP (smoker, old)
+SELECT region, 'all' AS a, COUNT(*) AS n FROM patients GROUP BY GROUPING SETS ((region, a), (a), (region), ())
+SELECT TRUE AS t, COUNT(*) AS n FROM patients GROUP BY ROLLUP (t)
+SELECT CAST(SUM(age + 0.5) AS INTEGER) AS a, CAST(SUM(age - 3.5) AS BIGINT) AS b, SUM(0.5) AS c, CAST(MAX(age * 0.5) AS INTEGER) AS d, CAST(AVG(age + 0.5) AS INTEGER) AS e FROM patients
+SELECT MEDIAN(age * 0.1) AS a, QUANTILE_CONT(age * 0.01, 0.3) AS b, QUANTILE_CONT(-0.1 * age, [0.3, 0.9]) AS c FROM patients
+SELECT QUANTILE_CONT(weight, [0.1, 0.9])[1] AS a, QUANTILE_CONT(weight, [0.1, 0.9])[2] - MEDIAN(weight) AS b, [COUNT(*), 7][2] AS c, [COUNT(*), 7][-2] AS d FROM patients
+SELECT REGR_SLOPE(weight, age) AS a, REGR_INTERCEPT(weight, age) AS b, REGR_COUNT(weight, age) AS n FROM patients
+SELECT REGR_R2(weight, age) AS a, REGR_AVGX(weight, age) AS b, REGR_AVGY(weight, age) AS c, REGR_SXX(weight, age) AS d, REGR_SYY(weight, age) AS e, REGR_SXY(weight, age) FILTER (WHERE smoker) AS f FROM patients
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM patients INTERSECT SELECT patient_id FROM visits)
+SELECT COUNT(*) AS n FROM (SELECT patient_id FROM patients WHERE age > 30 EXCEPT (SELECT patient_id FROM visits WHERE cost > 10))
+SELECT COUNT(*) AS n, COUNT(DISTINCT code) AS c FROM (SELECT patient_id, code FROM visits WHERE cost > 6 UNION SELECT patient_id, 'A1' FROM patients)
+SELECT COUNT(*) AS n FROM (SELECT patient_id, cost FROM visits INTERSECT SELECT patient_id, cost FROM visits WHERE cost IS NULL OR cost = 50)
+WITH a AS (SELECT patient_id FROM visits EXCEPT SELECT patient_id FROM patients WHERE smoker) SELECT COUNT(*) AS n FROM a JOIN patients USING (patient_id)
+SELECT c.chapter, COUNT(v.visit_id) AS n, COALESCE(SUM(v.cost), 0) AS s FROM codes c JOIN visits v ON v.code = c.code GROUP BY c.chapter
+SELECT COUNT(v.cost) AS n, SUM(v.cost) AS s, AVG(v.cost) AS a FROM codes c LEFT JOIN visits v ON v.code = c.code AND v.cost > 6
+SELECT SUM(m) AS s, COUNT(m) AS n FROM (SELECT AVG(cost) OVER (PARTITION BY patient_id ORDER BY visit_id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS m FROM visits)
+SELECT t, COUNT(*) AS n, SUM(t) AS s FROM (SELECT NTILE(2) OVER (PARTITION BY patient_id ORDER BY visit_id) AS t FROM visits) GROUP BY t
+SELECT SUM(t) AS s, SUM(u) AS u FROM (SELECT NTILE(5) OVER (PARTITION BY patient_id ORDER BY visit_id DESC) AS t, NTILE(1) OVER (PARTITION BY patient_id ORDER BY visit_id) AS u FROM visits)
 SELECT DISTINCT region FROM patients
 SELECT DISTINCT region, smoker FROM patients WHERE age > 10
 SELECT COUNT(*) AS n FROM (SELECT DISTINCT region FROM patients)

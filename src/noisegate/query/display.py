@@ -36,9 +36,13 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
     ('1,234 ± 6', '41.23 ± 0.52', '0.5 ± ?')
     >>> with_margin(date(2020, 5, 1), 6), with_margin(datetime(2020, 5, 1), 33)
     ('2020-05-01 ± 6 d', '2020-05-01 00:00:00 ± 33 h')
+    >>> with_margin("[12.5, 20.0]", 0.75)
+    '[12.5, 20.0] ± 0.75'
     """
     if value is None:
         return "–"
+    if isinstance(value, str):  # a list of numbers
+        return f"{line(value)} ± {'?' if margin is None else f'{margin:,.6g}'}"
     if isinstance(value, date):
         unit = "h" if isinstance(value, datetime) else "d"
         return f"{value} ± {'?' if margin is None else f'{ceil(margin):,} {unit}'}"
@@ -152,7 +156,7 @@ def _bars(
         return [""] * len(values)
     drawn = [
         None
-        if value is None or width is None or isinstance(value, date)
+        if value is None or width is None or isinstance(value, date | str)
         else (float(value), *ends(float(value), float(width), from_zero=from_zero))
         for value, width in zip(values, widths, strict=False)
     ]

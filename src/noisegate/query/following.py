@@ -7,6 +7,7 @@ numbers of an item, their half-widths and the rows they stand in. Followed are
 - LAG, LEAD, FIRST_VALUE and LAST_VALUE, which show a released number of another row;
 - SUM and AVG of a released number over rows, with GROUP BY or as a window: the hidden column lists
   the rows, and noise that is independent from row to row adds up in squares;
+- lists of released numbers, whose ± is the largest of theirs;
 - UNION ALL, where every branch has items of its own.
 
 Rows must not be picked, ordered or grouped by noisy numbers where they are added up.
@@ -138,6 +139,10 @@ class Follower:
             return None if folded and item is not None and item.parts else item
         if isinstance(node, exp.Case | exp.If):
             return self._case(node, scope, folded=folded)
+        if isinstance(node, exp.Array):
+            return self._list(node, scope, folded=folded)
+        if (element := _element(node)) is not None:
+            return self._item(element, scope, folded=folded)
         if isinstance(node, (exp.Filter, *_MANY_ROWS)):
             return self._over_rows(node, scope, folded=folded)
         inner = [self._item(each, scope, folded=folded) for each in _operands(node)]
@@ -236,6 +241,18 @@ class Follower:
             unsigned=all(each.unsigned for each in known),
             amount=all(each.amount for each in known),
         )
+
+    def _list(self, node: exp.Array, scope: "Scope | _Whole", *, folded: bool) -> Item | None:
+        """Several released numbers, such as levels of a quantile: one ± that holds for them all."""
+        inner = [self._item(each, scope, folded=folded) for each in node.expressions]
+        owned = [each for each in inner if each is not None and each.own is not None]
+        if not owned or len(owned) < len(inner):
+            return None
+        widths = [each.leaves[each.own] for each in owned if each.own is not None]
+        leaf, listed = f"± of {node.sql(dialect='duckdb')}", ", ".join(widths)
+        sql = f"CASE WHEN {' + '.join(widths)} IS NOT NULL THEN GREATEST({listed}) END"
+        parts = frozenset[str]().union(*(each.parts for each in owned))
+        return Item(parts, {leaf: sql}, lambda leaves: (leaves(leaf), leaves(leaf)), own=leaf)
 
     def _over_rows(self, node: exp.Expr, scope: "Scope | _Whole", *, folded: bool) -> Item | None:
         """An aggregate or a window over released rows."""
@@ -377,6 +394,17 @@ def _is_seen(scope: "Scope | _Whole") -> bool:
     if isinstance(scope, _Whole) or scope.is_cte or scope.is_derived_table or scope.is_root:
         return True
     return bool(scope.is_set_operation and scope.parent and _is_seen(scope.parent))
+
+
+def _element(node: exp.Expr) -> exp.Expr | None:
+    """The member of a written list that array_extract(list, 2) gives."""
+    if not isinstance(node, exp.Anonymous) or node.name.lower() != "array_extract":
+        return None
+    listed, place = node.expressions[0], node.expressions[-1]
+    if not isinstance(listed, exp.Array) or not isinstance(place, exp.Literal):
+        return None
+    at = int(place.name)
+    return listed.expressions[at - 1] if 1 <= at <= len(listed.expressions) else None
 
 
 def _is_constant(node: exp.Expr) -> bool:

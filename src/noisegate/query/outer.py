@@ -17,10 +17,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cache, lru_cache
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
+from noisegate.arrow import arrow_column
 from noisegate.errors import Unsupported, is_interrupt
 from noisegate.query.question import Question
 
@@ -256,10 +258,19 @@ def _plain_column(column: "pa.ChunkedArray", field: "pa.Field") -> "pa.ChunkedAr
         return column.cast(pa.timestamp("us"))
     if types.is_null(kind) or types.is_string(kind) or types.is_dictionary(kind):
         return column.cast(pa.string())
-    if types.is_list(kind) and types.is_floating(kind.value_type):  # several levels of a quantile
-        rows = [None if row is None else str(row) for row in column.to_pylist()]
+    if types.is_list(kind) and not types.is_nested(kind.value_type):  # levels of a quantile
+        rows = [None if row is None else _listed(row) for row in column.to_pylist()]
         return pa.chunked_array([rows], pa.string())
     return _number_column(column, field)
+
+
+def _listed(row: list[Any]) -> str:
+    """A list as text; whole numbers are whole, other numbers doubles."""
+    return json.dumps(row, ensure_ascii=False, default=_item_text)
+
+
+def _item_text(value: object) -> float | str:
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _number_column(column: "pa.ChunkedArray", field: "pa.Field") -> "pa.ChunkedArray":
@@ -271,7 +282,10 @@ def _number_column(column: "pa.ChunkedArray", field: "pa.Field") -> "pa.ChunkedA
         widest = pc.max(pc.abs(column.cast(pa.float64(), safe=False))).as_py()
         if widest is None or widest < 2**62:
             return column.cast(pa.int64())
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+    if types.is_decimal(kind):  # the nearest double, which Arrow's own cast is not
+        column = arrow_column([each and float(each) for each in column.to_pylist()], pa.float64())
+        return pa.chunked_array([column])
+    if types.is_integer(kind) or types.is_floating(kind):
         column = column.cast(pa.float64(), safe=False)
         return pc.if_else(pc.is_finite(column), column, pa.scalar(None, pa.float64()))
     raise Unsupported(

@@ -1,7 +1,8 @@
 """The released table of a block: made up, to rehearse the free SQL; and real, with error bars.
 
 Both have the same types, which follow from the question alone, never from what was released before.
-COUNT, and SUM of whole numbers, are BIGINT; with several grouping sets they are DOUBLE.
+COUNT, and SUM of whole numbers, are BIGINT; with several grouping sets they are DOUBLE. Sums and
+quantiles of decimals are decimals, as in DuckDB: so CAST(SUM(x) AS BIGINT) rounds halves alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +59,8 @@ def blank_table(draft: Draft) -> "pa.Table":
     for recipe in draft.recipes:
         guesses = _guesses(recipe, draft)
         made = [guesses[place % len(guesses)] for place in range(len(rows))]
-        columns[recipe.aggregate.name] = arrow_column(made, arrow_type(recipe.kind))
+        kind = arrow_type(recipe.kind, recipe.scale)
+        columns[recipe.aggregate.name] = arrow_column(made, kind)
     if len(sets) > 1:
         columns["grouping_id"] = arrow_column([number for number, _ in rows], pa.int64())
     return arrow_table(columns)
@@ -73,7 +75,7 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         for name, keys in estimates.keys.items()
     }
     for name, column in estimates.columns.items():
-        columns[name] = arrow_column(column.values, arrow_type(column.kind))
+        columns[name] = arrow_column(column.values, arrow_type(column.kind, column.scale))
     if estimates.grouping_id is not None:
         columns["grouping_id"] = arrow_column(list(estimates.grouping_id), pa.int64())
     table = arrow_table(columns)
@@ -119,10 +121,12 @@ def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
     )
 
 
-def arrow_type(kind: Kind) -> "pa.DataType":
-    """How a kind is stored in Arrow."""
+def arrow_type(kind: Kind, scale: int = 0) -> "pa.DataType":
+    """How a kind is stored in Arrow; with a ``scale``, as a decimal."""
     import pyarrow as pa  # noqa: PLC0415
 
+    if scale:
+        return pa.decimal128(38, scale)
     types = {
         Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.NUMBER: pa.float64(),
         Kind.TEXT: pa.string(), Kind.DATE: pa.date32(), Kind.TIMESTAMP: pa.timestamp("us"),

@@ -56,7 +56,7 @@ class Estimate:
     ``kind`` DATE and TIMESTAMP have datetime64 values; their ends are in days and hours since 1970,
     and their ± in days and hours. ``bars`` and ``ranks`` are those of the grouping sets, one after
     the other; ``rows`` says which of their cells are shown. ``noise`` are the proven part of the
-    bars, without what contribution bounds lose.
+    bars, without what contribution bounds lose. ``scale``: digits behind the point of a decimal.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Estimate:
     ranks: tuple[Ranks, ...] = ()
     sums: RowSums | None = None  # where groups err by themselves
     rows: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
+    scale: int = 0
 
     def interval(self, confidence: Number, *, noise: bool = False) -> tuple[Floats, Floats] | None:
         """Lower and upper ends for each row, or None where the error is in ranks only.
@@ -153,6 +154,7 @@ def estimate(
             ranks=tuple(each.ranks for each in found if each.ranks is not None),
             sums=found[0].sums if len(found) == 1 else None,
             rows=rows,
+            scale=recipe.scale,
         )
     return Estimates(
         keys=keys,
@@ -295,8 +297,9 @@ class _Measured:
         is_rounded = recipe.kind is Kind.INTEGER and (
             known.values.dtype != np.int64 or lost is not None
         )
+        step = 10.0**-recipe.scale if is_rounded or recipe.scale else 0.0
         sums = None if recipe.sampled else RowSums(
-            law=known.law, values=known.values.astype(np.float64), rounded=is_rounded,
+            law=known.law, values=known.values.astype(np.float64), step=step,
             recipe=recipe, lost=lost, bars=None if known.at_least is None else bars,
         )  # fmt: skip
         if lost is None:
@@ -391,7 +394,8 @@ def summed_bars(bars: Bars, rows: Bars, sampling: Sampling, mean: Mean) -> Bars:
 def _typed(values: Numbers, recipe: Recipe) -> Numbers:
     """The numbers in the recipe's kind; days and hours since 1970 as dates and times."""
     if recipe.kind is Kind.NUMBER:
-        return values.astype(np.float64)
+        made = values.astype(np.float64)
+        return np.round(made, recipe.scale) if recipe.scale else made
     if recipe.kind is Kind.INTEGER:
         return values.astype(np.int64)
     if recipe.kind is Kind.DATE:

@@ -139,12 +139,12 @@ class RowSums:
     """Sums of a released column over groups, as free SQL makes them: their half-widths.
 
     ``values`` are those of all groups before they are raised, each with an independent error of
-    the same ``law``; ``rounded``: shown as whole numbers, which may be 1/2 off each.
+    the same ``law``; each is shown as a multiple of ``step``, half of which it may be off.
     """
 
     law: Law
     values: Floats
-    rounded: bool
+    step: float
     recipe: Recipe
     lost: Lost | None
     bars: Bars | None = None  # of groups that are shown for their noisy numbers
@@ -164,7 +164,7 @@ class RowSums:
             ends = self.bars(1 - (1 - confidence) / max(1, len(times)))
             off = np.maximum(self.values - ends.low, ends.high - self.values)
             wide = float(sum(count * off[group] for group, count in times.items()))
-        steps = len(groups) * (0.5 if self.rounded else 0.0)
+        steps = len(groups) * self.step / 2
         if self.lost is None:
             return wide + steps
         of = np.array([self.values[list(groups)].sum()])

@@ -10,7 +10,7 @@ from noisegate.algebra.tally import Term
 from noisegate.mechanisms.quantile import error_range
 from noisegate.mechanisms.quantiles import depth
 from noisegate.privacy.domain import Kind
-from noisegate.query.estimates.recipe import Recipe
+from noisegate.query.estimates.recipe import Recipe, shown_scale
 from noisegate.query.estimates.terms import masked, numeric, value_term
 from noisegate.query.question import Aggregate, Function
 
@@ -67,15 +67,17 @@ def recipe_of(
     wanted, level = _other(aggregate)
     place = next(i for i, other in enumerate(others) if replace(other, levels=()) == wanted)
     other = others[place]
-    kind = Kind.INTEGER
+    kind, scale = Kind.INTEGER, 0
     if aggregate.function not in COUNTED:
-        kind = domain_of(aggregate.args[0], schema).kind
+        domain = domain_of(aggregate.args[0], schema)
+        kind, scale = domain.kind, shown_scale(domain)
     return Recipe(
         aggregate=aggregate,
         kind=kind,
         direct=base + place,
         errors={base + place: other.error},
         level=0 if level is None else other.levels.index(level),
+        scale=scale,
     )
 
 

@@ -39,6 +39,7 @@ from noisegate.query.question import Aggregate, Function
 
 OFF_CENTRE: Final = 1 / sqrt(12)  # of the half-width: how far off its middle an average may lie
 COUNTED: Final = 1 / 8  # of the weight of a sum of a sample: that of its count, at least
+DECIMAL_MAX: Final = 10**9  # of one value: 38 digits hold sums of more rows than there are
 _FEW: Final = 16  # whole numbers: of more, the nearest whole middle is about as good
 CHOSEN: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
 COUNTS: Final = (Function.COUNT, Function.COUNT_VALUES)
@@ -85,6 +86,7 @@ class Recipe:
     typical: float = 1.0
     level: int = 0
     sampled: bool = False  # of a sample: its error depends on how many there are
+    scale: int = 0  # digits behind the point, of a sum or a value of decimals
 
     def of_sample(self) -> "Recipe":
         """The same of a sample: a derived sum needs its count to tell what sampling adds."""
@@ -187,6 +189,7 @@ def _sum(
 ) -> Recipe:
     value, where, typical = aggregate.args[0], _where(aggregate), _typical(domain)
     kind = domain.kind if (domain.magnitude or 0) < WHOLE_MAX else Kind.NUMBER
+    scale = shown_scale(domain)
     if not derived:
         piece = book.added(masked(value, where), domain)
         size = float(domain.magnitude or 0)
@@ -196,6 +199,7 @@ def _sum(
             direct=piece,
             errors={piece: size / typical},
             typical=typical,
+            scale=scale,
         )
     mean, _, inner = book.mean(value, domain, where)
     count = book.counted(conditions)
@@ -210,6 +214,7 @@ def _sum(
         means=(mean,),
         errors=errors,
         typical=typical,
+        scale=scale,
     )
 
 
@@ -277,6 +282,15 @@ def _product(near: Domain, far: Domain, *, same: bool) -> Domain:
         low=Fraction(0) if same else min(ends),
         high=max(ends),
     )
+
+
+def shown_scale(domain: Domain) -> int:
+    """The digits behind the point that sums and quantiles of a column are shown with, as in SQL.
+
+    0: they are doubles, since the column is, or too large for decimals of 38 digits.
+    """
+    fits = domain.magnitude is not None and domain.magnitude < DECIMAL_MAX
+    return (domain.scale or 0) if domain.kind is Kind.NUMBER and fits else 0
 
 
 def _typical(domain: Domain) -> float:

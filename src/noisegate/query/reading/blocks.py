@@ -27,6 +27,7 @@ from noisegate.query.reading.linear import (
 )
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.places import at
+from noisegate.query.reading.regression import made_of
 from noisegate.query.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.query.reading.untyped import Untyped
 from noisegate.query.reading.words import Node, attempt, fold, refusal, require_only
@@ -93,6 +94,11 @@ def block_of(
     for part in ("joins", "group", "having"):
         select.set(part, None)
     select.set("where", where)
+    if not keys and not making.aggregates:
+        raise Unsupported(
+            "Only constants are asked for: whether there is any row, and nothing else.",
+            fix="Ask how many rows there are: COUNT(*).",
+        )
     relation, meant = without_names(sight.rows.relation)
     block = Block(
         name=name,
@@ -263,7 +269,8 @@ class _Making:
 
     def _rewritten(self, node: Node) -> Node:
         if is_aggregate(node):
-            return self._aggregate(node)
+            other = made_of(node)
+            return self._aggregate(node) if other is None else self.below(other)
         if isinstance(node, exp.Query) and node not in self.sight.known:
             return self.nested(node)
         if isinstance(node, exp.Grouping | exp.GroupingId):

@@ -35,6 +35,9 @@ def later_months(moment: Expression, months: int, schema: Schema) -> Expression:
         )
     place = _sum(Call("multiply", (Call("year", (moment,)), Literal(12))), Call("month", (moment,)))
     place = _sum(place, Literal(months - 1))
+    reached = domain_of(place, schema)
+    if domain_of(moment, schema).is_bounded and not 12 <= reached.low <= reached.high <= _LAST:  # type: ignore[operator]
+        raise _beyond()
     inside = Call("between", (place, Literal(12), Literal(_LAST)))
     kept = Call("least", (Literal(_LAST), Call("greatest", (Literal(12), place))))
     year = Call("int_divide", (kept, Literal(12)))

@@ -180,11 +180,19 @@ class Reading:
                 return Call(_ALIKE[type(node)], self.compared(node.this, *rest))
             return Call(_ALIKE[type(node)], self.agreed(node.this, *rest))
         if type(node) in _READERS:
-            return _READERS[type(node)](node, self)
+            return self._by_reader(node)
         if type(node) not in _METHODS:
             raise refusal(node)
         found: Expression = getattr(self, _METHODS[type(node)])(node)
         return found
+
+    def _by_reader(self, node: Node) -> Expression:
+        """What a reader of its own makes of it; the parser leaves open what a function lacks."""
+        try:
+            return _READERS[type(node)](node, self)
+        except KeyError:
+            lacking = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+        raise Unsupported(f"{lacking} has too few arguments.", fix="Write all of them.")
 
     def without_type(self, node: Node) -> Untyped | None:
         """The column without a type that a node is, if it is one."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
@@ -37,7 +38,7 @@ def folded(ask: Asked, schema: Schema, add: Add, *, may_lack: bool = False) -> E
     if ask.function in _FOLDS:
         return add(_FOLDS[ask.function], value)
     if ask.function is Function.AVG:
-        return Call("divide", (_total(value, schema, add), add(Fold.COUNT, value)))
+        return _average(value, schema, add)
     if ask.function is Function.SUM:
         total = _total(value, schema, add)
         if not may_lack:
@@ -47,6 +48,18 @@ def folded(ask: Asked, schema: Schema, add: Add, *, may_lack: bool = False) -> E
         f"{ask.function.value} within one unit is not offered.",
         fix="Use COUNT, SUM, AVG, MIN or MAX inside.",
     )
+
+
+def _average(value: Expression, schema: Schema, add: Add) -> Expression:
+    """The average, which is within the bounds of its values, whatever doubles make of it."""
+    count = add(Fold.COUNT, value)
+    mean = Call("divide", (_total(value, schema, add), count))
+    domain = domain_of(value, schema)
+    if domain.low is None or domain.high is None:
+        return mean
+    low, high = (Literal(Fraction(end)) for end in (domain.low, domain.high))
+    inside = Call("greatest", (low, Call("least", (high, mean))))
+    return Call("case", (Call("gt", (count, Literal(0))), inside))
 
 
 def _total(value: Expression, schema: Schema, add: Add) -> Expression:

@@ -86,8 +86,13 @@ class _Sets:
 
     def sets(self, node: Node) -> list[tuple[int, ...]]:
         """The grouping sets that one element of GROUP BY stands for."""
-        if isinstance(node, exp.GroupingSets):
-            return [one for part in node.expressions for one in self.sets(part)]
+        if isinstance(node, exp.GroupingSets):  # where a constant is not in the set, it is NULL
+            nested = (exp.GroupingSets, exp.Rollup, exp.Cube)
+            return [
+                one
+                for part in node.expressions
+                for one in (self.sets(part) if isinstance(part, nested) else [self.indexes(part)])
+            ]
         if isinstance(node, exp.Rollup):
             parts = [self.indexes(part) for part in node.expressions]
             return [_flat(parts[:count]) for count in range(len(parts), -1, -1)]

@@ -272,7 +272,8 @@ def _require_joinable(
 def _require_one_unit(one: Rows, other: Rows, equalities: list[Equality]) -> None:
     if one.unit is None:
         raise Unsupported(
-            "Public rows are chosen by private ones.", fix="Start FROM the private table."
+            "Public rows are chosen by private ones, and one person's row may decide it.",
+            fix="Start FROM the private table.",
         )
     if one.is_row_level or other.is_row_level:
         raise Unsupported(

@@ -1,14 +1,11 @@
 """The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, final
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
@@ -27,9 +24,9 @@ from noisegate.query.reading.free import (
 from noisegate.query.reading.grouping import groups_of
 from noisegate.query.reading.hints import take_hints
 from noisegate.query.reading.kept import Public
+from noisegate.query.reading.kept_sides import join_instead
 from noisegate.query.reading.names import Rows, rows_of_table, single_columns
 from noisegate.query.reading.per_unit import per_unit
-from noisegate.query.reading.pivot import flattened
 from noisegate.query.reading.places import at, pointing
 from noisegate.query.reading.relations import (
     Env,
@@ -39,14 +36,14 @@ from noisegate.query.reading.relations import (
     selected,
     union,
 )
+from noisegate.query.reading.set_operations import within_units
 from noisegate.query.reading.sight import aggregates_in, item_of
+from noisegate.query.reading.statement import statement_of, too_deep
 from noisegate.query.reading.untyped import Kinds
 from noisegate.query.reading.windows import windowed
 from noisegate.query.reading.words import FORM, Node, fold, no_such, refusal, require_only
 
 _LENGTH_MAX: Final = 20_000
-_DEPTH_MAX: Final = 100
-_RESERVED: Final = re.compile(r"noisegate_\d+", re.ASCII)
 _TABLE_FUNCTIONS: Final = ("range", "generate_series", "unnest")
 _SETS: Final = (exp.SubqueryPredicate, exp.In, exp.Array)  # what takes all rows of a sub-query
 
@@ -81,7 +78,7 @@ def read(
 def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: Kinds) -> Question:
     """The question, with columns without types read as far as ``kinds`` tells."""
     plain, terms, explain = take_hints(sql)
-    statement = _statement(plain)
+    statement = statement_of(plain)
     ctes = [each.copy() for clause in statement.find_all(exp.With) for each in clause.expressions]
     reader = _Reader({}, single_columns(tables.values()), given, kinds, tuple(ctes))
     for table in tables.values():
@@ -104,36 +101,6 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
             *over_groups(found.node, reader.blocks),
         ),
     )
-
-
-def _statement(sql: str) -> Node:
-    try:
-        found = [tree for tree in sqlglot.parse(sql, dialect="duckdb") if tree is not None]
-    except (SqlglotError, RecursionError):
-        found = None
-    if found is None:
-        raise Unsupported("The SQL cannot be read.", fix=FORM)
-    if len(found) != 1:
-        raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
-    found[0] = flattened(found[0])
-    if not isinstance(found[0], exp.Query):
-        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM)
-    if any(not select.expressions for select in found[0].find_all(exp.Select)):
-        raise Unsupported("A SELECT names nothing.", fix=FORM)
-    level, depth = [found[0]], 0
-    while level:
-        depth += 1
-        if depth > _DEPTH_MAX:
-            raise _too_deep()
-        level = [child for node in level for child in node.iter_expressions()]
-    for name in found[0].find_all(exp.Identifier):
-        if _RESERVED.fullmatch(fold(name.name)):
-            raise Unsupported(f"The name {name.name!r} is reserved.", fix="Use another name.")
-    return found[0]
-
-
-def _too_deep() -> Unsupported:
-    return Unsupported("The SQL is nested too deeply.", fix="Use IN for long lists of OR.")
 
 
 def _rows_leave(rows: Rows) -> Unsupported:
@@ -175,7 +142,7 @@ class _Reader:
         except RecursionError:
             found = None
         if found is None:
-            raise _too_deep()
+            raise too_deep()
         if isinstance(found, Rows):
             raise _rows_leave(found)
         return found
@@ -239,7 +206,7 @@ class _Reader:
             with at(inner):
                 raise refusal(inner)
         if force:
-            raise refusal(node)
+            raise _listed()
         return Outer(node, None, self.nested_in(node, env))
 
     def _table(self, node: exp.Table, env: Env, *, force: bool) -> Rows | Outer:
@@ -304,7 +271,7 @@ class _Reader:
 
     def _set_operation(self, node: exp.SetOperation, env: Env, *, force: bool) -> Rows | Outer:
         env = self._with(node, env)
-        sides = [node.this, node.expression]
+        before, sides = node.copy(), [node.this, node.expression]
         found = [self.query(side, env, force=force) for side in sides]
         outers = [one for one in found if isinstance(one, Outer)]
         if len(outers) == len(found):
@@ -312,9 +279,14 @@ class _Reader:
             return Outer(node, outers[0].columns, all(one.public for one in outers), env)
         if any(not one.public for one in outers):
             raise _mixed()
-        if not isinstance(node, exp.Union) or node.args.get("distinct"):
-            raise refusal(node)
+        if outers and not isinstance(node, exp.Union):
+            raise _told()
         refuse_row_clauses(node)
+        if not isinstance(node, exp.Union) or node.args.get("distinct"):
+            left, right = (_require_rows(one) for one in found)
+            made = within_units(before, left, right)
+            node.replace(made)
+            return self.query(made, env, force=force)
         require_only(node, "this", "expression", "with_")
         return union([self.rows(side, env) if isinstance(one, Outer) else one
                       for side, one in zip(sides, found, strict=True)])  # fmt: skip
@@ -346,6 +318,7 @@ class _Reader:
             all(one.public for one in found),
             shown_names(node, [one.columns for one in found]),
         )
+        name_items(node, shown)
         if not found and {name for name, arg in node.args.items() if arg} == {"expressions"}:
             beside: list[Node] = []
             for sub in [
@@ -379,13 +352,29 @@ class _Reader:
     def _nested(self, node: Node, env: Env, *, but: Node | None = None) -> bool:
         if not isinstance(node, exp.Query):
             return self.nested_in(node, env, but=but)
-        found = self.query(node, env)
+        partner = isinstance(node.parent, exp.Exists | exp.In) and self._reads_rows(node, env)
+        try:
+            found = self.query(node, env)
+        except Unsupported:
+            if partner:
+                raise _told() from None
+            raise
         if isinstance(found, Rows):
-            raise _rows_leave(found)
+            raise _told() if partner else _rows_leave(found)
         return found.public
+
+    def _reads_rows(self, node: Node, env: Env) -> bool:
+        """Whether a private table, or rows of one, are named in it."""
+        names = {fold(table.name) for table in node.find_all(exp.Table)}
+        private = (name for name, table in self.tables.items() if not table.is_public)
+        rows = (name for name, each in env.items() if isinstance(each, Rows))
+        return bool(
+            names & ({*private, *rows} - {*(n for n, e in env.items() if isinstance(e, Outer))})
+        )
 
     def _aggregated(self, node: exp.Select, sources: list[Rows], env: Env) -> Rows | Outer:
         """A SELECT over private rows: rows again, one unit's aggregates, or a block."""
+        join_instead(node, sources)
         sight = From(self.source_rows, self.rows, self._first).read(node, sources, env)
         clauses = [*node.expressions, *(node.args.get(part) for part in ("order", "qualify"))]
         distinct = node.args.get("distinct")
@@ -477,8 +466,26 @@ class _Reader:
 
 def _require_rows(found: Rows | Outer) -> Rows:
     if isinstance(found, Outer):
+        if found.public and not found.node.find(exp.Table):
+            raise _listed()
         raise _mixed()
     return found
+
+
+def _told() -> Unsupported:
+    return Unsupported(
+        "Whether a public row has any private partner is told exactly, and one person's row may "
+        "decide it.",
+        fix="Count them: SELECT key, COUNT(*) FROM private GROUP BY key shows declared keys "
+        "without rows too, with a count near 0.",
+    )
+
+
+def _listed() -> Unsupported:
+    return Unsupported(
+        "A list of values is joined with private rows, which is not offered.",
+        fix="Use CASE or IN in its place; or join the list with what is aggregated.",
+    )
 
 
 def _mixed() -> Unsupported:

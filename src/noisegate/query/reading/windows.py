@@ -19,6 +19,7 @@ from noisegate.query.reading.names import Name, fresh
 from noisegate.query.reading.sight import Sight, is_aggregate
 from noisegate.query.reading.words import Node, fold, refusal, require_only
 
+_PARTS_MAX: Final = 10_000
 _ALL: Final = (None, None)
 _UP_TO: Final = (None, 0)
 _AMONG: Final[dict[type[exp.Expr], Among]] = {
@@ -28,8 +29,8 @@ _AMONG: Final[dict[type[exp.Expr], Among]] = {
     exp.LastValue: Among.LAST,
 }
 _NEAR: Final = (
-    "Offered are ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, "
-    "AVG, MIN and MAX."
+    "Offered are ROW_NUMBER, RANK, DENSE_RANK, NTILE, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, "
+    "SUM, AVG, MIN and MAX."
 )
 
 
@@ -79,6 +80,8 @@ class _Windows:
             raise refusal("IGNORE NULLS")
         if isinstance(head, exp.RowNumber):
             return self._window(Fold.COUNT, Literal(1), over, _UP_TO)
+        if isinstance(head, exp.Ntile):
+            return self._ntile(head, over)
         if isinstance(head, exp.Rank | exp.DenseRank):
             require_only(head)
             return self._window(_AMONG[type(head)], Literal(1), over, None)
@@ -93,6 +96,31 @@ class _Windows:
         schema = self.sight.reading.schema
         add = lambda how, value: self._window(how, value, over, over.frame)  # noqa: E731
         return folded(asked(head, self.sight), schema, add, may_lack=not at_hand)
+
+    def _ntile(self, head: exp.Ntile, over: _Over) -> Expression:
+        """The part of k that a row is in: the first n % k parts have one row more than the others.
+
+        Of n = q k + r rows and the place p from 0, it is p // (q + 1) in the first r parts, and
+        r + (p - r (q + 1)) // q in the others.
+        """
+        require_only(head, "this")
+        parts = whole(head.this, "The number of parts")
+        if not 1 <= parts <= _PARTS_MAX:
+            raise Unsupported("NTILE has no such number of parts.", fix=f"Use 1 to {_PARTS_MAX}.")
+        place = Call("subtract", (self._window(Fold.COUNT, Literal(1), over, _UP_TO), Literal(1)))
+        count = self._window(Fold.COUNT, Literal(1), over, _ALL)
+        each = Call("int_divide", (count, Literal(parts)))
+        more = Call("add", (each, Literal(1)))
+        longer = Call("modulo", (count, Literal(parts)))
+        first = Call("multiply", (longer, more))
+        later = Call("int_divide", (Call("subtract", (place, first)), each))
+        found = Call(
+            "case",
+            (Call("lt", (place, first)), Call("int_divide", (place, more)),
+             Call("add", (longer, later))),
+        )  # fmt: skip
+        least = Call("least", (Literal(parts - 1), Call("to_integer", (found,))))
+        return Call("add", (Call("greatest", (Literal(0), least)), Literal(1)))
 
     def _moved(self, head: exp.Lag | exp.Lead, over: _Over) -> Expression:
         """The value some rows before or after, or else the default."""

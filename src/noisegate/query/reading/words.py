@@ -64,7 +64,6 @@ _REASONS: Final[dict[str, str]] = {
         listed("KURTOSIS SKEWNESS ENTROPY MAD"), "Use STDDEV, or several levels of QUANTILE_CONT."
     ),
     **dict.fromkeys(listed("PRODUCT GEOMETRIC_MEAN GEOMEAN"), "Use EXP(SUM(LN(x)))."),
-    "REGR_SLOPE": "Use COVAR_POP(y, x) / VAR_POP(x).",
     **dict.fromkeys(
         listed("DATE_FORMAT FORMAT_DATE FORMAT_TIMESTAMP TO_CHAR"), "Use STRFTIME(x, '%Y-%m')."
     ),
@@ -81,9 +80,7 @@ _REASONS: Final[dict[str, str]] = {
     "TRANSLATE": "Use REPLACE, once for each letter.",
     "CBRT": "Use POWER(x, 1 / 3).",
     **dict.fromkeys(listed("MD5 SHA1 SHA256 HASH"), "Use the value itself, or its LENGTH or LEFT."),
-    "UNION": "Use UNION ALL, and count distinct values outside.",
-    "EXCEPT": "Use NOT EXISTS.",
-    "INTERSECT": "Use EXISTS.",
+    **dict.fromkeys(listed("EXCEPT INTERSECT"), "Leave out ALL; or use EXISTS."),
     "*": "Name the columns.",
 }
 _SQL_NAMES: Final = listed(
@@ -93,8 +90,8 @@ _SQL_NAMES: Final = listed(
     DAYOFYEAR WEEK SECOND DATE_TRUNC DATE_DIFF MAKE_DATE STRFTIME EPOCH EPOCH_MS EXTRACT SPLIT_PART
     LPAD RPAD REVERSE REPEAT STRLEN REGEXP_MATCHES REGEXP_EXTRACT REGEXP_REPLACE
     CAST CASE WIDTH_BUCKET COUNT SUM AVG
-    VAR_SAMP VAR_POP STDDEV_SAMP STDDEV_POP COVAR_SAMP COVAR_POP CORR MEDIAN QUANTILE_CONT
-    PERCENTILE_CONT MIN MAX COUNT_IF"""
+    VAR_SAMP VAR_POP STDDEV_SAMP STDDEV_POP COVAR_SAMP COVAR_POP CORR REGR_SLOPE REGR_INTERCEPT
+    MEDIAN QUANTILE_CONT PERCENTILE_CONT MIN MAX COUNT_IF"""
 )
 
 
