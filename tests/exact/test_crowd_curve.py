@@ -4,8 +4,10 @@ from fractions import Fraction
 from itertools import pairwise, product
 from math import comb, exp, log
 
+import numpy as np
 import pytest
 
+from noisegate.accounting import crowd as room
 from noisegate.accounting.crowd import (
     biased_form,
     blended_delta,
@@ -163,6 +165,33 @@ def test_small_probabilities_are_searched_to_the_end():
     sizes = range(117, 126, 2)
     tried = [hockey_stick(cell(n, p, 8), cell(n - 1, p, 8), exp_down(epsilon)) for n in sizes]
     assert max(tried) <= found < max(tried) * Fraction(101, 100)
+
+
+def sides(p, crowd, epsilon, most):
+    """The divergence of a cell with 0, 1, … others and one with a person more; and the reverse."""
+    laws, grown = [cell(n, p, crowd) for n in range(most + 2)], exp_down(epsilon)
+    come = [hockey_stick(more, less, grown) for less, more in pairwise(laws)]
+    return come, [hockey_stick(less, more, grown) for less, more in pairwise(laws)]
+
+
+@pytest.mark.parametrize("p", [Fraction(1, 4), HALF, Fraction(4, 5)])
+@pytest.mark.parametrize("crowd", [1, 2, 5])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 5), Fraction(1, 2)])
+def test_both_directions_are_worst_where_the_proof_has_it(p, crowd, epsilon, monkeypatch):
+    search = room._Search(np.longdouble(float(p)), crowd, 0.0, float(epsilon))
+    come, leave = sides(p, crowd, epsilon, 50)
+    assert come[search.crossing(search.high)] == max(come)
+    assert not search.both or leave[search.crossing(search.low)] == max(leave)
+    found = histogram_delta.__wrapped__(p, crowd, epsilon)
+    assert 0 <= found - max(*come, *leave) < found / 10**15
+    monkeypatch.setattr(room._Search, "crossing", lambda *_: 3 * crowd + 20)
+    assert histogram_delta.__wrapped__(p, crowd, epsilon) < max(come)  # a search elsewhere
+
+
+def test_an_epsilon_that_needs_many_people_has_an_exact_price_at_once():
+    """Leaving would be worst among two million others, of whom fewer than 120 are never sampled."""
+    found = float(histogram_delta(Fraction(1, 100), 120, Fraction(1, 100)))
+    assert found == pytest.approx(1.41697e-15, rel=1e-5)  # the sum of `scipy.stats.binom`
 
 
 @pytest.mark.parametrize(

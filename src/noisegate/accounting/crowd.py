@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from math import exp, expm1, floor, inf, log, log1p
+from math import ceil, exp, expm1, floor, inf, log, log1p
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -36,6 +36,8 @@ SCAN_MAX: Final = 20_000  # others of one kind that are tried before an ε is re
 _STEPS: Final = 60  # of a bisection
 _NEAR: Final = 2.0**-20  # more than any number here is off
 _NOTHING: Final = 2.0**-60  # of a δ
+_TOO_MANY: Final = "An ε so small needs too many people to be sure of."
+_APART: Final = 2.0**-40  # more than a share of the others is off
 
 
 @final
@@ -65,34 +67,44 @@ class _Chances:
 
 
 @lru_cache(maxsize=256)
-def histogram_delta(
-    probability: Fraction, crowd: int, epsilon: Fraction, *, enough: Fraction = Fraction(1)
-) -> Fraction:
+def histogram_delta(probability: Fraction, crowd: int, epsilon: Fraction) -> Fraction:
     """The δ at ε of a table of counts from a secret sample, counts below ``crowd`` not shown.
 
     Claim: the largest hockey-stick divergence at ε of neighbours, over all tables.
     Adjacency: add/remove one person, who has one row.
     Why: only the cell of that person differs: with M others there, y of the sample are in it with
         chance b(y) without and p b(y - 1) + (1 - p) b(y) with the person. All y < k look the same.
-        More people show more, so there is no largest M; beyond (M + 1) q > k Chernoff's bound
-        falls with M, and the search ends where it is below what was found; see also `_largest`.
-    Rounding: up, by more than the products of one term can be off. The search also ends above
-        ``enough``, for those who need not know more.
+        Let N = M + 1. Coming adds to δ at y > q N alone, q = 1 - (1 - p) e^-ε. While q N < k - 1,
+        δ is p b(k - 1) - (e^ε - 1) Σ b(y ≥ k), and one more other adds
+        p b(k - 1) (N (1 - p) / (N + 1 - k) - e^ε) > 0 to it. From q N = k - 1 on, what is hidden
+        would add nothing if it were shown, and where all is shown more others only help: whoever
+        looks could toss their coins. So the first such N ≥ k has the largest δ. Leaving adds to δ
+        at y < r N alone, r = 1 - (1 - p) e^ε, if that is positive. While r N < k - 1, δ is
+        e^ε p b(k - 1) - (e^ε - 1) Σ b(y < k), or 0, and one more other adds
+        p b(k - 1) (e^ε N (1 - p) / (N + 1 - k) - 1) > 0. From r N = k - 1 on, all that is hidden
+        would add to δ if it were shown, so hiding it takes nothing away, and again more others
+        help. All that leaving adds is at most the chance of fewer than k there.
+    Rounding: up, by more than the products of one term can be off.
     """
     p, long = _checked(probability, crowd, epsilon), _long(epsilon)
     search, rise, grown = _Search(p, crowd, 0.0, float(epsilon)), np.expm1(long), np.exp(long)
 
-    def gap(chances: _Chances) -> np.longdouble:
+    def come(chances: _Chances) -> np.longdouble:
+        before, here = _pairs(chances)
+        return chances.excess(p * before + (1 - p) * here, grown * here)
+
+    def leave(chances: _Chances) -> np.longdouble:
         before, here = _pairs(chances)
         there = p * before + (1 - p) * here
-        come = chances.excess(there, grown * here)
-        if not search.both:
-            return come
         gone = grown * p * before[0]  # more people leave fewer unseen: by p b(k - 1)
         hidden = max(gone - rise * _below(chances), 0) + chances.slack(gone)
-        return max(come, chances.excess(here, grown * there) + hidden)
+        shown: np.longdouble = chances.excess(here, grown * there) + hidden
+        return shown
 
-    return _largest(gap, search, enough)
+    most = max(map(come, search.around(search.high)))
+    if search.both and search.hidden(search.crossing(search.low + _APART)) > most:
+        most = max(most, *map(leave, search.around(max(search.low, _APART))))
+    return _rounded(most)
 
 
 def blended_delta(
@@ -290,7 +302,7 @@ def zero_knowledge(samples: int, scale: Fraction, *, people: int) -> Fraction:
 
 def _keeps(probability: Fraction, within: Fraction | None, target: ApproxDP, crowd: int) -> bool:
     if within is None:
-        found = histogram_delta(probability, crowd, target.epsilon, enough=target.delta)
+        found = histogram_delta(probability, crowd, target.epsilon)
     else:
         found = blended_delta(probability, crowd, within, target.epsilon, enough=target.delta)
     return found <= target.delta
@@ -351,26 +363,50 @@ class _Search:
         p, share = float(self.p), most / others if others else 1.0
         return 1.0 if share >= p else exp(-others * _kl_float(share, p))
 
+    def crossing(self, share: float) -> int:
+        """The first M ≥ k - 1 of which this share, with the person, is at least k - 1."""
+        return max(ceil((self.crowd - 1) / share), self.crowd) - 1
+
+    def around(self, share: float) -> Iterator[_Chances]:
+        """For the M of `crossing` and its neighbours, one of which it is without roundings."""
+        middle, first = self.crossing(share), self.crowd - 1
+        if middle >= first + SCAN_MAX:
+            raise SpecError(_TOO_MANY, fix="Use a larger ε.")
+        anchor = self.p**first
+        for others in range(first, middle + 2):
+            if others >= middle - 1:
+                yield self._chances(others, first, anchor)
+            anchor = self._climbed(anchor, others, first)
+
     def chances(self) -> Iterator[_Chances]:
         """For M = k - 1, k, and so on."""
         p, first = self.p, self.crowd - 1
         anchor, odds = p**first, p / (1 - p)
         for others in range(first, first + SCAN_MAX):
-            if anchor < np.finfo(np.longdouble).tiny * 2**64:
-                raise SpecError("A crowd so large is never sampled.", fix="Use a smaller crowd.")
-            spread = 12 * (others * float(p) * (1 - float(p))) ** 0.5 + 60
-            last = min(others, max(floor(others * float(p) + spread), first))
-            places = np.arange(first, last, dtype=np.longdouble)
-            steps = (others - places) / (places + 1) * odds
-            values = anchor * np.concatenate([[np.longdouble(1)], np.cumprod(steps)])
-            falls = (others - last) / np.longdouble(last + 1) * odds
-            rest = values[-1] * falls / (1 - falls) if last < others else np.longdouble(0)
-            yield _Chances(others, first, values, rest, p)
-            anchor = anchor * (others + 1) * (1 - p) / (others + 1 - first)
+            yield self._chances(others, first, anchor)
+            anchor = self._climbed(anchor, others, first)
             for _ in range(self.first(others + 1) - first):
                 anchor = anchor * (others + 1 - first) / np.longdouble(first + 1) * odds
                 first += 1
-        raise SpecError("An ε so small needs too many people to be sure of.", fix="Use a larger ε.")
+        raise SpecError(_TOO_MANY, fix="Use a larger ε.")
+
+    def _climbed(self, anchor: np.longdouble, others: int, first: int) -> np.longdouble:
+        """The chance of ``first`` for M + 1 others, from that for M."""
+        return anchor * (others + 1) * (1 - self.p) / (others + 1 - first)
+
+    def _chances(self, others: int, first: int, anchor: np.longdouble) -> _Chances:
+        """For M others, of whom ``first`` are sampled with chance ``anchor``."""
+        if anchor < np.finfo(np.longdouble).tiny * 2**64:
+            raise SpecError("A crowd so large is never sampled.", fix="Use a smaller crowd.")
+        p, odds = self.p, self.p / (1 - self.p)
+        spread = 12 * (others * float(p) * (1 - float(p))) ** 0.5 + 60
+        last = min(others, max(floor(others * float(p) + spread), first))
+        places = np.arange(first, last, dtype=np.longdouble)
+        steps = (others - places) / (places + 1) * odds
+        values = anchor * np.concatenate([[np.longdouble(1)], np.cumprod(steps)])
+        falls = (others - last) / np.longdouble(last + 1) * odds
+        rest = values[-1] * falls / (1 - falls) if last < others else np.longdouble(0)
+        return _Chances(others, first, values, rest, p)
 
 
 def _largest(
@@ -391,6 +427,10 @@ def _largest(
             break
         if search.bound(chances.others) <= most or Fraction(float(most)) > enough:
             break
+    return _rounded(most)
+
+
+def _rounded(most: np.longdouble) -> Fraction:
     return min(Fraction(float(np.nextafter(float(most), inf))), Fraction(1))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.functions import function_named
@@ -113,6 +114,7 @@ def domain_of(expression: Expression, schema: Schema) -> Domain:
     raise Unsupported("This is no expression.", fix="Use Literal, Field and Call.")
 
 
+@lru_cache(maxsize=4096)
 def _literal_domain(literal: Literal) -> Domain:
     if literal.value is None:
         return Domain(kind=literal.kind)

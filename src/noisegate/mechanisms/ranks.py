@@ -13,6 +13,7 @@ weighed exactly. So the law is that of the full race, and the work is that of th
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, log
 from typing import Final, final
 
@@ -173,8 +174,7 @@ def _is_far(
     data: Int64Array, goal: RankGoal, near: Runs, *, points: int, reach: int, bits: Bits
 ) -> bool:
     word = bits.integer(64)
-    most = upper(lambda: points * (-real(goal.factor * reach)).exp(), digits_bits=64)
-    if word >= most * (1 << 64):
+    if word >= _far_most(points, goal.factor * reach):
         return False
     unit = goal.factor / goal.tau.denominator
     far = _far_runs(data, goal.tau, near, points=points)
@@ -184,6 +184,12 @@ def _is_far(
         return weight / (weight + near.weight(unit))
 
     return falls_below(Certified(("far", goal, reach), share), word, 64, bits)
+
+
+@lru_cache(maxsize=256)
+def _far_most(points: int, exponent: Fraction) -> int:
+    """At least 2⁶⁴ times the share of the far points: ``points`` · e^-``exponent``, rounded up."""
+    return ceil(upper(lambda: points * (-real(exponent)).exp(), digits_bits=64) * (1 << 64))
 
 
 def _far_runs(data: Int64Array, tau: Fraction, near: Runs, *, points: int) -> Runs:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
@@ -21,13 +21,19 @@ from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.duckdb_files import (
     KIND_OF,
     Data,
-    file_of,
     is_database,
     is_text,
     plain,
     stored_types,
 )
 from noisegate.sources.duckdb_views import require_stored_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from noisegate.sources.duckdb_files import Within
 
 _LISTED_MAX: Final = 10_000
 _EXACT: Final = 10**15  # doubles hold all decimals of so many units of their last digit
@@ -37,9 +43,7 @@ _DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(\d+)\)", re.ASCII)
 def stored_kinds(data: Mapping[str, Data]) -> dict[str, dict[str, Kind]]:
     """For each table the columns that questions can use, and their kinds. Reads no rows."""
     files = {name: plain(each, name) for name, each in data.items()}
-    in_files = any(file_of(each) is not None for each in files.values())  # one may be a database
-    shared = duckdb.connect(":memory:") if in_files else _for_frames(os.getpid())
-    with shared.cursor() as connection:
+    with _seeing_types(files) as connection:
         return {
             table: {column: KIND_OF[kind] for column, kind in types.items()}
             for table, types in stored_types(connection, files)[1].items()
@@ -57,7 +61,7 @@ def as_stored(
     """
     files = {name: plain(data[name], name) for name in tables}
     found = {}
-    with duckdb.connect(":memory:") as connection:
+    with _seeing_types(files) as connection:
         for name, origin in stored_types(connection, files)[0].items():
             rows = connection.execute(f"DESCRIBE FROM {origin}").fetchall()
             kinds = {str(column): _DECIMAL.fullmatch(str(kind)) for column, kind, *_ in rows}
@@ -85,17 +89,23 @@ def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) ->
     """Refuse private tables whose rows are computed when they are read. Reads no rows."""
     files = {name: plain(each, name) for name, each in data.items()}
     used = {name: tuple(table.columns) for name, table in tables.items()}
-    shared = duckdb.connect(":memory:") if any(map(is_database, files.values())) else None
-    with (shared or _for_frames(os.getpid())).cursor() as connection:
-        if shared is not None:
+    with _seeing_types(files) as connection:
+        if any(map(is_database, files.values())):
             stored_types(connection, files)
         require_stored_rows(connection, files, tables, used)
 
 
+def _seeing_types(files: "Mapping[str, Path | Within | pa.Table]") -> duckdb.DuckDBPyConnection:
+    """A connection for names and types: of an engine of its own where a database is attached."""
+    if any(map(is_database, files.values())):
+        return duckdb.connect(":memory:")
+    return _shared(os.getpid()).cursor()
+
+
 @cache
-def _for_frames(process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001 - none for its children
-    """An engine that sees the types of frames and no rows: to make one takes 20 ms."""
-    return duckdb.connect(":memory:")
+def _shared(process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001 - none for its children
+    """An engine that sees types and keeps nothing of any file: to make one takes 30 ms."""
+    return duckdb.connect(":memory:", config={"enable_external_file_cache": False})
 
 
 def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:

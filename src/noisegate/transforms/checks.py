@@ -52,7 +52,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.stability import Stability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 CELLS_MAX: Final = 1 << 24
 NUMBERED_MAX: Final = 1 << 64  # cells that are numbered, never listed
@@ -64,11 +64,11 @@ GRAIN_MAX: Final = Fraction(2) ** 500  # doubles hold it and its inverse
 
 
 TALLIES: Final = frozenset({Sums, Marginals, Values, Keys, Distinct, Cells, Rows})
-_NODES: Final = TALLIES | {
-    Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union, Sampled,
-    Window, Ordering, Windowed, Partnered, Literal, Field, Call, TableDomain, Column,
+_NODES: Final = {node: tuple(each.name for each in fields(node)) for node in (
+    *TALLIES, Axis, Grouping, Term, Table, Filter, Project, Join, Matching, PerUnit, Folded, Union,
+    Sampled, Window, Ordering, Windowed, Partnered, Literal, Field, Call, TableDomain, Column,
     PrivacyUnit, Step,
-}  # fmt: skip
+)}  # fmt: skip
 _ATOMS: Final = frozenset({
     str, int, bool, Fraction, date, datetime, type(None), Kind, JoinKind, Fold, Among,
 })  # fmt: skip
@@ -79,17 +79,18 @@ def require_exact(node: object) -> None:
 
     An heir of one could tell the rules here something else than the writer of the engine.
     """
-    children: Iterable[object] = ()
+    children: Sequence[object] = ()
     if type(node) is tuple:
-        children = () if _ATOMS.issuperset(map(type, node)) else node
+        children = node
     elif type(node) is MappingProxyType:
         children = (*node.keys(), *node.values())
     elif type(node) in _NODES:
-        children = (getattr(node, each.name) for each in fields(node))  # type: ignore[arg-type]
+        children = [getattr(node, name) for name in _NODES[type(node)]]
     elif type(node) not in _ATOMS:
         raise Unsupported("The question holds something unknown.", fix="Use the algebra's types.")
-    for child in children:
-        require_exact(child)
+    if not _ATOMS.issuperset(map(type, children)):
+        for child in children:
+            require_exact(child)
 
 
 def require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
