@@ -33,7 +33,8 @@ def require_claims(gate, plan, world):
     """Without a unit, exact numbers move by at most the claim."""
     source = gate._curator._source
     for bought in plan.bought:
-        for query in (*bought.draft.keys, *(part.query for part in bought.draft.parts)):
+        asked_first = (each.query for each in bought.keys)
+        for query in (*asked_first, *(part.query for part in bought.draft.parts)):
             asked = with_coins(query)
             here = collected(source, asked)
             for other in world.neighbours:

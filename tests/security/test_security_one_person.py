@@ -25,6 +25,7 @@ from worlds import (
 )
 
 import noisegate as ng
+from noisegate.query.estimates.purchase import finder_of
 
 # keys of one person
 
@@ -59,7 +60,7 @@ def test_a_key_of_one_person_stays_hidden(sql, heavy):
     answer = here.sql(sql, epsilon=1)
     assert CANARY.lower() not in str(answer.table.to_pylist()).lower()
     for bought in here.plan(sql, epsilon=1, fresh=True).bought:
-        assert all(finder.probability(1)[1] <= 1e-10 for finder in bought.keys)
+        assert all(finder_of(each).probability(1)[1] <= 1e-10 for each in bought.keys)
         assert bought.keys
 
 
@@ -162,7 +163,7 @@ def test_found_groups_come_in_their_own_order():
         answer = mine.sql("SELECT note, COUNT(*) AS n FROM visits GROUP BY note", epsilon=50)
         notes.append(answer.table.column("note").to_pylist())
         (bought,) = answer.plan.bought
-        assert bought.keys[0].last < 15
+        assert finder_of(bought.keys[0]).sure < 15
     assert notes[0] == notes[1]
     found = [note for note in notes[0] if note is not None]
     assert found == ["0", "1", "2", "3"]

@@ -77,12 +77,10 @@ def measured(gate, plan):
     """What a question would measure: each measurement, and the exact numbers behind its noise."""
     source = gate._curator._source
     for bought in plan.bought:
-        keys = zip(bought.draft.keys, bought.keys, strict=True)
-        found = [(query, (noise,)) for query, noise in keys]
         parts = zip(bought.draft.parts, bought.mechanisms, strict=True)
-        found += [(part.query, noises) for part, noises in parts]
-        for query, mechanisms in found:
-            yield Measurement(query=query, mechanisms=mechanisms), _exact(source, query.tally)
+        found = [Measurement(query=part.query, mechanisms=noises) for part, noises in parts]
+        for each in (*bought.keys, *found):
+            yield each, _exact(source, each.query.tally)
 
 
 def _exact(source, tally):

@@ -46,6 +46,7 @@ from noisegate.privacy.event import (
     SmoothLaplaceEvent,
     SmoothLognormalEvent,
     SmoothStudentEvent,
+    ThresholdedGaussianEvent,
     TopKEvent,
 )
 from noisegate.privacy.loss import ApproxDP
@@ -64,6 +65,7 @@ EVERY_KIND = [
     PermuteAndFlipEvent(epsilon=1),
     AboveThresholdEvent(epsilon_threshold="1/2", epsilon_queries="1/2", cutoff=2),
     KeySelectionEvent(epsilon=1, delta="1e-6"),
+    ThresholdedGaussianEvent(variance=4, keys=2, delta="1e-6"),
     CrowdCountsEvent(probability="1/2", crowd=20, epsilon="7/10"),
     SmoothStudentEvent(scale=2, beta="1/6"),
     SmoothLaplaceEvent(scale=2, beta="1/50", epsilon=1),

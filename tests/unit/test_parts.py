@@ -43,6 +43,7 @@ from noisegate.privacy.event import (
     SmoothLaplaceEvent,
     SmoothLognormalEvent,
     SmoothStudentEvent,
+    ThresholdedGaussianEvent,
     TopKEvent,
 )
 from noisegate.transforms.query import Query
@@ -76,6 +77,7 @@ WITHOUT = (
     GaussianEvent(variance=70, sensitivity=L2(squared=3)),
     SmoothLognormalEvent(scale=6, beta="1/20", sigma="1/2"),
     DeclaredZCDPEvent(rho="1/99"),
+    ThresholdedGaussianEvent(variance=80, keys=2, delta="1e-9"),
 )
 CHAINS = {
     ("pure",): WITH_EPSILON,
