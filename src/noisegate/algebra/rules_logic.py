@@ -76,7 +76,10 @@ def coalesce(args: Sequence[Domain], literals: Literals) -> Domain:
 def nullif(args: Sequence[Domain], literals: Literals) -> Domain:
     """The first value, missing where it equals the second."""
     common_kind(args, literals)
-    return replace(args[0], nullable=True)
+    keys = args[0].keys
+    if keys is not None and type(literals[1]) in (str, int, bool):
+        keys = tuple(key for key in keys if key != literals[1])
+    return replace(args[0], keys=keys, nullable=True)
 
 
 def case(args: Sequence[Domain], literals: Literals) -> Domain:

@@ -25,6 +25,7 @@ from noisegate.query.reading.linear import (
     without_names,
     written,
 )
+from noisegate.query.reading.literals import is_whole_arithmetic
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.places import at
 from noisegate.query.reading.regression import made_of
@@ -186,6 +187,7 @@ class _Making:
             untyped.mark(grouped=True)
         left = spanned(self.facts, target)
         if left.domain.keys is None and domain.kind not in _FINDABLE:
+            self._take_whole(target)
             bins = (
                 "DATE_TRUNC('day', x)"
                 if domain.kind is Kind.TIMESTAMP
@@ -213,6 +215,13 @@ class _Making:
             keys, nullable = (), False
         shown = replace(domain, keys=keys, nullable=nullable)
         return GroupKey(name=f"k{index}", expression=target, domain=shown, closed=left.closed)
+
+    def _take_whole(self, target: Name | Expression) -> None:
+        """Read columns without types as whole numbers, where a key of such is one: ip - 1."""
+        if is_whole_arithmetic(target):
+            for name in fields_of(target):  # type: ignore[arg-type]
+                if (untyped := self.sight.untyped.get(name)) is not None:
+                    untyped.take(Kind.INTEGER)
 
     def existing(self, keys: Sequence[GroupKey]) -> list[Node]:
         """Conditions that keys of one public table are those of one of its rows."""
