@@ -7,7 +7,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Field, domain_of, fields_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
@@ -95,7 +95,7 @@ def block_of(
     for part in ("joins", "group", "having"):
         select.set(part, None)
     select.set("where", where)
-    if not keys and not making.aggregates:
+    if not making.aggregates and all(type(each) is Literal for each in groups.targets):
         raise Unsupported(
             "Only constants are asked for: whether there is any row, and nothing else.",
             fix="Ask how many rows there are: COUNT(*).",
