@@ -172,3 +172,12 @@ FROM visits v CROSS JOIN wards w GROUP BY w.ward;
 
 -- answered
 SELECT sex, VAR_SAMP(weight) AS v, STDDEV_POP(weight) AS s, MIN(YEAR(born)) < 2000 AS old FROM patients GROUP BY sex;
+
+-- answered
+SELECT d.class, d.drug, COUNT(p.visit_id) AS n, COALESCE(SUM(p.days), 0) AS days FROM drugs d LEFT JOIN prescriptions p ON p.drug = d.drug GROUP BY ALL;
+
+-- refused: one person's row may decide it
+SELECT drug FROM drugs WHERE drug NOT IN (SELECT drug FROM prescriptions);
+
+-- refused: compare rows of several units
+SELECT COUNT(*) AS shared FROM (SELECT note FROM visits WHERE kind = 'urgent' INTERSECT SELECT note FROM visits WHERE kind = 'planned');

@@ -184,3 +184,17 @@ SELECT device, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM
 
 -- refused: joined on something else than the unit
 SELECT COUNT(*) AS pairs FROM sessions a JOIN sessions b ON a.browser = b.browser AND a.session_id < b.session_id;
+
+-- answered
+SELECT COUNT(*) AS reached FROM (SELECT user_id FROM sessions WHERE device = 'mobile' UNION SELECT user_id FROM users WHERE plan = 'pro');
+
+-- answered
+SELECT AVG(LEAST(GREATEST(EPOCH(v.ts - s.started), 0), 3600)) AS seconds_in FROM views v JOIN sessions s ON s.session_id = v.session_id;
+
+-- answered
+SELECT half, COUNT(*) AS sessions, AVG(seconds) AS mean FROM (
+  SELECT seconds, NTILE(2) OVER (PARTITION BY user_id ORDER BY started, session_id) AS half FROM sessions) GROUP BY half;
+
+-- answered
+SELECT AVG(rolling) AS mean FROM (SELECT AVG(seconds) OVER (PARTITION BY user_id ORDER BY started, session_id
+                                  ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS rolling FROM sessions);

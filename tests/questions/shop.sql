@@ -206,3 +206,29 @@ ON status IN ('paid', 'returned') USING SUM(n) GROUP BY channel;
 SELECT COUNT(DISTINCT o.customer_id) AS came_back FROM orders o
 WHERE EXISTS (SELECT 1 FROM orders n WHERE n.customer_id = o.customer_id
               AND n.placed > o.placed AND n.placed <= o.placed + INTERVAL 30 DAY);
+
+-- answered
+SELECT p.category, COUNT(l.order_id) AS sold, COALESCE(SUM(l.quantity), 0) AS units
+FROM products p LEFT JOIN lines l ON l.product_id = p.product_id AND l.discount = 0 GROUP BY p.category ORDER BY sold DESC;
+
+-- answered
+SELECT region, country, tier, COUNT(*) AS n FROM customers JOIN regions USING (region) GROUP BY region, country, tier ORDER BY n DESC;
+
+-- answered
+SELECT ROUND(total, -2) AS about, COUNT(*) AS n, CAST(SUM(total) AS BIGINT) AS revenue FROM orders GROUP BY about ORDER BY about;
+
+-- answered
+SELECT COUNT(*) AS churned FROM (SELECT customer_id FROM orders WHERE placed < '2024-01-01'
+                                 EXCEPT SELECT customer_id FROM orders WHERE placed >= '2024-01-01');
+
+-- answered
+SELECT NULLIF(status, 'paid') AS problem, COUNT(*) AS n FROM orders GROUP BY 1 ORDER BY n DESC;
+
+-- answered
+SELECT 'all' AS scope, status, COUNT(*) AS n, SUM(total) AS revenue FROM orders GROUP BY ROLLUP (scope, status);
+
+-- answered, within 3 %
+SELECT QUANTILE_CONT(total, [0.25, 0.5, 0.75])[3] - QUANTILE_CONT(total, [0.25, 0.5, 0.75])[1] AS iqr FROM orders;
+
+-- answered
+SELECT REGR_SLOPE(price, quantity) AS slope, REGR_INTERCEPT(price, quantity) AS base, REGR_COUNT(price, quantity) AS n FROM lines;

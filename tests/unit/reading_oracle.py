@@ -23,7 +23,6 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.recipe import shown_scale
 from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
 from noisegate.sources.duckdb_expressions import write
@@ -271,9 +270,7 @@ DECIMAL = (Function.SUM, Function.QUANTILE, Function.MIN, Function.MAX)  # of de
 
 def aggregate_sql(aggregate, schema):
     args = [sql_of(arg, schema, "x") for arg in aggregate.args]
-    if aggregate.function in DECIMAL and (
-        scale := shown_scale(domain_of(aggregate.args[0], schema))
-    ):
+    if aggregate.function in DECIMAL and (scale := domain_of(aggregate.args[0], schema).scale):
         args = [f"CAST({args[0]} AS DECIMAL(38, {scale}))"]
     text = {
         Function.COUNT: "COUNT(*)",

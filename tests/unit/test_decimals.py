@@ -1,9 +1,11 @@
 """Random arithmetic on decimals means what DuckDB's DECIMAL means, row by row."""
 
+from decimal import Decimal
 from fractions import Fraction
 from random import Random
 
 import duckdb
+import pyarrow as pa
 import pytest
 import sqlglot
 from reading_oracle import TABLES, column, sql_of, table
@@ -104,6 +106,7 @@ SELECT COUNT(*) FROM lines WHERE disc + 0.01 = 0.07 OR disc * 3 = 0.3
 SELECT COUNT(*) FROM (SELECT price * (1 - disc) AS net FROM lines) WHERE ROUND(net, 2) = net
 SELECT COUNT(*) FROM (SELECT who, SUM(price) AS s, AVG(disc) AS d FROM lines GROUP BY who) WHERE s * 10 = FLOOR(s * 10)
 SELECT COUNT(*) FROM (SELECT DISTINCT who, price * 10 AS p FROM lines) a JOIN lines b ON a.who = b.who AND a.p = b.price + b.price * 9
+SELECT COUNT(*) FROM (SELECT ROUND(price, -1) AS p FROM lines) WHERE p = 10
 SELECT COUNT(*) FROM (SELECT who, disc AS v FROM lines UNION ALL SELECT who, who FROM lines) WHERE v + 0.01 IN (0.07, 1.01)
 """.strip().splitlines()
 
@@ -121,6 +124,17 @@ def test_answers_about_stored_decimals_are_those_of_duckdb(sql):
             rows, table="lines", unit="who", rows_per_unit=5, columns=columns, epsilon=10_000
         )
         assert gate.sql(sql, epsilon=900).to_arrow()[0][0].as_py() == con.execute(sql).fetchone()[0]
+
+
+def test_sums_and_quantiles_of_decimals_show_the_digits_of_their_type():
+    rows = pa.table({"x": pa.array([Decimal("1.25"), Decimal("2.50")] * 100, pa.decimal128(6, 2))})
+    gate = ng.open(rows, table="t", columns={"x": {"between": [0, 10]}}, epsilon=100)
+    sql = "SELECT SUM(x) AS s, MEDIAN(x) AS m, CAST(SUM(x) AS VARCHAR) AS t, AVG(x) AS a FROM t"
+    answer = gate.sql(sql, epsilon=1)
+    ((total, middle, text, _),) = answer.rows
+    assert (round(total, 2), round(middle, 2)) == (total, middle)
+    assert text == f"{total:.2f}"
+    assert answer.margins()["s"][0] > 0
 
 
 def test_a_bound_of_a_decimal_stays_the_bound():

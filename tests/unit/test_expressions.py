@@ -362,3 +362,14 @@ def test_a_huge_replacement_does_not_grow():
     text = Literal("a" * 5000)
     once = call("replace", text, "a", "a" * 16)
     assert len(value(call("replace", once, "a", "a" * 16))) == 4096 * 16
+
+
+@pytest.mark.parametrize(("keys", "taken"), [(("a", "b"), "a"), ((1, 2, 3), 2), ((False, True), True)])  # fmt: skip
+def test_nullif_keeps_every_key_but_the_constant_that_it_takes_away(keys, taken):
+    kinds = {str: Kind.TEXT, int: Kind.INTEGER, bool: Kind.BOOLEAN}
+    schema = {"x": Domain(kind=kinds[type(taken)], keys=keys)}
+    found = domain_of(call("nullif", Field("x"), taken), schema)
+    assert found.nullable
+    assert set(found.keys) == {key for key in keys if value(call("nullif", key, taken)) is not None}
+    other = domain_of(call("nullif", Field("x"), Field("x")), schema)
+    assert other.keys == keys  # what it is compared with is not known

@@ -42,7 +42,12 @@ def test_the_plan_and_the_answer_say_what_is_measured_first_and_for_how_much():
     (words,) = (words for words in answer.caveats if "measured first" in words)
     value = gate.sql(first.sql, epsilon=10)
     assert value.free
-    assert f"for ε = 10, and {value.to_pandas().iloc[0, 0]} is used" in words
+    ((width,),) = value.margins().values()
+    assert f"for ε = 10, and {value.rows[0][0]} (± {width:.6g}) is used" in words
+    assert words.endswith("and leaves out how far that is off.")
+    assert words in str(answer)
+    assert words in answer.to_dict()["caveats"]
+    assert "leaves out how far that is off" in answer._repr_html_()
     explained = gate_of().sql("EXPLAIN " + ABOVE, epsilon=20).to_pandas()
     assert "first" in set(explained["about"])
 

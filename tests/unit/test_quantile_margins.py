@@ -96,6 +96,22 @@ def test_margins_hold_what_duckdb_says_and_cost_what_the_plan_says(sql, terms):
     assert "±" in str(answer)
 
 
+def test_a_list_of_levels_has_one_margin_that_holds_for_all():
+    """Each bracket fails with a chance of at most 1/3000, and at ε = 50 far less often."""
+    gate, sql = gate_of(), "SELECT QUANTILE_CONT(x, [0.25, 0.5, 0.75]) AS q FROM t"
+    answer = gate.sql(sql, epsilon=50)
+    ((text,),), (width,) = answer.rows, answer.margins(SURE)["q"]
+    (truth,) = exact(sql)[0]
+    pairs = list(zip(json.loads(text), truth, strict=True))
+    assert len(pairs) == 3
+    assert all(abs(one - other) <= width for one, other in pairs)
+    apart = gate.sql("SELECT QUANTILE_CONT(x, [0.25, 0.5, 0.75])[2] AS q FROM t", epsilon=50)
+    assert (apart.rows[0][0], apart.free) == (json.loads(text)[1], True)
+    assert 0 < apart.margins(SURE)["q"][0] <= width
+    assert f"{text} ± " in str(answer)
+    assert answer.to_dict(SURE)["margins"] == [[width]]
+
+
 def test_dates_have_margins_in_days():
     answer = gate_of().sql("SELECT MEDIAN(d) AS d FROM t", epsilon=50)
     (true,) = exact("SELECT CAST(QUANTILE_DISC(d, 0.5) AS DATE) FROM t")[0]

@@ -35,6 +35,10 @@ SELECT COUNT(v.cost) AS n, SUM(v.cost) AS s, AVG(v.cost) AS a FROM codes c LEFT 
 SELECT SUM(m) AS s, COUNT(m) AS n FROM (SELECT AVG(cost) OVER (PARTITION BY patient_id ORDER BY visit_id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS m FROM visits)
 SELECT t, COUNT(*) AS n, SUM(t) AS s FROM (SELECT NTILE(2) OVER (PARTITION BY patient_id ORDER BY visit_id) AS t FROM visits) GROUP BY t
 SELECT SUM(t) AS s, SUM(u) AS u FROM (SELECT NTILE(5) OVER (PARTITION BY patient_id ORDER BY visit_id DESC) AS t, NTILE(1) OVER (PARTITION BY patient_id ORDER BY visit_id) AS u FROM visits)
+SELECT NULLIF(region, 'north') AS r, COUNT(*) AS n FROM patients GROUP BY r
+SELECT NULLIF(age % 3, 0) AS r, COUNT(*) AS n FROM patients GROUP BY r
+SELECT region, country, COUNT(*) AS n FROM patients JOIN regions USING (region) GROUP BY region, country
+SELECT SUM(EPOCH(seen - TIMESTAMP '2024-01-01 00:00:00') / 60) AS m, SUM(EXTRACT(epoch FROM (seen - DATE '2024-02-01'))) AS s FROM visits WHERE seen BETWEEN '2023-01-01' AND '2025-01-01'
 SELECT DISTINCT region FROM patients
 SELECT DISTINCT region, smoker FROM patients WHERE age > 10
 SELECT COUNT(*) AS n FROM (SELECT DISTINCT region FROM patients)

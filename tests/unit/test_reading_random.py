@@ -89,7 +89,7 @@ KEYS = {
     "b": ["ROUND(b.amount)"],
 }
 NUMBERS = {
-    "p": ["p.age", "p.weight", "p.age + 1"],
+    "p": ["p.age", "p.weight", "p.age + 1", "p.age * 0.15"],
     "v": ["v.cost", "v.cost * 2"],
     "c": ["LENGTH(c.code)"],
     "k": ["k.n", "k.t"],
@@ -106,9 +106,15 @@ WINDOWS = [
     "(SELECT *, COUNT(*) OVER (PARTITION BY patient_id) AS n, SUM(cost) OVER (PARTITION BY patient_id ORDER BY visit_id) AS t FROM visits {}) k",
     "(SELECT *, RANK() OVER w AS n, LAG(cost) OVER w AS t FROM visits {} WINDOW w AS (PARTITION BY patient_id ORDER BY visit_id DESC)) k",
     "(SELECT *, ROW_NUMBER() OVER (PARTITION BY patient_id, code ORDER BY visit_id) AS n, MAX(cost) OVER (PARTITION BY patient_id ORDER BY visit_id ROWS 1 PRECEDING) AS t FROM visits {} QUALIFY n = 1 OR t > 6) k",
+    "(SELECT *, NTILE(2) OVER (PARTITION BY patient_id ORDER BY visit_id) AS n, AVG(cost) OVER (PARTITION BY patient_id ORDER BY visit_id ROWS 1 PRECEDING) AS t FROM visits {}) k",
     "(SELECT *, DENSE_RANK() OVER (PARTITION BY patient_id ORDER BY code) AS n, FIRST_VALUE(cost) OVER (PARTITION BY patient_id ORDER BY seen, visit_id) AS t FROM visits {}) k",
 ]
+SETS = [
+    f"(SELECT patient_id, LENGTH(code) AS n, cost AS t FROM visits {word} SELECT patient_id, 2, cost FROM visits WHERE code <> 'A1') k"
+    for word in ("INTERSECT", "EXCEPT", "UNION")
+]
 ROWS = [
+    *((source, "k") for source in SETS),
     *((source.format(where), "k") for source in WINDOWS for where in ("", "WHERE cost > 6")),
     ("patients p", "p"), ("visits v", "vw"), (BOTH, "p"), ("(SELECT * FROM patients WHERE age > 10) p", "p"),
     ("patients p {} visits v ON p.patient_id = v.patient_id AND v.cost > 6", "pv"),
@@ -168,6 +174,8 @@ def question(pick):
     asked[0] += pick.choice(["", f" FILTER (WHERE {one(CONDITIONS)})"])
     if "p" in tables and pick.random() < 0.3:
         asked.append(f"COUNT(DISTINCT CASE WHEN {one(CONDITIONS)} THEN p.patient_id END)")
+    if pick.random() < 0.2:
+        asked.append(f"CAST(SUM({one(NUMBERS)} + 0.5) AS BIGINT)")
     if pick.random() < 0.4:
         asked.append(pick.choice([f"COUNT(*) / {pick.choice(SCALARS)}", pick.choice(SCALARS)]))
     items = [f"{text} AS x{place}" for place, text in enumerate(keys + asked)]

@@ -74,9 +74,16 @@ def coalesce(args: Sequence[Domain], literals: Literals) -> Domain:
 
 
 def nullif(args: Sequence[Domain], literals: Literals) -> Domain:
-    """The first value, missing where it equals the second."""
+    """The first value, missing where it equals the second; a constant is no group of it then.
+
+    Claim: every value that is not missing, and was a key of the first, is a key still. Why: only
+    the constant leaves the list, and wherever the first equals it the result is missing.
+    """
     common_kind(args, literals)
-    return replace(args[0], nullable=True)
+    keys = args[0].keys
+    if keys is not None and type(literals[1]) in (str, int, bool):
+        keys = tuple(key for key in keys if key != literals[1])
+    return replace(args[0], keys=keys, nullable=True)
 
 
 def case(args: Sequence[Domain], literals: Literals) -> Domain:

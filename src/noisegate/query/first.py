@@ -14,6 +14,7 @@ from noisegate.algebra.expression import Call, Expression, Literal
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.privacy.release import Release
+from noisegate.query.margins import HalfWidths
 from noisegate.query.question import Question, Terms
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class First:
         used = f"{self.shown} is used" if self.is_known else "its noisy value is used"
         return (
             f"({self.sql}) is measured first, for ε = {price:g}, and {used}: the ± is about the "
-            "question with that number."
+            "question with that number, and leaves out how far that is off."
         )
 
 
@@ -71,7 +72,7 @@ def shared(
     )
 
 
-def number_of(table: "pa.Table") -> tuple[Expression, str]:
+def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expression, str]:
     """The one number of a table as an expression, and as it is shown. No row is NULL."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -81,8 +82,9 @@ def number_of(table: "pa.Table") -> tuple[Expression, str]:
         raise Unsupported(
             "A sub-query gives more than one number.", fix="Aggregate its rows to one."
         )
+    shown = f"{value} (± {widths[0]:.6g})" if widths and widths[0] is not None else f"{value}"
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _double(value), f"{value}"
+        return _double(value), shown
     kinds: list[tuple[Any, Kind]] = [
         (pa.types.is_integer, Kind.INTEGER),
         (pa.types.is_date, Kind.DATE),
@@ -94,7 +96,7 @@ def number_of(table: "pa.Table") -> tuple[Expression, str]:
     usable = isinstance(value, date | datetime) or (
         isinstance(value, int) and abs(value) <= WHOLE_MAX
     )
-    return (Literal(value) if usable else Literal(None, found)), f"{value}"
+    return (Literal(value) if usable else Literal(None, found)), shown
 
 
 def _double(value: Any) -> Expression:  # noqa: ANN401 - whatever Arrow gives

@@ -140,7 +140,9 @@ class Run:
         terms = first.terms or Terms()
         prepared = self._prepared(first.sql, terms, fresh=fresh)
         plan, parcels, looked = self._paid(prepared, terms, fresh=fresh)
-        value, shown = number_of(self._answer(plan, parcels, looked).table)
+        answer = self._answer(plan, parcels, looked)
+        widths = answer.half_widths(terms.confidence or USUAL)[0]
+        value, shown = number_of(answer.table, widths if answer.questions else None)
         releases = (*looked, *(release for parcel in parcels for release in parcel.releases))
         return replace(first, value=value, shown=shown, is_known=True, releases=releases)
 

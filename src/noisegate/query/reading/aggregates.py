@@ -96,7 +96,10 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
         return Asked(Function.COUNT)
     if isinstance(of, exp.Distinct):
         if len(of.expressions) != 1 or of.args.get("on"):
-            raise Unsupported("COUNT(DISTINCT ...) has several columns.", fix="Count one of them.")
+            raise Unsupported(
+                "COUNT(DISTINCT ...) has several columns.",
+                fix="Ask SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
+            )
         target, where = _of_owner(of.expressions[0], sight)
         if isinstance(target, Name):
             return Asked(Function.COUNT_UNITS, where=where)

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Field, domain_of, fields_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
@@ -25,6 +25,7 @@ from noisegate.query.reading.linear import (
     without_names,
     written,
 )
+from noisegate.query.reading.literals import is_whole_arithmetic
 from noisegate.query.reading.names import Name
 from noisegate.query.reading.places import at
 from noisegate.query.reading.regression import made_of
@@ -94,7 +95,7 @@ def block_of(
     for part in ("joins", "group", "having"):
         select.set(part, None)
     select.set("where", where)
-    if not keys and not making.aggregates:
+    if not making.aggregates and all(type(each) is Literal for each in groups.targets):
         raise Unsupported(
             "Only constants are asked for: whether there is any row, and nothing else.",
             fix="Ask how many rows there are: COUNT(*).",
@@ -186,6 +187,7 @@ class _Making:
             untyped.mark(grouped=True)
         left = spanned(self.facts, target)
         if left.domain.keys is None and domain.kind not in _FINDABLE:
+            self._take_whole(target)
             bins = (
                 "DATE_TRUNC('day', x)"
                 if domain.kind is Kind.TIMESTAMP
@@ -213,6 +215,13 @@ class _Making:
             keys, nullable = (), False
         shown = replace(domain, keys=keys, nullable=nullable)
         return GroupKey(name=f"k{index}", expression=target, domain=shown, closed=left.closed)
+
+    def _take_whole(self, target: Name | Expression) -> None:
+        """Read columns without types as whole numbers, where a key of such is one: ip - 1."""
+        if is_whole_arithmetic(target):
+            for name in fields_of(target):  # type: ignore[arg-type]
+                if (untyped := self.sight.untyped.get(name)) is not None:
+                    untyped.take(Kind.INTEGER)
 
     def existing(self, keys: Sequence[GroupKey]) -> list[Node]:
         """Conditions that keys of one public table are those of one of its rows."""

@@ -51,7 +51,10 @@ def of_units(count: Expression, scale: int) -> Expression:
 
 def rounded(value: Expression, digits: int, schema: Schema) -> Expression:
     """ROUND(x, digits) of a decimal: halves away from zero, and these are exact."""
-    scale = scale_of(value, schema)
+    scale, low = scale_of(value, schema), domain_of(value, schema).low
+    if scale is not None and -SCALE_MAX < digits < 0 and low is not None and low >= 0:
+        moved = Call("add", (exact(value, schema), Literal(Fraction(10**-digits, 2))))
+        return Call("bin", (exact(moved, schema), Literal(10**-digits)))  # so its values are known
     if scale is None or not 0 <= digits < SCALE_MAX:
         return Call("round", (value, Literal(digits)))
     if scale <= digits:

@@ -19,7 +19,7 @@ from noisegate.query.reading.literals import (
     literal,
 )
 from noisegate.query.reading.places import mark
-from noisegate.query.reading.untyped import Untyped, taken_for
+from noisegate.query.reading.untyped import Untyped, taken_for, together
 from noisegate.query.reading.words import Node, attempt, refusal, require_only
 
 Hook: TypeAlias = Callable[[Node], Expression | None]
@@ -61,7 +61,6 @@ _PLAIN: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     exp.Hour: ("hour", ("this",)),
     exp.Minute: ("minute", ("this",)),
     exp.Second: ("second", ("this",)),
-    exp.TimeToUnix: ("epoch", ("this",)),
     exp.Reverse: ("reverse", ("this",)),
     exp.Repeat: ("repeat", ("this", "times")),
     exp.RegexpFullMatch: ("regexp_full_match", ("this", "expression")),
@@ -79,6 +78,7 @@ _ALIKE: Final[dict[type[exp.Expr], str]] = {
     **_COMPARISONS,
     exp.Coalesce: "coalesce", exp.Least: "least", exp.Greatest: "greatest", exp.Nullif: "nullif",
 }  # fmt: skip
+_CHOICES: Final = (exp.Coalesce, exp.Least, exp.Greatest, exp.Nullif)
 _TIGHT: Final = (
     *_COMPARISONS, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.In,
     exp.Between,
@@ -195,8 +195,12 @@ class Reading:
         raise Unsupported(f"{lacking} has too few arguments.", fix="Write all of them.")
 
     def without_type(self, node: Node) -> Untyped | None:
-        """The column without a type that a node is, if it is one."""
+        """The column without a type that a node is, or the choice of several that it is."""
         inner = node.unnest()
+        if self.untyped and type(inner) in _CHOICES:
+            rest = [inner.expression] if inner.args.get("expression") else inner.expressions
+            parts = [self.without_type(part) for part in (inner.this, *rest)]
+            return None if None in parts else together(inner.sql(dialect="duckdb"), parts)
         known = self.untyped and isinstance(inner, exp.Column)
         found = attempt(lambda: self.hook(inner)) if known else None
         return self.untyped.get(found.name) if type(found) is Field else None
@@ -237,6 +241,9 @@ class Reading:
 
     def compared(self, *nodes: Node) -> tuple[Expression, ...]:
         """Values that are told from each other, so decimals are exact."""
+        untyped = [each for each in map(self.without_type, nodes) if each is not None]
+        for each in untyped if len(untyped) > 1 else ():
+            each.mark(compared=True)
         return tuple(decimals.exact(value, self.schema) for value in self.agreed(*nodes))
 
     def operand(self, node: Node, kind: Kind = Kind.NUMBER) -> Expression:

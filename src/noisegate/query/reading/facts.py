@@ -80,6 +80,9 @@ class Facts:
         found = []
         for each in self.listed:
             names: dict[Expression, int] = {Field(n): at for at, n in enumerate(each.columns)}
+            for one, other in (*self.same, *(pair[::-1] for pair in self.same)):
+                if other in names:
+                    names.setdefault(one, names[other])
             places = tuple(place for place, one in enumerate(columns) if one in names)
             if len(places) > 1:
                 inside = [names[columns[place]] for place in places]

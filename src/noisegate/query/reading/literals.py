@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
 from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.algebra.rules_logic import case_values
 from noisegate.errors import Unsupported
@@ -27,6 +27,10 @@ _WHOLE_DOUBLES: Final = ("floor", "ceil", "round", "trunc", "bin")
 _ALIKE: Final = (  # whose type is that of their arguments
     "add", "subtract", "multiply", "modulo", "int_divide", "negate", "abs", "case", "coalesce",
     "least", "greatest", "nullif",
+)  # fmt: skip
+_WHOLE_ARITHMETIC: Final = (
+    "add", "subtract", "multiply", "modulo", "negate", "abs", "to_number", "least", "greatest",
+    "coalesce", "nullif",
 )  # fmt: skip
 _TRUTH: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
@@ -134,6 +138,13 @@ def is_whole_in_sql(value: Expression) -> bool:
     if type(value) is not Call or value.function == "to_integer":
         return True
     return value.function not in _WHOLE_DOUBLES and all(map(is_whole_in_sql, value.args))
+
+
+def is_whole_arithmetic(value: object) -> bool:
+    """Whether it is made of columns and whole constants by + − × % and choices alone."""
+    if type(value) is not Call:
+        return type(value) is Field or (type(value) is Literal and type(value.value) is int)
+    return value.function in _WHOLE_ARITHMETIC and all(map(is_whole_arithmetic, value.args))
 
 
 def sql_type(value: Expression, schema: Schema) -> Kind:

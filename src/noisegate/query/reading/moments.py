@@ -39,8 +39,26 @@ def part(name: str, node: Node, reading: "Reading") -> Expression:
             f"The part {name!r} of a date is not offered.",
             fix=f"Use one of {', '.join(sorted(set(_PARTS.values())))}.",
         )
+    if found == "epoch":
+        return _seconds(node, reading)
     moment = reading.taken(node, Kind.TIMESTAMP)
     return calendar.iso_weekday(moment) if found is None else Call(found, (moment,))
+
+
+def _seconds(node: Node, reading: "Reading") -> Expression:
+    """EPOCH(x), seconds since 1970; of a difference of two times, the seconds between them."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Sub) and not isinstance(inner.expression, exp.Interval):
+        ends = [reading.taken(end, Kind.TIMESTAMP) for end in (inner.this, inner.expression)]
+        kinds = {reading.kind(end) for end in ends}
+        if Kind.TIMESTAMP in kinds and kinds <= {Kind.TIMESTAMP, Kind.DATE}:
+            return Call("subtract", (Call("epoch", (ends[0],)), Call("epoch", (ends[1],))))
+    return Call("epoch", (reading.taken(node, Kind.TIMESTAMP),))
+
+
+def _epoch(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this")
+    return _seconds(node.this, reading)
 
 
 def _sum(node: Node, reading: "Reading") -> Expression:
@@ -60,6 +78,11 @@ def _sum(node: Node, reading: "Reading") -> Expression:
         return _later(left, right, back=back)
     if kinds == (Kind.INTEGER, Kind.DATE) and not back:
         return _later(right, left, back=False)
+    if Kind.TIMESTAMP in kinds and {*kinds} <= {Kind.TIMESTAMP, Kind.DATE} and back:
+        raise Unsupported(
+            "A difference of two times is an INTERVAL, which is not offered by itself.",
+            fix="Use EPOCH(x - y), in seconds, or DATE_DIFF('minute', y, x).",
+        )
     if not all(kind.is_numeric for kind in kinds):
         return Call("subtract" if back else "add", (left, right))
     return decimals.computed("subtract" if back else "add", left, right, reading.schema)
@@ -170,4 +193,5 @@ READERS: Final = MappingProxyType[type[exp.Expr], Reader]({
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
     exp.DateDiff: _difference,
+    exp.TimeToUnix: _epoch,
 })  # fmt: skip

@@ -46,7 +46,7 @@ def _extracted(node: Node) -> Node:
     """Write x[1] as a call: the parser counts from 0 or 1 by a type that rewriting may change."""
     if not isinstance(node, exp.Bracket) or len(node.expressions) != 1:
         return node
-    if isinstance(node.expressions[0], exp.Slice):
+    if isinstance(node.expressions[0], exp.Slice) or node.expressions[0].is_string:
         return node
     inner, whole = node.this.sql(dialect="duckdb"), node.sql(dialect="duckdb")
     try:

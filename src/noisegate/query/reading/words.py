@@ -81,6 +81,7 @@ _REASONS: Final[dict[str, str]] = {
     "CBRT": "Use POWER(x, 1 / 3).",
     **dict.fromkeys(listed("MD5 SHA1 SHA256 HASH"), "Use the value itself, or its LENGTH or LEFT."),
     **dict.fromkeys(listed("EXCEPT INTERSECT"), "Leave out ALL; or use EXISTS."),
+    "TUPLE": "Of pairs, ask SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
     "*": "Name the columns.",
 }
 _SQL_NAMES: Final = listed(
