@@ -1,8 +1,9 @@
 """Files that are written to, and files that never are: tables behind a gate, policies, ledgers."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -106,13 +107,16 @@ def _what(path: Path) -> str | None:
     """What a file is that must stay, by whichever name or link it is reached."""
     if (known := _kept.get(str(path.resolve()))) is not None or not path.exists():
         return known
-    return next((what for kept, what in _kept.items() if _same(path, kept)), None)
+    here = path.stat()
+    return next((what for kept, what in _kept.items() if _is_at(kept, here)), None)
 
 
-def _same(path: Path, kept: str) -> bool:
-    with suppress(OSError):
-        return path.samefile(kept)
-    return False
+def _is_at(kept: str, here: os.stat_result) -> bool:
+    """As `Path.samefile`, which is far too slow for a process that has opened thousands."""
+    try:
+        return os.path.samestat(os.stat(kept), here)  # noqa: PTH116 - a path takes longer to make
+    except OSError:
+        return False
 
 
 def _opens(path: Path) -> bool:
