@@ -12,7 +12,6 @@ from fractions import Fraction
 from noisegate.algebra.expression import Field, Literal, domain_of
 from noisegate.privacy.domain import Kind
 
-
 READ = 4096  # characters that || and REPLACE read of a text
 
 
