@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
+.PHONY: help demo quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -34,14 +34,15 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 	$(RUN)python -m pytest -m "not audit" -q -n 2 $(QUICK)
 
 # Compiled tests are kept, whatever the environment says: compiling them takes 15 s a process.
-test: check  ## everything a contributor needs, under fifteen minutes on two cores
-	PYTHONDONTWRITEBYTECODE= $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal --ignore=tests/house  # they ran in check
+test: lint  ## everything a contributor needs, under fifteen minutes on two cores
+	PYTHONDONTWRITEBYTECODE= $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal
 
-check: $(STAMP)  ## format, lint, strict types, the rules of the house
+check: lint  ## format, lint, strict types, the rules of the house
+	$(RUN)python -m pytest -q -n 2 tests/house
+
+lint: $(STAMP)
 	$(RUN)ruff format --check --quiet .
 	$(RUN)ruff check --quiet .
-	$(RUN)mypy
-	$(RUN)python -m pytest -q -n 2 tests/house
 
 format: $(STAMP)  ## rewrite files in house format
 	$(RUN)ruff format .
