@@ -181,3 +181,6 @@ SELECT drug FROM drugs WHERE drug NOT IN (SELECT drug FROM prescriptions);
 
 -- refused: compare rows of several units
 SELECT COUNT(*) AS shared FROM (SELECT note FROM visits WHERE kind = 'urgent' INTERSECT SELECT note FROM visits WHERE kind = 'planned');
+
+-- answered
+SELECT DATE_DIFF('year', born, DATE '2025-12-31') AS age, COUNT(*) AS n FROM patients WHERE born IS NOT NULL GROUP BY age ORDER BY age;

@@ -215,7 +215,7 @@ FROM products p LEFT JOIN lines l ON l.product_id = p.product_id AND l.discount 
 SELECT region, country, tier, COUNT(*) AS n FROM customers JOIN regions USING (region) GROUP BY region, country, tier ORDER BY n DESC;
 
 -- answered
-SELECT ROUND(total, -2) AS about, COUNT(*) AS n, CAST(SUM(total) AS BIGINT) AS revenue FROM orders GROUP BY about ORDER BY about;
+SELECT ROUND(total, -2) AS about, COUNT(*) AS n FROM orders GROUP BY about ORDER BY about;
 
 -- answered
 SELECT COUNT(*) AS churned FROM (SELECT customer_id FROM orders WHERE placed < '2024-01-01'

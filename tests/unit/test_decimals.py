@@ -106,6 +106,8 @@ SELECT COUNT(*) FROM lines WHERE disc + 0.01 = 0.07 OR disc * 3 = 0.3
 SELECT COUNT(*) FROM (SELECT price * (1 - disc) AS net FROM lines) WHERE ROUND(net, 2) = net
 SELECT COUNT(*) FROM (SELECT who, SUM(price) AS s, AVG(disc) AS d FROM lines GROUP BY who) WHERE s * 10 = FLOOR(s * 10)
 SELECT COUNT(*) FROM (SELECT DISTINCT who, price * 10 AS p FROM lines) a JOIN lines b ON a.who = b.who AND a.p = b.price + b.price * 9
+SELECT COUNT(*) FROM (SELECT who, AVG(price * 0 + 0.07) AS a FROM lines GROUP BY who) WHERE a = 0.07
+SELECT COUNT(*) FROM lines a WHERE price >= (SELECT AVG(b.price) FROM lines b WHERE b.who = a.who)
 SELECT COUNT(*) FROM (SELECT ROUND(price, -1) AS p FROM lines) WHERE p = 10
 SELECT COUNT(*) FROM (SELECT who, disc AS v FROM lines UNION ALL SELECT who, who FROM lines) WHERE v + 0.01 IN (0.07, 1.01)
 """.strip().splitlines()

@@ -155,6 +155,11 @@ def test_the_engine_itself_reaches_nothing_when_the_words_are_let_through(monkey
         run("SET memory_limit = '10GB'")
 
 
+def test_a_column_may_be_called_age():
+    found = run("SELECT k0 AS age, SUM(a0) AS ago FROM noisegate_0 GROUP BY age ORDER BY age, ago")
+    assert found.column_names == ["age", "ago"]
+
+
 def test_errors_are_short_and_about_the_statement():
     with pytest.raises(Unsupported, match='column "nothing" not found') as refusal:
         run("SELECT nothing FROM noisegate_0")

@@ -119,7 +119,7 @@ def test_where_no_group_is_found_only_looking_for_them_is_paid(shape):
         (f"{COUNT} ORDER BY nothing", {"epsilon": 1}),
         (f"SELECT nothing(n) FROM ({COUNT})", {"epsilon": 1}),
         (f"SELECT random() FROM ({COUNT})", {"epsilon": 1}),
-        (f"SELECT [n] FROM ({COUNT})", {"epsilon": 1}),
+        (f"SELECT [[n]] FROM ({COUNT})", {"epsilon": 1}),
         (f"{COUNT}; {COUNT}", {"epsilon": 1}),
         ("DELETE FROM people", {"epsilon": 1}),
         ("", {"epsilon": 1}),

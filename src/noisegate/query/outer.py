@@ -47,10 +47,11 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 _TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest"})
 _UNLISTED: Final = frozenset({"grouping", "grouping_id", "unnest"})  # known to the binder alone
-_CLOCKS: Final = frozenset(  # read without parentheses, or listed by the engine as constant
+_BARE: Final = frozenset(  # read without parentheses, where no column has the name
     {"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
-    | {"current_localtime", "current_localtimestamp", "age", "ago"}
+    | {"current_localtime", "current_localtimestamp"}
 )
+_CLOCKS: Final = _BARE | {"age", "ago"}  # the engine lists them as constant
 _BOMBS: Final = frozenset(  # a few letters that make gigabytes, past the engine's memory limit
     {"range", "generate_series", "repeat", "list_resize", "array_resize"}
 )
@@ -181,7 +182,7 @@ def _require_known(node: Mapping[str, Any], tables: frozenset[str]) -> None:
             )
     if node.get("sample") is not None:
         raise Unsupported("SAMPLE draws other rows each time.", fix="Use ORDER BY and LIMIT.")
-    if kind == "COLUMN_REF" and [each.lower() for each in node["column_names"]][-1] in _CLOCKS:
+    if kind == "COLUMN_REF" and [each.lower() for each in node["column_names"]][-1] in _BARE:
         raise Unsupported(f"{node['column_names'][-1]} changes with time.", fix=_AGAIN)
     name = str(node.get("function_name") or "").lower()
     if name and not node.get("is_operator") and name not in _functions(os.getpid()):

@@ -52,9 +52,10 @@ def folded(ask: Asked, schema: Schema, add: Add, *, may_lack: bool = False) -> E
 
 def _average(value: Expression, schema: Schema, add: Add) -> Expression:
     """The average, which is within the bounds of its values, whatever doubles make of it."""
-    count = add(Fold.COUNT, value)
-    mean = Call("divide", (_total(value, schema, add), count))
-    domain = domain_of(value, schema)
+    count, scale, domain = add(Fold.COUNT, value), scale_of(value, schema), domain_of(value, schema)
+    mean = Call("divide", (add(Fold.SUM, value if scale is None else units(value, scale)), count))
+    if scale:  # one division of whole numbers, as DuckDB has it: rounded once
+        mean = Call("divide", (mean.args[0], Call("multiply", (count, Literal(10**scale)))))
     if domain.low is None or domain.high is None:
         return mean
     low, high = (Literal(Fraction(end)) for end in (domain.low, domain.high))

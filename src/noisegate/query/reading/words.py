@@ -29,7 +29,7 @@ _REASONS: Final[dict[str, str]] = {
         listed("RAND RANDOM UUID GEN_RANDOM_UUID NEXTVAL CURRVAL SETSEED SAMPLE"), _CHANGING
     ),
     **dict.fromkeys(
-        listed("NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME TODAY AGE"),
+        listed("NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME TODAY"),
         "It moves on, so a question would not be one question. Write the date itself, such as "
         "DATE '2024-01-31'.",
     ),
@@ -72,6 +72,7 @@ _REASONS: Final[dict[str, str]] = {
         "Use CAST(x AS DATE) or CAST(x AS TIMESTAMP).",
     ),
     "TIME_BUCKET": "Use DATE_TRUNC.",
+    "AGE": "It is an INTERVAL. Use DATE_DIFF('year', x, DATE '2024-01-31'), with the date itself.",
     **dict.fromkeys(listed("DATEADD DATE_SUB DATESUB"), "Use x + INTERVAL 7 DAY, or DATE_DIFF."),
     **dict.fromkeys(listed("ISNULL NVL2"), "Use x IS NULL, or COALESCE(x, 0)."),
     **dict.fromkeys(listed("CHARINDEX LOCATE"), "Use POSITION(part IN x)."),
