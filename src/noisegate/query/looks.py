@@ -7,7 +7,7 @@ made of it is public, so the question itself is then asked with found bounds as 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import inf, prod
+from math import inf, prod, sqrt
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
@@ -36,8 +36,8 @@ SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their b
 CHOICES: Final = ("bounds", "caps")
 _CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
 _CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
-_UNLISTED: Final = 100  # groups, where nobody knows how many there are
-_FOUND: Final = 50  # a group that one of so many units holds should be found
+_UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
+_FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
 _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
 _BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
@@ -306,7 +306,7 @@ def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int:
     most = limits.rows_per_unit or CAP_MAX if look.counted.sought else CAP_MAX
     if look.counted.steep:
         most = min(most, max(1, int(sum(sight.values) * price / (_FOUND * _SCALES))))
-    return min(profile.best(price, cells=_cells(block), ratios=ratios), most, CAP_MAX)
+    return min(profile.best(price, cells=_cells(block, profile), ratios=ratios), most, CAP_MAX)
 
 
 def _bounded(
@@ -338,12 +338,19 @@ def _without_bounds(block: Block) -> list[Expression]:
     return list(dict.fromkeys(found))
 
 
-def _cells(block: Block) -> int:
-    """How many groups the largest grouping set has; a guess where they are not declared."""
+def _cells(block: Block, profile: Profile) -> int:
+    """How many groups the largest grouping set has; a guess where they are not declared.
+
+    There are as many as the largest unit is in, or more: the guess lies between that and many. Of
+    few groups each has many units, and a loss tells more than noise.
+    """
     listed = [key.domain.keys for key in block.by]
     sizes = [_UNLISTED if keys is None else len(keys) or 1 for keys in listed]
     most = max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
-    return min(most, _UNLISTED) if None in listed else most
+    if None not in listed:
+        return most
+    least = min(profile.sizes.largest, _UNLISTED) if profile.people else _UNLISTED
+    return min(most, round(sqrt(least * _UNLISTED)))
 
 
 def _owner_table(block: Block) -> TableDomain:

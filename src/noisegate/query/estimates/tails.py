@@ -184,6 +184,11 @@ class Sizes:
         found: Floats = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
         return found
 
+    @property
+    def largest(self) -> float:
+        """About the largest size that stands clear of noise."""
+        return float(self._highs[max(self.end - 1, 0)])
+
     @cached_property
     def total(self) -> float:
         """About what all units add up to."""
@@ -191,7 +196,7 @@ class Sizes:
 
     def loss(self, cap: int) -> Loss:
         """What a bound loses."""
-        return replace(self._loss(cap)[0], unlike=_APART if self._apart else _UNLIKE)
+        return self._loss(cap)[0]
 
     def _loss(self, cap: int) -> tuple[Loss, float]:
         """What a bound loses, and how far that is off in the middle of all curves."""
@@ -215,8 +220,9 @@ class Sizes:
         )
         kept = 0.0 if cap == 0 else max(self.total - lost, 1.0)
         found = Loss(
-            cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0)
-        )
+            cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0),
+            unlike=_APART if self._apart else _UNLIKE,
+        )  # fmt: skip
         return found, sqrt(noise + float(typical) ** 2)
 
     def _wide(self, cap: int) -> Floats:
