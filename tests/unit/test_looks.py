@@ -174,3 +174,71 @@ def test_what_was_bought_under_the_cap_that_a_plan_guesses_is_not_taken_for_it(v
     gate.sql(count, epsilon=1, rows_per_unit=1)
     assert gate.plan(count, epsilon=1).price.epsilon == 1
     assert gate.sql(count, epsilon=1).cost.epsilon == 1
+
+
+# what one unit adds to sums
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """200 units have 30 rows of 1 each, where 100 may be. With ε = 1000 looks show that exactly."""
+    path = tmp_path_factory.mktemp("sums") / "visits.parquet"
+    rows = 6000
+    shop = ["a" if i % 4 else "b" for i in range(rows)]
+    pq.write_table(
+        pa.table({"who": [i % 200 for i in range(rows)], "x": [1.0] * rows, "shop": shop}), path
+    )
+    return path
+
+
+FACTS = {"x": {"between": [0, 100]}, "shop": {"in": ["a", "b"]}}
+SUM, BOTH = "SELECT SUM(x) AS s FROM visits", "SELECT COUNT(*) AS n, SUM(x) AS s FROM visits"
+SURE = 1000
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize("by", ["", " GROUP BY shop"])
+def test_a_sum_beside_a_count_has_a_cap_of_its_own(small, accountant, by):
+    """Sized by its rows, a unit could add 30 times 100, and noise would be a hundred times that."""
+    more = {} if accountant == "pure" else {"delta": 1e-6, "accountant": accountant}
+    door, gate = (
+        ng.open(small, epsilon=10**6, ledger=":memory:", unit="who", columns=FACTS, **more)
+        for _ in range(2)
+    )
+    alone = door.sql(SUM + by, epsilon=SURE)
+    plan = gate.plan(BOTH + by, epsilon=SURE)
+    both = gate.sql(BOTH + by, epsilon=SURE)
+    assert plan.price == both.cost
+    assert max(both.noise_margins()["s"]) <= 2 * max(alone.noise_margins()["s"])
+    assert sum(row[-2] for row in both.rows) == pytest.approx(6000, rel=0.01)
+    assert sum(row[-1] for row in both.rows) == pytest.approx(6000, rel=0.01)
+    said = " ".join(both.caveats)
+    assert "Capped: what one person adds to SUM(x) counts up to " in said
+    assert "rows per person; of one with more" in said
+    assert gate.sql(BOTH + by, epsilon=SURE).free
+
+
+def test_sums_and_counts_are_looked_at_apart_and_each_look_is_free_for_the_other(small):
+    gate = ng.open(small, epsilon=10**6, ledger=":memory:", unit="who", columns=FACTS)
+    gate.sql(BOTH, epsilon=SURE)
+    assert measured(gate) == 4  # two looks, two tallies
+    gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=SURE / 10)
+    gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=SURE / 10)
+    assert measured(gate) == 6 - 2  # looks and numbers that were paid for are used again
+    given = gate.sql(BOTH, epsilon=SURE, rows_per_unit=3)
+    assert measured(gate) == 5  # one weight, as it was said
+    assert "Capped: 3 rows per person" in " ".join(given.caveats)
+
+
+@pytest.mark.parametrize("choose", ["bounds", ("bounds", "caps")])
+def test_looks_at_bounds_come_before_those_at_what_is_added(small, choose):
+    gate = ng.open(small, epsilon=10**6, ledger=":memory:", unit="who")
+    plan = gate.plan(BOTH, epsilon=SURE, choose=choose)
+    answer = gate.sql(BOTH, epsilon=SURE, choose=choose)
+    assert plan.price.epsilon == answer.cost.epsilon == SURE
+    assert measured(gate) == 5  # bounds, rows, what is added to the sum, and two tallies
+    assert answer.rows[0][1] == pytest.approx(6000, rel=0.01)
+    said = " ".join(answer.caveats)
+    assert "the bounds of x, as found: 1 to 2" in said
+    assert "the cap on rows per unit, as found: 31" in said
+    assert gate.sql(BOTH, epsilon=SURE, choose=choose).free

@@ -106,7 +106,7 @@ def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
         piece
         for part in draft.parts
         if isinstance(part.query.tally, Distinct) or not estimates.is_raised
-        if capped_words(draft.block, [(part.query, part.other and part.other.function)])
+        if capped_words(draft.block, [part.drawn])
         for piece in part.pieces
     }
     return frozenset(

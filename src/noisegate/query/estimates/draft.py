@@ -1,7 +1,9 @@
 """Which tallies a block needs. Public facts only: no row, no price.
 
 Sums of all additive aggregates share one tally, and a unit has one weight in it: what it adds to
-all groups and all aggregates is scaled down together, to the norm that its noise hides. The bound
+all groups and all aggregates is scaled down together, to the norm that its noise hides. Where caps
+are found, direct sums are a tally of their own with a weight of its own, by what a unit adds: how
+many rows it has says little of that where values lie far below their bounds. The bound
 is the largest norm of a unit within the caps, so such a unit is never scaled, and no group is left
 out: `rows` rows at the reach of a term in L1. Gaussian noise hides an L2 norm, which is as large
 where all rows are in one group and smaller otherwise, so fewer units are scaled. Which terms size a
@@ -13,7 +15,8 @@ Several grouping sets add up only if a unit weighs the same in all: there its ro
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from itertools import product
+from math import ceil, prod
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
@@ -27,7 +30,7 @@ from noisegate.query.estimates.others import Other, others_of, recipe_of
 from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
 from noisegate.query.estimates.split import Split, split
 from noisegate.query.estimates.terms import count_term
-from noisegate.query.estimates.words import capped_words, caveats
+from noisegate.query.estimates.words import Drawn, capped_words, caveats
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
@@ -41,11 +44,16 @@ KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """How much of one unit counts: rows, groups (of people), distinct keys or values."""
+    """How much of one unit counts: rows, groups (of people), distinct keys or values.
+
+    With ``sums_per_unit`` direct sums are weighed apart from all else, by what a unit adds to them:
+    so many times what a row adds at most, or such a part of it.
+    """
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     keys_per_unit: int | None = None
+    sums_per_unit: Fraction | None = None
 
 
 @final
@@ -54,6 +62,7 @@ class Part:
     """One tally: over which key columns, for which pieces, and what it draws where not sums.
 
     A piece that several parts measure (one for each grouping set) pays its share in equal parts.
+    ``apart`` is the cap of direct sums that are weighed for themselves, in rows' worth.
     """
 
     query: Query
@@ -61,6 +70,18 @@ class Part:
     pieces: tuple[int, ...]
     other: Other | None = None
     copies: int = 1
+    apart: Fraction | None = None
+
+    @property
+    def is_people(self) -> bool:
+        """Whether it counts units by group."""
+        return self.other is not None and self.other.function is Function.COUNT_UNITS
+
+    @property
+    def drawn(self) -> Drawn:
+        """What words about its cap follow from."""
+        function = None if self.other is None else self.other.function
+        return self.query, function, self.apart is not None
 
 
 @final
@@ -150,7 +171,7 @@ def draft(
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return drafting.draft(plain)
     derived = drafting.sketch(derived=True)
-    better = derived.split.worst < plain.split.worst or drafting.is_signed(plain)
+    better = drafting.is_better(derived, plain) or drafting.is_signed(plain)
     return drafting.draft(derived if better else plain)
 
 
@@ -182,10 +203,12 @@ class _Drafting:
         self.listed = tuple(keys or (None,) for keys in self.groups)
         self.relation = _closed(block, self.listed)
         self.sums = [a for a in block.aggregates if self._is_additive(a)]
+        weighed = self.rows is None and _is_single(block)
+        self.apart = caps.sums_per_unit if weighed else None
 
     def sketch(self, *, derived: bool) -> _Sketch:
         block, schema = self.block, schema_of(self.block.relation)
-        book = Book(schema, cap=self._row_cap() if self.sums else None)
+        book = Book(schema, cap=self._row_cap() if self.sums else None, apart=self.apart)
         made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
         rest = [a for a in block.aggregates if a.name not in made]
         others, base = others_of(rest), len(book.terms)
@@ -198,6 +221,30 @@ class _Drafting:
         errors = [recipe.errors for recipe in recipes]
         shares = split(errors, pieces=base + len(others), gaussian=self.gaussian)
         return _Sketch(book, tuple(others), recipes, shares)
+
+    def is_better(self, one: _Sketch, other: _Sketch) -> bool:
+        """Whether the sums of one sketch err less; where they are weighed apart, under their caps.
+
+        Else all that is asked for has one cap, and the worst of it decides.
+        """
+        if self.apart is None:
+            return one.split.worst < other.split.worst
+        pairs = zip(self._sum_errors(one), self._sum_errors(other), strict=True)
+        return max(mine / yours for mine, yours in pairs) < 1
+
+    def _sum_errors(self, sketch: _Sketch) -> list[float]:
+        """What noise does to each sum, squared, in parts of what it is guessed to be."""
+        rows, power = float(self.caps.rows_per_unit or 1), 1 if self.gaussian else 2
+        apart, shares = float(self.apart or 1), sketch.split.shares
+        return [
+            sum(
+                (weight * (apart if piece in sketch.book.apart else rows)) ** 2
+                / float(shares[piece]) ** power
+                for piece, weight in recipe.errors.items()
+            )
+            for recipe in sketch.recipes
+            if recipe.aggregate.function is Function.SUM
+        ]
 
     def is_signed(self, sketch: _Sketch) -> bool:
         """Whether a sum of a sample may be negative, so that it does not tell how it may be off."""
@@ -229,9 +276,7 @@ class _Drafting:
             split=sketch.split,
             gaussian=self.gaussian,
             amplified=self.amplified,
-            capped=capped_words(
-                block, [(part.query, part.other and part.other.function) for part in parts]
-            ),
+            capped=capped_words(block, [part.drawn for part in parts]),
             caveats=caveats(block, kinds={recipe.kind for recipe in sketch.recipes}),
         )
 
@@ -254,32 +299,39 @@ class _Drafting:
         sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
         if not self.keys:  # what is measured must not depend on how many groups are found
             sets = to_measure(self.block.sets, sizes, gaussian=self.gaussian)
-        single, cap, terms = _is_single(self.block), self._row_cap(), sketch.book.terms
-        squared = self.gaussian and single and cap is not None
+        single, terms, apart = _is_single(self.block), sketch.book.terms, sketch.book.apart
         found = []
-        for columns in sets:
+        for columns, part in product(sets, (None,) if self.apart is None else (None, self.apart)):
+            cap = self._row_cap() if part is None else ceil(part)
+            pieces = tuple(p for p in range(len(terms)) if (p in apart) is (part is not None))
+            if not pieces:
+                continue
+            squared = self.gaussian and single and cap is not None
             tally = Sums(
                 relation=self.relation,
                 by=self._by(columns, folded=False, rest=single),
-                terms=terms,
+                terms=tuple(terms[piece] for piece in pieces),
                 rows_per_unit=None if squared else cap,
                 squares_per_unit=cap**2 if squared and cap is not None else None,
-                sized=() if cap is None else self._sized(sketch, cap),
+                sized=() if cap is None else self._sized(sketch, pieces, cap),
             )
-            pieces = tuple(range(len(terms)))
-            found.append(Part(query=Query(tally), columns=columns, pieces=pieces, copies=len(sets)))
+            found.append(
+                Part(
+                    query=Query(tally), columns=columns, pieces=pieces, copies=len(sets), apart=part
+                )
+            )
         return found
 
-    def _sized(self, sketch: _Sketch, cap: int) -> tuple[Term, ...]:
+    def _sized(self, sketch: _Sketch, pieces: Sequence[int], cap: int) -> tuple[Term, ...]:
         """The terms whose norms decide a unit's weight: counts and direct sums; of all rows, alone.
 
         A centred sum is no longer than its count in rows, so the count speaks for it.
         """
         terms, rows = sketch.book.terms, count_term((), cap=cap)
-        direct = [
+        direct = {
             recipe.count if recipe.direct is None else recipe.direct for recipe in sketch.recipes
-        ]
-        asked = {terms[piece] for piece in direct if piece is not None and piece < len(terms)}
+        }
+        asked = {terms[piece] for piece in pieces if piece in direct}
         if rows in asked or not _is_single(self.block):
             return (rows,)
         return tuple(sorted(asked, key=repr))

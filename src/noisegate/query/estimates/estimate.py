@@ -9,7 +9,7 @@ levels at once only ranks are known: how far a value lies from the next depends 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import compress, product
+from itertools import chain, compress, product
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -124,20 +124,20 @@ class Estimates:
 def estimate(
     bought: Purchase,
     releases: Sequence[Released],
-    lost: Lost | None = None,
+    losses: Sequence[Lost] = (),
 ) -> Estimates:
     """The table, from what was released for each part of the draft, in its order.
 
     A release is the whole numbers of the part's mechanisms, or, where sums were released before,
-    for each term all that is known of it: several answers become their weighted average. ``lost``
-    is what the cap loses, where that was looked at.
+    for each term all that is known of it: several answers become their weighted average.
+    ``losses`` are what caps lose, where that was looked at.
     """
     draft = bought.draft
     sets = tuple(dict.fromkeys(draft.block.sets))
     if not all(draft.groups):
         sets = ()  # no group was found, so there is no row, nor a total of them
     keys, ids, rows = _rows(draft, sets)
-    measured = _Measured(bought, releases, lost)
+    measured = _Measured(bought, releases, losses)
     columns = {}
     for recipe in draft.recipes:
         found = [measured.column(recipe, columns) for columns in sets] if draft.parts else []
@@ -157,7 +157,7 @@ def estimate(
         kinds={key.name: key.domain.kind for key in draft.block.by},
         grouping_id=ids if len(set(draft.block.sets)) > 1 else None,
         columns=columns,
-        is_raised=lost is not None,
+        is_raised=bool(losses),
     )
 
 
@@ -213,12 +213,14 @@ class _Measured:
         self,
         bought: Purchase,
         releases: Sequence[Released],
-        lost: Lost | None = None,
+        losses: Sequence[Lost] = (),
         *,
         consistent: bool = True,
     ) -> None:
-        self.draft, self.lost = bought.draft, lost
-        draft = bought.draft
+        self.draft = draft = bought.draft
+        self.losses = {(lost.people, lost.apart): lost for lost in losses}
+        apart = (part.pieces for part in draft.parts if part.apart is not None)
+        self.apart = frozenset(chain.from_iterable(apart))
         self.consistent = consistent
         self.sizes = [len(keys) for keys in draft.groups]
         self.tables, self.choices, self.marginals = {}, {}, {}
@@ -279,14 +281,19 @@ class _Measured:
             return self._all(recipe, known, *self._shown(recipe, known, count))
         sampling = self.samplings[recipe.count] if recipe.sampled else None
         values, noise_bars = average_of(recipe, means, count, sampling)
-        if self.lost is None or self.lost.people:
+        lost = self.lost(recipe)
+        if lost is None:
             return _Column(values, noise_bars, noise=noise_bars)
-        loss = self.lost.loss
-        return _Column(*average_of(recipe, means, count, sampling, loss), noise=noise_bars)
+        return _Column(*average_of(recipe, means, count, sampling, lost.loss), noise=noise_bars)
+
+    def lost(self, recipe: Recipe) -> Lost | None:
+        """What a cap loses of a number, if that is known."""
+        is_people = recipe.aggregate.function is Function.COUNT_UNITS
+        return self.losses.get((is_people, recipe.direct in self.apart))
 
     def _all(self, recipe: Recipe, known: Known, values: Numbers, bars: Bars) -> _Column:
         """A count or a sum of all there is, where it is known what a cap loses of it."""
-        lost = self.lost if self.lost is not None and self.lost.touches(recipe) else None
+        lost = self.lost(recipe)
         is_rounded = recipe.kind is Kind.INTEGER and (
             known.values.dtype != np.int64 or lost is not None
         )

@@ -1,0 +1,99 @@
+"""What sizes a unit up in a block: its rows, what it adds to sums, or its groups."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import final
+
+from noisegate.algebra.relation import Relation, Sampled
+from noisegate.algebra.tally import Distinct, Sums, Term, Values
+from noisegate.errors import Unsupported
+from noisegate.query.estimates.draft import Caps, Part, draft, key_questions
+from noisegate.query.estimates.words import amount, sums_words
+from noisegate.query.profiles import PART, rows_per_unit_query
+from noisegate.query.question import Block
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What to look at for a cap of a block: units by size, in ``part`` of a row.
+
+    ``people``: the sizes are numbers of groups, for counts of units by group. ``sums``: they are
+    what units add to these sums, which are weighed apart.
+    """
+
+    query: Query
+    part: Fraction = Fraction(1)
+    people: bool = False
+    sums: tuple[Term, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Which cap it is."""
+        if self.sums:
+            return f"the cap on what one unit adds to {sums_words(self.sums)}"
+        return f"the cap on {'groups' if self.people else 'rows'} per unit"
+
+    def shown(self, cap: int | Fraction) -> str:
+        """A cap in words: of one sum, in its own unit."""
+        if len(self.sums) == 1:
+            (term,) = self.sums
+            return amount(cap * term.reach * term.grain)
+        return f"{float(cap):,.3g} times what a row adds at most" if self.sums else str(cap)
+
+
+def counted_of(  # noqa: PLR0911 - one a case
+    block: Block, accountant: str, *, apart: bool
+) -> tuple[Counted, ...]:
+    """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows.
+
+    With ``apart`` direct sums are weighed for themselves, which is a second size beside others.
+    """
+    if stability_of(block.relation).rows is not None:
+        return ()
+    rows, caps = own_rows(block), Caps(rows_per_unit=1)
+    by_rows = Counted(query=rows_per_unit_query(rows))
+    if apart:
+        caps = replace(caps, sums_per_unit=Fraction(1))
+    try:
+        parts = draft(block, caps, accountant=accountant, derive=False).parts
+    except Unsupported:  # bounds are not known
+        return (by_rows,)
+    weighed = [part for part in parts if _is_weighed(part)]
+    sums = [_of_sums(part, rows) for part in weighed if part.apart is not None][:1]
+    plain = [part for part in weighed if part.apart is None and not part.is_people]
+    people = [part.query.tally.relation for part in weighed if part.is_people]
+    if plain:
+        return (_of_sums(plain[0], rows), *sums)
+    if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
+        return (by_rows, *sums)
+    if people and rows is not block.relation:  # about all units, not about a sample
+        return counted_of(replace(block, relation=rows), accountant, apart=apart)
+    if people:
+        return (Counted(query=rows_per_unit_query(people[0]), people=True), *sums)
+    sought = not sums and key_questions(block, caps)
+    return (by_rows,) if sought else tuple(sums)
+
+
+def _is_weighed(part: Part) -> bool:
+    return isinstance(part.query.tally, Sums) and part.query.tally.is_weighed
+
+
+def _of_sums(part: Part, rows: Relation) -> Counted:
+    """Units by what they add to a part, or by their rows where all rows are counted."""
+    tally = part.query.tally
+    assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
+    whole = any(term.constant is not None for term in tally.sized)
+    sized, by = () if whole else tally.sized, tally.by if tally.squares_per_unit else ()
+    return Counted(
+        query=rows_per_unit_query(rows, sized, by=by),
+        part=PART if sized else Fraction(1),
+        sums=() if part.apart is None else tally.terms,
+    )
+
+
+def own_rows(block: Block) -> Relation:
+    """The rows of a question; of one about a sample, all of which it holds some."""
+    return block.relation.of if isinstance(block.relation, Sampled) else block.relation
