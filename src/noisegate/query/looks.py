@@ -7,7 +7,7 @@ made of it is public, so the question itself is then asked with found bounds as 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, inf, prod
+from math import ceil, hypot, inf, prod
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
@@ -25,7 +25,7 @@ from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
 from noisegate.query.limits import caps_of, declared_rows
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
-from noisegate.query.question import Block, Function, Question, Terms
+from noisegate.query.question import Aggregate, Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
 from noisegate.query.sized import Counted, counted_of, own_rows
 from noisegate.transforms.checks import CAP_MAX
@@ -36,12 +36,13 @@ Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
 _CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
-_TWO: Final = Fraction(5, 4)  # times that, where sums are weighed apart from rows
+_TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
+_MOST: Final = Fraction(1, 2)  # of the price, for all that
 _CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
 _BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
-_TOTALS: Final = _UNBOUNDED
+_CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
 _AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
 _MODEL: Final = (
     "A look at these rows says that the cap loses about {lost}: counts and sums are "
@@ -136,8 +137,11 @@ def looks_of(
         for counted in _open(block, terms, accountant)
     ]
     count = len({str(counted.query.to_record()) for _, counted in wanted})
-    more = _TWO if any(counted.sums for _, counted in wanted) and count > 1 else 1
-    each = terms.epsilon * _share(terms.epsilon) * more / max(1, count)
+    share = _share(terms.epsilon)
+    if count > 1 and any(counted.sums for _, counted in wanted):
+        totals = any(not _parts(block, divided=False)[1] for block, _ in wanted)
+        share = min(share * (_TWICE if totals else _MORE), _MOST)
+    each = terms.epsilon * share / max(1, count)
     caps = (
         replace(_cap_look(block, counted, each), waits=block.name in unseen and counted.part < 1)
         for block, counted in wanted
@@ -212,17 +216,22 @@ def seen(
     bounds = _bounds(looks, sights)
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
-    for look, sight in zip(looks, sights, strict=True):
+    pairs = list(zip(looks, sights, strict=True))
+    price = float(terms.epsilon or 1) / len(question.blocks)
+    for look, sight in pairs:
         name = look.block.name
         if look.counted is not None:
-            cap, held = _cap(look, sight, terms, len(question.blocks)), caps.setdefault(name, {})
+            divided = _is_divided([pair for pair in pairs if pair[0].block.name == name], price)
+            cap = _cap(look, sight, terms, price, divided=divided)
+            held = caps.setdefault(name, {"divided": divided})
             if look.counted.sums:
                 held["sums_per_unit"] = cap
             held.setdefault("rows_per_unit", ceil(cap))
             if sight is not None:
                 found = _profile(look.block, look.counted, sight)
                 profiles[name] = (*profiles.get(name, ()), found)
-            words.append(_cap_words(look, look.counted, sight, cap))
+            if not look.counted.sums or divided or sight is None or _sums(look.block):
+                words.append(_cap_words(look, look.counted, sight, cap))
             continue
         assert look.expression is not None  # noqa: S101 - bounds are of one
         low, high = bounds[name, look.expression]
@@ -265,7 +274,9 @@ def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fra
     return f"{_paid(look)}; errors are shown for a cap of {shown}, and grow with it"
 
 
-def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int | Fraction:
+def _cap(
+    look: Look, sight: Sight | None, terms: Terms, price: float, *, divided: bool
+) -> int | Fraction:
     """The cap that errs least, by what was seen; before that, the policy's, or 1."""
     block, counted = look.block, look.counted
     assert counted is not None  # noqa: S101 - it is about a cap
@@ -273,15 +284,58 @@ def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int | Fr
     limit = limits.groups_per_unit if counted.people else limits.rows_per_unit
     if sight is None:
         return Fraction(1) if counted.sums else limit or 1
-    sums = [each for each in block.aggregates if each.function is Function.SUM]
-    others = {each.function for each in block.aggregates} - {Function.SUM}
-    ratios = 0 if others & {*_TOTALS} else _RANKS if others & {*CHOSEN} else _AVERAGES
-    parts = len(sums) + 1 if others and ratios else len(block.aggregates)
-    price = float(terms.epsilon or 1) / blocks / max(1, parts)
+    parts, ratios = _parts(block, divided=divided)
     profile, cells = _profile(block, counted, sight), _cells(block)
     if counted.sums:
-        return min(profile.best_part(price, cells=cells), Fraction(CAP_MAX))
-    return min(profile.best(price, cells=cells, ratios=ratios if others else 0), CAP_MAX)
+        return min(profile.best_part(price / parts, cells=cells), Fraction(CAP_MAX))
+    return min(profile.best(price / parts, cells=cells, ratios=ratios), CAP_MAX)
+
+
+def _parts(block: Block, *, divided: bool) -> tuple[int, float]:
+    """Among how many numbers the price of a block is shared, about, and the noise of its ratios."""
+    functions = [each.function for each in block.aggregates if each.function is not Function.SUM]
+    sums = len(_sums(block))
+    if divided:
+        functions, sums = [each for each in functions if each is not Function.AVG], max(1, sums)
+        functions = functions or [Function.COUNT]
+    totals, ranks = {*functions} & {*_UNBOUNDED}, {*functions} & {*CHOSEN}
+    if totals or not functions:
+        return max(1, sums + len(functions)), 0
+    return sums + 1, _RANKS if ranks else _AVERAGES
+
+
+def _sums(block: Block) -> list[Aggregate]:
+    return [each for each in block.aggregates if each.function is Function.SUM]
+
+
+def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> bool:
+    """Whether an average errs less as a sum over a count than around the middle of its bounds.
+
+    Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
+    of the sum move the average by 1 / N of themselves, those of the count by r / N.
+    """
+    found = {
+        bool(look.counted.sums): (look.counted, _profile(look.block, look.counted, sight).sizes)
+        for look, sight in pairs
+        if look.counted is not None and not look.counted.people and sight is not None
+    }
+    if len(found) < len((False, True)) or not found[True][0].divides:
+        return False
+    block, (counted, added), (_, rows) = pairs[0][0].block, found[True], found[False]
+    (term,), cells, errors = counted.sums, _cells(block), []
+    for divided in (False, True):
+        parts, ratios = _parts(block, divided=divided)
+        each = price / parts
+        cap = rows.best(each, cells=cells, ratios=ratios)
+        if not divided:
+            half = (term.high - term.low) / 2 / term.reach
+            errors.append(half * rows.error(cap, each, cells=cells, ratios=_AVERAGES))
+            continue
+        off = added.error(added.best(each, cells=cells), each, cells=cells)
+        held = max(rows.total, 1.0)
+        ratio = min(1.0, added.total / held)
+        errors.append(cells / held * hypot(off, ratio * rows.error(cap, each, cells=cells)))
+    return errors[1] < _CLEARLY * errors[0]
 
 
 def _bounded(block: Block, bounds: Bounds) -> Block:

@@ -1,5 +1,6 @@
 """What sizes a unit up in a block: its rows, what it adds to sums, or its groups."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import final
@@ -10,7 +11,7 @@ from noisegate.errors import Unsupported
 from noisegate.query.estimates.draft import Caps, Part, draft, key_questions
 from noisegate.query.estimates.words import amount, sums_words
 from noisegate.query.profiles import PART, rows_per_unit_query
-from noisegate.query.question import Block
+from noisegate.query.question import Block, Function
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -21,13 +22,15 @@ class Counted:
     """What to look at for a cap of a block: units by size, in ``part`` of a row.
 
     ``people``: the sizes are numbers of groups, for counts of units by group. ``sums``: they are
-    what units add to these sums, which are weighed apart.
+    what units add to these sums, which are weighed apart. ``divides``: an average may be such a sum
+    over a count.
     """
 
     query: Query
     part: Fraction = Fraction(1)
     people: bool = False
     sums: tuple[Term, ...] = ()
+    divides: bool = False
 
     @property
     def words(self) -> str:
@@ -56,13 +59,17 @@ def counted_of(  # noqa: PLR0911 - one a case
     rows, caps = own_rows(block), Caps(rows_per_unit=1)
     by_rows = Counted(query=rows_per_unit_query(rows))
     if apart:
-        caps = replace(caps, sums_per_unit=Fraction(1))
+        caps = replace(caps, sums_per_unit=Fraction(1), divided=_is_divisible(block, accountant))
     try:
         parts = draft(block, caps, accountant=accountant, derive=False).parts
     except Unsupported:  # bounds are not known
         return (by_rows,)
     weighed = [part for part in parts if _is_weighed(part)]
-    sums = [_of_sums(part, rows) for part in weighed if part.apart is not None][:1]
+    sums = [
+        replace(_of_sums(part, rows), divides=caps.divided)
+        for part in weighed
+        if part.apart is not None
+    ]
     plain = [part for part in weighed if part.apart is None and not part.is_people]
     people = [part.query.tally.relation for part in weighed if part.is_people]
     if plain:
@@ -75,6 +82,32 @@ def counted_of(  # noqa: PLR0911 - one a case
         return (Counted(query=rows_per_unit_query(people[0]), people=True), *sums)
     sought = not sums and key_questions(block, caps)
     return (by_rows,) if sought else tuple(sums)
+
+
+def _is_divisible(block: Block, accountant: str) -> bool:
+    """Whether averages may be direct sums over counts: of one expression, and of no sample.
+
+    A sum and a count of a sample must be of the same one. Values that lie farther from 0 than from
+    the middle of their bounds add more than they differ: there a look at sums would be for nothing.
+    """
+    averages = [each for each in block.aggregates if each.function is Function.AVG]
+    if not averages or isinstance(block.relation, Sampled) or len(set(block.sets)) > 1:
+        return False
+    caps = Caps(rows_per_unit=1, sums_per_unit=Fraction(1), divided=True)
+    with suppress(Unsupported):  # bounds are not known
+        parts = draft(block, caps, accountant=accountant, derive=False).parts
+        terms = [term for part in parts if part.apart is not None for term in _terms(part)]
+        asked = any(each.function is Function.SUM for each in block.aggregates)
+        least = min((min(abs(term.low), abs(term.high)) for term in terms), default=0)
+        narrow = all(term.low * term.high > 0 for term in terms) and all(
+            2 * least >= term.high - term.low for term in terms
+        )
+        return len(terms) == 1 and (asked or not narrow)
+    return False
+
+
+def _terms(part: Part) -> tuple[Term, ...]:
+    return part.query.tally.terms if isinstance(part.query.tally, Sums) else ()
 
 
 def _is_weighed(part: Part) -> bool:

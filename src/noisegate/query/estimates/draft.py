@@ -38,6 +38,7 @@ from noisegate.transforms.stability import stability_of
 Found: TypeAlias = Sequence[Sequence[tuple[Key, ...]]]  # for each of `key_questions`
 Shown: TypeAlias = tuple[Columns, frozenset[tuple[Key, ...]]]
 LISTED_MAX: Final = 1_000_000  # groups of one answer
+_FAR: Final = 4.0  # times the variance: a sum may err twice as much if that helps all else
 KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its groups
 
 
@@ -47,13 +48,15 @@ class Caps:
     """How much of one unit counts: rows, groups (of people), distinct keys or values.
 
     With ``sums_per_unit`` direct sums are weighed apart from all else, by what a unit adds to them:
-    so many times what a row adds at most, or such a part of it.
+    so many times what a row adds at most, or such a part of it. ``divided``: an average is such a
+    sum over a count, where its values lie far below their bounds.
     """
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     keys_per_unit: int | None = None
     sums_per_unit: Fraction | None = None
+    divided: bool = False
 
 
 @final
@@ -223,14 +226,16 @@ class _Drafting:
         return _Sketch(book, tuple(others), recipes, shares)
 
     def is_better(self, one: _Sketch, other: _Sketch) -> bool:
-        """Whether the sums of one sketch err less; where they are weighed apart, under their caps.
+        """Whether what is asked for errs less in one sketch, by its worst number.
 
-        Else all that is asked for has one cap, and the worst of it decides.
+        Where sums are weighed apart, nobody knows what they are beside what else is asked for: none
+        may then be far worse.
         """
-        if self.apart is None:
-            return one.split.worst < other.split.worst
+        better = one.split.worst < other.split.worst
+        if not better or self.apart is None:
+            return better
         pairs = zip(self._sum_errors(one), self._sum_errors(other), strict=True)
-        return max(mine / yours for mine, yours in pairs) < 1
+        return max(mine / yours for mine, yours in pairs) < _FAR
 
     def _sum_errors(self, sketch: _Sketch) -> list[float]:
         """What noise does to each sum, squared, in parts of what it is guessed to be."""
@@ -290,7 +295,8 @@ class _Drafting:
         """Whole numbers stay whole, but several grouping sets add up only in fractions."""
         is_units = aggregate.function is Function.COUNT_UNITS
         asked = replace(aggregate, function=Function.COUNT) if is_units else aggregate
-        made = recipe(asked, book, derived=derived)
+        divided = self.apart is not None and self.caps.divided
+        made = recipe(asked, book, derived=derived, divided=divided)
         kind = made.kind if _is_single(self.block) else Kind.NUMBER
         return replace(made, aggregate=aggregate, kind=kind)
 
@@ -328,7 +334,7 @@ class _Drafting:
         A centred sum is no longer than its count in rows, so the count speaks for it.
         """
         terms, rows = sketch.book.terms, count_term((), cap=cap)
-        direct = {
+        direct = sketch.book.apart | {
             recipe.count if recipe.direct is None else recipe.direct for recipe in sketch.recipes
         }
         asked = {terms[piece] for piece in pieces if piece in direct}

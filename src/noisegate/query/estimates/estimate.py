@@ -23,7 +23,7 @@ from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.choices import Chosen, Ranks
 from noisegate.query.estimates.draft import Draft, Part
-from noisegate.query.estimates.formulas import average_of
+from noisegate.query.estimates.formulas import average_of, quotient_of
 from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import (
@@ -36,7 +36,7 @@ from noisegate.query.estimates.known import (
     rounded,
 )
 from noisegate.query.estimates.laws import Floats, as_noise, combined
-from noisegate.query.estimates.losses import Lost, RowSums, raised
+from noisegate.query.estimates.losses import Lost, RowSums, quotient, raised
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling, sampling_of
@@ -279,12 +279,24 @@ class _Measured:
             factor = int(middle) if middle.denominator == 1 else float(middle)
             known = Known(means[0].values + factor * count.values, law)
             return self._all(recipe, known, *self._shown(recipe, known, count))
+        if recipe.means[0].piece in self.apart:
+            return self._quotient(recipe, means[0], count)
         sampling = self.samplings[recipe.count] if recipe.sampled else None
         values, noise_bars = average_of(recipe, means, count, sampling)
         lost = self.lost(recipe)
         if lost is None:
             return _Column(values, noise_bars, noise=noise_bars)
         return _Column(*average_of(recipe, means, count, sampling, lost.loss), noise=noise_bars)
+
+    def _quotient(self, recipe: Recipe, total: Known, count: Known) -> _Column:
+        """An average whose sum and count have caps of their own."""
+        sums, rows = (self.losses.get((False, apart)) for apart in (True, False))
+        if sums is None or rows is None:
+            values, bars = average_of(recipe, [total], count, None)
+            return _Column(values, bars, noise=bars)
+        parts = quotient(recipe, total, count, sums, rows)
+        values, noise = quotient_of(recipe, parts, lossless=True)
+        return _Column(values, quotient_of(recipe, parts)[1], noise=noise)
 
     def lost(self, recipe: Recipe) -> Lost | None:
         """What a cap loses of a number, if that is known."""

@@ -7,7 +7,7 @@ law. Both are independent, so half-widths add up in squares.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from statistics import NormalDist
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Sums, Values
 from noisegate.privacy.domain import Kind
 from noisegate.query.estimates.intervals import Interval
-from noisegate.query.estimates.known import Bars, grains_of
+from noisegate.query.estimates.known import Bars, Known, grains_of
 from noisegate.query.estimates.laws import Floats, Law, combined
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import COUNTS, Mean, Recipe
@@ -131,6 +131,35 @@ def _off(lost: Lost, recipe: Recipe, centre: Floats, of: Floats) -> Floats:
     total = max(total, 1e-300)
     signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
     return lost.loss.off(of / total, signed=signed) * (total / lost.loss.kept)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """A sum and a count of all there is, and standard deviations of what caps lose of them."""
+
+    total: Known
+    count: Known
+    doubts: tuple[Floats, Floats]
+
+
+def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost) -> Quotient:
+    """What an average is made of whose sum and count have caps of their own: each raised by its."""
+    of_sum, of_rows = (
+        replace(
+            recipe, aggregate=replace(recipe.aggregate, function=function), direct=piece, means=()
+        )
+        for function, piece in (
+            (Function.SUM, recipe.means[0].piece), (Function.COUNT, recipe.count),
+        )
+    )  # fmt: skip
+    numbers = total.values.astype(np.float64), count.values.astype(np.float64)
+    raised_total, raised_count = (
+        Known(values * lost.loss.factor, combined([(Fraction(lost.loss.factor), known.law)]))
+        for known, values, lost in zip((total, count), numbers, (sums, rows), strict=True)
+    )
+    off = _off(sums, of_sum, numbers[0], numbers[0]), _off(rows, of_rows, numbers[1], numbers[1])
+    return Quotient(raised_total, raised_count, off)
 
 
 @final

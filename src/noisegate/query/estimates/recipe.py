@@ -172,8 +172,11 @@ class Book:
         return self._found.setdefault((term, apart), len(self._found))
 
 
-def recipe(aggregate: Aggregate, book: Book, *, derived: bool) -> Recipe:
-    """What an additive aggregate needs. ``derived``: SUM comes from a centred sum and a count."""
+def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = False) -> Recipe:
+    """What an additive aggregate needs. ``derived``: SUM comes from a centred sum and a count.
+
+    ``divided``: AVG comes from a direct sum and a count.
+    """
     function = aggregate.function
     domains = [domain_of(arg, book.schema) for arg in aggregate.args]
     where = _where(aggregate)
@@ -191,6 +194,8 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool) -> Recipe:
         require_bounds(domain, function.value)
     if function is Function.SUM:
         return _sum(aggregate, book, domains[0], conditions, derived=derived)
+    if function is Function.AVG and divided:
+        return _quotient(aggregate, book, domains[0], conditions)
     return _averages(aggregate, book, domains, conditions)
 
 
@@ -231,6 +236,23 @@ def _sum(
         means=(mean,),
         errors=errors,
         typical=typical,
+    )
+
+
+def _quotient(
+    aggregate: Aggregate, book: Book, domain: Domain, conditions: tuple[Expression, ...]
+) -> Recipe:
+    """AVG as a direct sum over a count: an average around 0, whose parts have other weights."""
+    low, high = require_bounds(domain, "An average")
+    piece = book.total(masked(aggregate.args[0], _where(aggregate)), domain)
+    count = book.counted(conditions)
+    return Recipe(
+        aggregate=aggregate,
+        kind=Kind.NUMBER,
+        count=count,
+        means=(Mean(piece=piece, middle=Fraction(0), low=low, high=high),),
+        errors={piece: 1.0, count: 1.0},
+        typical=_typical(domain),
     )
 
 

@@ -246,9 +246,10 @@ class Sizes:
         last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
         ends: list[float] = self._highs.tolist()
         caps = sorted({high if high < 1 else ceil(high) for high in ends if high <= last})
-        return min(caps, key=lambda cap: self._error(cap, epsilon, cells, ratios=ratios))
+        return min(caps, key=lambda cap: self.error(cap, epsilon, cells=cells, ratios=ratios))
 
-    def _error(self, cap: float, epsilon: float, cells: int, *, ratios: float) -> float:
+    def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
+        """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average."""
         loss, typical = self._loss(cap)
         loss = Loss(cap=cap, kept=loss.kept, lost=loss.lost, spread=typical, squares=loss.squares)
         noise, share = sqrt(2) * cap / epsilon, np.full(1, 1 / cells)
