@@ -9,14 +9,15 @@ import pytest
 import noisegate as ng
 from noisegate.query.estimates import tails
 from noisegate.query.estimates.tails import Loss, Sizes, noise_tail
-from noisegate.query.profiles import PART, STEPS, Profile
+from noisegate.query.profiles import PART, PARTS, STEPS, Profile
 
 EVEN = np.concatenate([[0], STEPS])
 
 
 def profile_of(sizes, scale, random, part=Fraction(1)):
     """A look at units of these sizes."""
-    exact, _ = np.histogram(sizes, bins=EVEN * float(part) + 1e-9)
+    bins = EVEN if part == 1 else np.concatenate([[0], PARTS]) * float(part)
+    exact, _ = np.histogram(sizes, bins=bins + 1e-9)
     noise = np.rint(random.laplace(0, scale, exact.size)) if scale > 0.01 else 0
     units = tuple((exact + noise).astype(int).tolist())
     return Profile(table="t", units=units, scale=scale, part=part)
@@ -78,8 +79,8 @@ def _covered(shape, epsilon, random, half=1.0):
         part = PART if shape == "gamma sums" else Fraction(1)
         look, rest = epsilon / 8, epsilon * 7 / 8
         profile = profile_of(sizes, 1 / look, random, part)
-        cap = profile.best(rest)
-        loss = profile.loss(cap)
+        cap = profile.best_part(rest)
+        loss, cap = profile.loss(cap), float(cap)
         answer = (np.minimum(sizes, cap).sum() + random.laplace(0, cap / rest)) * loss.factor
         off = 1.96 * loss.off(np.ones(1))[0]
         width = half * np.hypot(3 * cap / rest * loss.factor, off)

@@ -174,3 +174,121 @@ def test_what_was_bought_under_the_cap_that_a_plan_guesses_is_not_taken_for_it(v
     gate.sql(count, epsilon=1, rows_per_unit=1)
     assert gate.plan(count, epsilon=1).price.epsilon == 1
     assert gate.sql(count, epsilon=1).cost.epsilon == 1
+
+
+# what one unit adds to sums
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """200 units have 30 rows of 10, where 1000 may be. With ε = 1000 looks show that exactly."""
+    path = tmp_path_factory.mktemp("sums") / "visits.parquet"
+    rows = 6000
+    shop = ["a" if i % 4 else "b" for i in range(rows)]
+    pq.write_table(
+        pa.table({"who": [i % 200 for i in range(rows)], "x": [10.0] * rows, "shop": shop}), path
+    )
+    return path
+
+
+FACTS = {"x": {"between": [0, 1000]}, "shop": {"in": ["a", "b"]}}
+SUM, BOTH = "SELECT SUM(x) AS s FROM visits", "SELECT COUNT(*) AS n, SUM(x) AS s FROM visits"
+SURE = 1000
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize("by", ["", " GROUP BY shop"])
+def test_a_sum_beside_a_count_has_a_cap_of_its_own(small, accountant, by):
+    """Sized by its rows, a unit could add 30 times 1000, and noise would be a hundred times that."""
+    more = {} if accountant == "pure" else {"delta": 1e-6, "accountant": accountant}
+    door, gate = (
+        ng.open(small, epsilon=10**6, ledger=":memory:", unit="who", columns=FACTS, **more)
+        for _ in range(2)
+    )
+    alone = door.sql(SUM + by, epsilon=SURE)
+    plan = gate.plan(BOTH + by, epsilon=SURE)
+    both = gate.sql(BOTH + by, epsilon=SURE)
+    assert plan.price == both.cost
+    assert max(both.noise_margins()["s"]) <= 2 * max(alone.noise_margins()["s"])
+    assert sum(row[-2] for row in both.rows) == pytest.approx(6000, rel=0.01)
+    assert sum(row[-1] for row in both.rows) == pytest.approx(60_000, rel=0.01)
+    said = " ".join(both.caveats)
+    assert "Capped: what one person adds to SUM(x) counts up to " in said
+    assert "rows per person; of one with more" in said
+    assert gate.sql(BOTH + by, epsilon=SURE).free
+
+
+def test_sums_and_counts_are_looked_at_apart_and_each_look_is_free_for_the_other(small):
+    gate = ng.open(small, epsilon=10**6, ledger=":memory:", unit="who", columns=FACTS)
+    gate.sql(BOTH, epsilon=SURE)
+    assert measured(gate) == 4  # two looks, two tallies
+    gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=SURE / 10)
+    gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=SURE / 10)
+    assert measured(gate) == 6 - 2  # looks and numbers that were paid for are used again
+    given = gate.sql(BOTH, epsilon=SURE, rows_per_unit=3)
+    assert measured(gate) == 5  # one weight, as it was said
+    assert "Capped: 3 rows per person" in " ".join(given.caveats)
+
+
+@pytest.mark.parametrize("choose", ["bounds", ("bounds", "caps")])
+def test_looks_at_bounds_come_before_those_at_what_is_added(small, choose):
+    gate = ng.open(small, epsilon=10**6, ledger=":memory:", unit="who")
+    plan = gate.plan(BOTH, epsilon=SURE, choose=choose)
+    answer = gate.sql(BOTH, epsilon=SURE, choose=choose)
+    assert plan.price.epsilon == answer.cost.epsilon == SURE
+    assert measured(gate) == 3  # two looks: bounds that were found lie near to the values
+    assert answer.rows[0][1] == pytest.approx(60_000, rel=0.01)
+    said = " ".join(answer.caveats)
+    assert "the bounds of x, as found: 8 to 16" in said
+    assert "the cap on rows per unit, as found: 31" in said
+    assert gate.sql(BOTH, epsilon=SURE, choose=choose).free
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT AVG(x) AS a FROM visits",
+    "SELECT AVG(x) AS a, COUNT(*) AS n, SUM(x) AS s FROM visits",
+    "SELECT AVG(x) FILTER (WHERE shop = 'a') AS a FROM visits",
+    "SELECT shop, AVG(x) AS a FROM visits GROUP BY shop",
+])  # fmt: skip
+def test_an_average_far_below_its_bounds_is_a_sum_over_a_count(small, sql):
+    """Around the middle, noise would be that of 31 rows of 500 each: 80 times as much."""
+    gate = ng.open(small, epsilon=10**6, ledger=":memory:", unit="who", columns=FACTS)
+    plan = gate.plan(sql, epsilon=SURE)
+    answer = gate.sql(sql, epsilon=SURE)
+    assert plan.price.epsilon == answer.cost.epsilon == SURE
+    assert "adds to SUM(x) counts up to " in " ".join(answer.caveats)
+    assert all(value == pytest.approx(10, abs=0.1) for value in answer.table["a"].to_pylist())
+    assert all(0 < wide < 0.1 for wide in answer.noise_margins()["a"])
+    assert all(
+        wide <= whole
+        for wide, whole in zip(answer.noise_margins()["a"], answer.margins()["a"], strict=True)
+    )
+    assert gate.sql(sql, epsilon=SURE).free
+    given = gate.sql(sql, epsilon=SURE, rows_per_unit=31)
+    assert max(given.noise_margins()["a"]) > 10 * max(answer.noise_margins()["a"])
+
+
+@pytest.mark.parametrize("column", ["19900 + x", "500 + x"])
+def test_an_average_that_is_no_smaller_than_its_bounds_are_wide_needs_no_look_at_sums(
+    small, column
+):
+    gate = ng.open(small, epsilon=10**6, ledger=":memory:", unit="who", columns=FACTS)
+    answer = gate.sql(f"SELECT AVG({column}) AS a FROM visits", epsilon=SURE)
+    assert measured(gate) == 2
+    assert not any("adds to SUM" in words for words in answer.caveats)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_looks_that_show_nobody_still_end_in_an_answer(rows, tmp_path):
+    """Noise of scale 100 and more hides them all; whatever it is, averages stay in their bounds."""
+    few = pa.table({"who": list(range(rows)), "x": [1.0] * rows})
+    pq.write_table(few, tmp_path / "visits.parquet")
+    for sql in ("SELECT AVG(x) AS a FROM visits", f"{BOTH[:7]} AVG(x) AS a, {BOTH[7:]}"):
+        for _ in range(5):
+            gate = ng.open(
+                tmp_path / "visits.parquet", epsilon=1, ledger=":memory:", unit="who",
+                columns={"x": {"between": [0, 100]}},
+            )  # fmt: skip
+            answer = gate.sql(sql, epsilon=0.01)
+            assert answer.cost.epsilon == Fraction(1, 100)
+            assert 0 <= answer.rows[0][0] <= 100

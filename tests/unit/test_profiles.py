@@ -9,7 +9,7 @@ import pytest
 import noisegate
 from noisegate.errors import SpecError, Unsupported
 from noisegate.query.estimates.draft import Caps, draft
-from noisegate.query.profiles import STEPS, Profile, range_of, rows_per_unit_query
+from noisegate.query.profiles import PART, PARTS, STEPS, Profile, range_of, rows_per_unit_query
 from noisegate.query.reading.reader import read
 
 SURE = 1000  # noise of scale 1/1000: off by one with probability below e^-1000
@@ -122,7 +122,10 @@ def test_what_is_lost_is_that_of_the_rows_of_the_question():
 
 
 def test_a_sum_is_looked_at_by_what_units_add_to_it():
-    """200 units have 30 rows of 1, where 100 may be: each adds less than one row may."""
+    """200 units have 30 rows of 1, where 100 may be: each adds less than one row may.
+
+    The cap is the end of the bin that holds 30, in parts of 100.
+    """
     rows = pa.table({"who": [i % 200 for i in range(6000)], "x": [1] * 6000})
     facts = {"x": {"between": [0, 100]}}
     door = noisegate.open(
@@ -130,8 +133,9 @@ def test_a_sum_is_looked_at_by_what_units_add_to_it():
     )
     total = "SELECT SUM(x) AS s FROM t"
     answer = door.sql(total, epsilon=SURE, choose="caps")
-    assert answer.rows[0][0] == pytest.approx(6000, abs=10)  # noise of scale 100 / 800
-    assert "the cap on rows per unit, as found: 1" in answer.caveats
+    assert answer.rows[0][0] == pytest.approx(6000, abs=10)  # noise of scale 31 / 800
+    assert "the cap on what one unit adds to SUM(x), as found: 30.4688" in answer.caveats
+    assert "adds to SUM(x) counts up to 30.4688; of one with more" in " ".join(answer.caveats)
     assert "the cap loses about 0.0%" in " ".join(answer.caveats)
     counted = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=SURE, choose="caps")
     assert counted.rows[0][0] == pytest.approx(6000, abs=10)
@@ -150,8 +154,8 @@ def test_a_look_at_sums_moves_by_one_for_one_unit():
     assert len(sized) == 2
     assert (query.l1s[0].value, query.l2s[0].squared) == (1, 1)
     counts = door._curator._source.sums(query.tally)[0]
-    steps = dict(zip(STEPS, counts.tolist(), strict=True))
-    light, heavy = (min(step for step in STEPS if step >= 64 * n) for n in (1, 50))  # by COUNT
+    steps = dict(zip(PARTS, counts.tolist(), strict=True))
+    light, heavy = (min(step for step in PARTS if step >= n / PART) for n in (1, 50))  # by COUNT
     assert {step: n for step, n in steps.items() if n} == {light: 1, heavy: 1}
 
 

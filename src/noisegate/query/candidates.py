@@ -155,7 +155,7 @@ def _by_columns(question: Question, block: Block, terms: Terms, accountant: str)
     schema = schema_of(block.relation)
     scores = [_score(each, schema, one_row=rows == 1) for each in asked]
     tally = Sums(relation=block.relation, terms=_on_one_grain(scores, cap), rows_per_unit=cap)
-    words = (*capped_words(block, [(Query(tally), None)]), *caveats(block))
+    words = (*capped_words(block, [(Query(tally), None, False)]), *caveats(block))
     return tuple(names), tally, words
 
 

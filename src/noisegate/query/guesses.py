@@ -48,7 +48,7 @@ class Guess:
     accountant: str
     shelf: Shelf | None = None
     said: int | None = None
-    lost: Lost | None = None  # what the cap loses, where that was looked at
+    losses: tuple[Lost, ...] = ()  # what caps lose, where that was looked at
 
     @property
     def draft(self) -> Draft:
@@ -63,8 +63,8 @@ class Guess:
         found = self._counted(())
         if found is not None:
             return max(0, round(float(found[0])))
-        seen = self.lost is not None and self.shelf is not None and not self.lost.units
-        return max(1, round(self.lost.loss.kept)) if seen and self.lost is not None else None
+        seen = [each.loss.kept for each in self.losses if not each.units]
+        return max(1, round(seen[0])) if seen and self.shelf is not None else None
 
     @property
     def is_known(self) -> bool:
@@ -78,7 +78,7 @@ class Guess:
         """
         parts = range(len(self.draft.parts))
         answers = [self._answer(place, share) for place in parts]
-        block = released_block(self.draft, estimate(self.bought, answers, self.lost))
+        block = released_block(self.draft, estimate(self.bought, answers, self.losses))
         foreseen = {each.aggregate.name: self._is_foreseen(each) for each in self.draft.recipes}
         apart = not self.draft.is_found and len(set(self.draft.block.sets)) > 1
 
@@ -152,10 +152,18 @@ class Guess:
                 plain = is_sum or terms[part.pieces.index(piece)].constant is not None
                 factor, all_rows = recipe.typical, always and plain
             for mean in recipe.means:
-                if piece == mean.piece:
+                if piece == mean.piece and (seen := self._total(piece)):
+                    factor, all_rows = seen / max(1, self.rows or 1), always
+                elif piece == mean.piece:
                     half = max(mean.high - mean.middle, mean.middle - mean.low)
                     factor, all_rows = float(half) * OFF_CENTRE, always
         return factor, all_rows
+
+    def _total(self, piece: int) -> float:
+        """What a look says of a direct sum, if it does."""
+        return next(
+            (each.units[piece] * each.loss.kept for each in self.losses if piece in each.units), 0.0
+        )
 
     def _counts(self, columns: Columns) -> Floats | None:
         """About how many rows each group has; where only their sum is known, spread evenly."""

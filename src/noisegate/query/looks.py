@@ -4,37 +4,40 @@ A look is a measurement like any other: bought once, kept in the ledger, free af
 made of it is public, so the question itself is then asked with found bounds as if declared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import inf, prod, sqrt
-from typing import Final, final
+from math import ceil, hypot, inf, prod, sqrt
+from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import PerUnit, Relation, Sampled, Table
+from noisegate.algebra.relation import Relation, Sampled, Table
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.draft import Caps, Part, draft
+from noisegate.query.estimates.losses import lost_of
 from noisegate.query.estimates.purchase import Purchase, inner_price
 from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
 from noisegate.query.limits import caps_of, declared_rows
-from noisegate.query.profiles import PART, Profile, range_of, range_query, rows_per_unit_query
-from noisegate.query.question import Block, Function, Question, Terms
+from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
+from noisegate.query.question import Aggregate, Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
+from noisegate.query.sized import Counted, counted_of, own_rows
 from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
+Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
 _CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
+_TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
+_MOST: Final = Fraction(1, 2)  # of the price, for all that
 _CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
 _UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
 _FOUND: Final = 20  # a group that one of so many units holds should be found
@@ -43,10 +46,10 @@ _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look h
 _BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
-_TOTALS: Final = (*_UNBOUNDED, Function.SUM)
+_CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
 _AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
 _MODEL: Final = (
-    "A look at these rows says that the cap loses about {share:.1%} of them: counts and sums are "
+    "A look at these rows says that the cap loses about {lost}: counts and sums are "
     "raised by that, and the ± holds its uncertainty. This part rests on a model of how rows are "
     "spread over units, and is not proven."
 )
@@ -55,37 +58,24 @@ _NO_RANGE: Final = "Pay more, or declare bounds that you know."
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """What to look at for the cap of a block: units by size, in ``part`` of a row.
-
-    ``people``: the sizes are numbers of groups, for counts of units by group; ``sought``: these
-    counts decide which groups are shown, above a threshold that grows with the cap if ``steep``,
-    and else with its root.
-    """
-
-    query: Query
-    part: Fraction = Fraction(1)
-    people: bool = False
-    sought: bool = False
-    steep: bool = False
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One thing to find: the bounds of an expression in a block, or the cap on rows."""
+    """One thing to find: the bounds of an expression in a block, or a cap.
+
+    ``waits``: what to look at follows from bounds that are still to be found.
+    """
 
     block: Block
     expression: Expression | None
     counted: Counted | None
     measurement: Measurement
     epsilon: Fraction
+    waits: bool = False
 
     @property
     def words(self) -> str:
         """What is looked for."""
         if self.counted is not None:
-            return f"the cap on {'groups' if self.counted.people else 'rows'} per unit"
+            return self.counted.words
         if type(self.expression) is Field:
             return f"the bounds of {self.expression.name}"
         return "the bounds of an expression"
@@ -104,29 +94,28 @@ class Sight:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The question with what was found, words about it, and for blocks by name: caps, profiles."""
+    """The question with what was found, words about it, and for blocks by name: caps, profiles.
+
+    ``caps`` are the fields of `Caps` that were found.
+    """
 
     question: Question
     terms: Terms
     words: tuple[str, ...] = ()
-    caps: Mapping[str, int] = field(default_factory=dict)
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
-    people: frozenset[str] = frozenset()  # blocks whose cap is one of groups
-
-    def caps_of(self, block: Block) -> Caps:
-        """The caps of a block: as found, else as declared."""
-        declared, found = caps_of(block, self.terms), self.caps.get(block.name)
-        if found is None:
-            return declared
-        groups = found if block.name in self.people else declared.groups_per_unit
-        return replace(declared, rows_per_unit=found, groups_per_unit=groups)
+    caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    profiles: Mapping[str, tuple[Profile, ...]] = field(default_factory=dict)
 
 
-def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, ...]:
+def looks_of(
+    question: Question,
+    terms: Terms,
+    accountant: str,
+    sight: Callable[[Look], Sight | None] = lambda _: None,
+) -> tuple[Look, ...]:
     """What the question leaves open and is to be found: a cap that nobody declared, always.
 
     Bounds are found where that is asked for: values beyond them are lost, and nothing tells how
-    much.
+    much. Caps are those of values within them, as far as looks at bounds had a ``sight``.
     """
     if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
         raise SpecError(
@@ -136,19 +125,32 @@ def looks_of(question: Question, terms: Terms, accountant: str) -> tuple[Look, .
         if terms.choose and question.blocks:
             raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
         return ()
-    choose = ("caps",) if terms.choose is None else terms.choose
-    found: list[Look] = []
-    if "caps" in choose:
-        asked = terms.choose is not None
-        wanted = [(b, c) for b in question.blocks if (c := _open(b, terms, accountant, asked))]
-        count = len({str(counted.query.to_record()) for _, counted in wanted})
-        each = terms.epsilon * _share(terms.epsilon) / max(1, count)
-        found += [_cap_look(block, counted, each) for block, counted in wanted]
-    if "bounds" in choose:
+    ranges: list[Look] = []
+    if "bounds" in (terms.choose or ()):
         missing = [(block, e) for block in question.blocks for e in _without_bounds(block)]
         each = terms.epsilon * _BOUNDS / max(1, len(missing))
-        found += [_bounds_look(block, e, terms, each) for block, e in missing]
-    return tuple(found)
+        ranges = [_bounds_look(block, e, terms, each) for block, e in missing]
+    if terms.choose is not None and not terms.choose:
+        return ()
+    sights = [sight(look) for look in ranges]
+    bounds = _bounds(ranges, sights)
+    unseen = {look.block.name for look, at in zip(ranges, sights, strict=True) if at is None}
+    wanted = [
+        (block, counted)
+        for block in (_bounded(each, bounds) for each in question.blocks)
+        for counted in _open(block, terms, accountant)
+    ]
+    count = len({str(counted.query.to_record()) for _, counted in wanted})
+    share = _share(terms.epsilon)
+    if count > 1 and any(counted.sums for _, counted in wanted):
+        totals = any(not _parts(block, divided=False)[1] for block, _ in wanted)
+        share = min(share * (_TWICE if totals else _MORE), _MOST)
+    each = terms.epsilon * share / max(1, count)
+    caps = (
+        replace(_cap_look(block, counted, each), waits=block.name in unseen and counted.part < 1)
+        for block, counted in wanted
+    )
+    return (*caps, *ranges)
 
 
 def _share(epsilon: Fraction) -> Fraction:
@@ -156,51 +158,18 @@ def _share(epsilon: Fraction) -> Fraction:
     return min(max(_CAPS_SEEN / epsilon, _CAPS[0]), _CAPS[1])
 
 
-def _open(block: Block, terms: Terms, accountant: str, asked: bool) -> Counted | None:  # noqa: FBT001
-    """What to look at, if the block has a cap and nobody said which; ``asked``: but the policy."""
-    counted = None if terms.rows_per_unit is not None else counted_of(block, accountant)
-    if counted is None or (counted.people and terms.groups_per_unit is not None):
-        return None
-    declared = caps_of(block, terms)
-    fixed = declared.rows_per_unit or (declared.groups_per_unit if counted.people else None)
-    if counted.sought and declared.groups_per_unit is None and (fixed or 0) > _FEW:
-        fixed = None  # so many rows may be in few groups, and noise is for as many as count
-    return None if fixed is not None and not asked else counted
-
-
-def counted_of(block: Block, accountant: str) -> Counted | None:
-    """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows."""
-    if stability_of(block.relation).rows is not None:
-        return None
-    rows = _own_rows(block)
-    try:
-        drafted = draft(block, Caps(rows_per_unit=1), accountant=accountant, derive=False)
-    except Unsupported:  # bounds are not known yet
-        return Counted(query=rows_per_unit_query(rows))
-    parts = drafted.parts
-    people = [part.query.tally.relation for part in parts if _is_people(part) and _weighed(part)]
-    sums = [part.query.tally for part in parts if not _is_people(part) and _weighed(part)]
-    for tally in sums:
-        assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
-        whole = any(term.constant is not None for term in tally.sized)
-        sized, by = () if whole else tally.sized, tally.by if tally.squares_per_unit else ()
-        query = rows_per_unit_query(rows, sized, by=by)
-        return Counted(query=query, part=PART if sized else Fraction(1))
-    if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
-        return Counted(query=rows_per_unit_query(rows))
-    if people and rows is not block.relation:  # about all units, not about a sample
-        return counted_of(replace(block, relation=rows), accountant)
-    if drafted.decided is not None or (drafted.keys and not people):
-        people = [PerUnit(rows, tuple((key.name, key.expression) for key in block.by), ())]
-    sought = drafted.decided is not None
-    steep = sought and accountant == "pure"
-    queries = map(rows_per_unit_query, people)
-    return next((Counted(query=each, people=True, sought=sought, steep=steep)
-                 for each in queries), None)  # fmt: skip
-
-
-def _weighed(part: Part) -> bool:
-    return isinstance(part.query.tally, Sums) and part.query.tally.is_weighed
+def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
+    """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
+    declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
+    said = terms if asked else declared
+    rows, found = said.rows_per_unit, list[Counted]()
+    for counted in counted_of(block, accountant, apart=True):
+        fixed = rows
+        if counted.sought and terms.rows_per_unit is None and (rows or 0) > _FEW:
+            fixed = None  # so many rows may be in few groups, and noise is for as many as count
+        if fixed is None and not (counted.people and said.groups_per_unit is not None):
+            found.append(counted)
+    return found
 
 
 def _cap_look(block: Block, counted: Counted, epsilon: Fraction) -> Look:
@@ -249,20 +218,31 @@ def seen(
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
     terms, words = replace(terms, epsilon=terms.epsilon - price_of(looks)), []
-    bounds: dict[tuple[str, Expression], tuple[Fraction, Fraction]] = {}
-    caps: dict[str, int] = {}
-    profiles: dict[str, Profile] = {}
-    for look, sight in zip(looks, sights, strict=True):
+    bounds = _bounds(looks, sights)
+    caps: dict[str, dict[str, Any]] = {}
+    profiles: dict[str, tuple[Profile, ...]] = {}
+    pairs = list(zip(looks, sights, strict=True))
+    price = float(terms.epsilon or 1) / len(question.blocks)
+    for look, sight in pairs:
         name = look.block.name
         if look.counted is not None:
-            caps[name] = _cap(look, sight, terms, len(question.blocks))
+            divided = _is_divided([pair for pair in pairs if pair[0].block.name == name], price)
+            cap = _cap(look, sight, terms, price, divided=divided)
+            held = caps.setdefault(name, {"divided": divided})
+            if look.counted.sums:
+                held["sums_per_unit"] = cap
+            if look.counted.people:
+                held["groups_per_unit"] = cap
+            if caps_of(look.block, terms).rows_per_unit is None or not look.counted.people:
+                held.setdefault("rows_per_unit", ceil(cap))
             if sight is not None:
-                profiles[name] = _profile(look.block, look.counted, sight)
-            words.append(_cap_words(look, sight, caps[name]))
+                found = _profile(look.block, look.counted, sight)
+                profiles[name] = (*profiles.get(name, ()), found)
+            if not look.counted.sums or divided or sight is None or _sums(look.block):
+                words.append(_cap_words(look, look.counted, sight, cap))
             continue
         assert look.expression is not None  # noqa: S101 - bounds are of one
-        low, high = (Fraction(0), Fraction(1)) if sight is None else _range(look, sight)
-        bounds[name, look.expression] = low, high
+        low, high = bounds[name, look.expression]
         words.append(
             f"{_paid(look)}; errors are shown for values from 0 to 1, and grow with the width"
             if sight is None
@@ -272,8 +252,18 @@ def seen(
     return Chosen(
         question=replace(question, blocks=blocks), terms=terms,
         words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles,
-        people=frozenset(look.block.name for look in looks if look.counted and look.counted.people),
     )  # fmt: skip
+
+
+def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
+    """What looks at bounds found, for expressions of blocks by name; before that, 0 to 1."""
+    return {
+        (look.block.name, look.expression): (
+            (Fraction(0), Fraction(1)) if sight is None else _range(look, sight)
+        )
+        for look, sight in zip(looks, sights, strict=True)
+        if look.expression is not None
+    }
 
 
 def price_of(looks: Sequence[Look]) -> Fraction:
@@ -285,33 +275,83 @@ def _paid(look: Look) -> str:
     return f"{look.words}: found first, for ε = {float(look.epsilon):.3g}"
 
 
-def _cap_words(look: Look, sight: Sight | None, cap: int) -> str:
+def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fraction) -> str:
+    shown = counted.shown(cap)
     if sight is not None:
-        return f"{look.words}, as found: {cap}"
-    return f"{_paid(look)}; errors are shown for a cap of {cap}, and grow with it"
+        return f"{look.words}, as found: {shown}"
+    return f"{_paid(look)}; errors are shown for a cap of {shown}, and grow with it"
 
 
-def _cap(look: Look, sight: Sight | None, terms: Terms, blocks: int) -> int:
+def _cap(
+    look: Look, sight: Sight | None, terms: Terms, price: float, *, divided: bool
+) -> int | Fraction:
     """The cap that errs least, by what was seen; before that, the policy's, or 1."""
-    assert look.counted is not None  # noqa: S101 - it is about a cap
-    limits = caps_of(look.block, terms)
-    limit = limits.groups_per_unit if look.counted.people else limits.rows_per_unit
+    block, counted = look.block, look.counted
+    assert counted is not None  # noqa: S101 - it is about a cap
+    limits = caps_of(block, terms)
+    limit = limits.groups_per_unit if counted.people else limits.rows_per_unit
     if sight is None:
-        return limit or 1
-    block = look.block
-    functions = {aggregate.function for aggregate in block.aggregates}
-    ratios = 0 if functions & {*_TOTALS} else _RANKS if functions & {*CHOSEN} else _AVERAGES
-    price = float(terms.epsilon or 1) / blocks / (1 if ratios else max(1, len(block.aggregates)))
-    profile = _profile(block, look.counted, sight)
-    most = limits.rows_per_unit or CAP_MAX if look.counted.sought else CAP_MAX
-    if look.counted.steep:
-        most = min(most, max(1, int(sum(sight.values) * price / (_FOUND * _SCALES))))
-    return min(profile.best(price, cells=_cells(block, profile), ratios=ratios), most, CAP_MAX)
+        return Fraction(1) if counted.sums else limit or 1
+    parts, ratios = _parts(block, divided=divided)
+    profile = _profile(block, counted, sight)
+    cells = _cells(block, profile)
+    if counted.sums:
+        return min(profile.best_part(price / parts, cells=cells), Fraction(CAP_MAX))
+    most = limits.rows_per_unit or CAP_MAX if counted.sought else CAP_MAX
+    if counted.steep:
+        most = min(most, max(1, int(sum(sight.values) * price / parts / (_FOUND * _SCALES))))
+    return min(profile.best(price / parts, cells=cells, ratios=ratios), most, CAP_MAX)
 
 
-def _bounded(
-    block: Block, bounds: dict[tuple[str, Expression], tuple[Fraction, Fraction]]
-) -> Block:
+def _parts(block: Block, *, divided: bool) -> tuple[int, float]:
+    """Among how many numbers the price of a block is shared, about, and the noise of its ratios."""
+    functions = [each.function for each in block.aggregates if each.function is not Function.SUM]
+    sums = len(_sums(block))
+    if divided:
+        functions, sums = [each for each in functions if each is not Function.AVG], max(1, sums)
+        functions = functions or [Function.COUNT]
+    totals, ranks = {*functions} & {*_UNBOUNDED}, {*functions} & {*CHOSEN}
+    if totals or not functions:
+        return max(1, sums + len(functions)), 0
+    return sums + 1, _RANKS if ranks else _AVERAGES
+
+
+def _sums(block: Block) -> list[Aggregate]:
+    return [each for each in block.aggregates if each.function is Function.SUM]
+
+
+def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> bool:
+    """Whether an average errs less as a sum over a count than around the middle of its bounds.
+
+    Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
+    of the sum move the average by 1 / N of themselves, those of the count by r / N.
+    """
+    found = {
+        bool(look.counted.sums): (look.counted, _profile(look.block, look.counted, sight))
+        for look, sight in pairs
+        if look.counted is not None and not look.counted.people and sight is not None
+    }
+    if len(found) < len((False, True)) or not found[True][0].divides:
+        return False
+    block, counted = pairs[0][0].block, found[True][0]
+    added, rows = found[True][1].sizes, found[False][1].sizes
+    (term,), cells, errors = counted.sums, _cells(block, found[False][1]), []
+    for divided in (False, True):
+        parts, ratios = _parts(block, divided=divided)
+        each = price / parts
+        cap = rows.best(each, cells=cells, ratios=ratios)
+        if not divided:
+            half = (term.high - term.low) / 2 / term.reach
+            errors.append(half * rows.error(cap, each, cells=cells, ratios=_AVERAGES))
+            continue
+        off = added.error(added.best(each, cells=cells), each, cells=cells)
+        held = max(rows.total, 1.0)
+        ratio = min(1.0, added.total / held)
+        errors.append(cells / held * hypot(off, ratio * rows.error(cap, each, cells=cells)))
+    return errors[1] < _CLEARLY * errors[0]
+
+
+def _bounded(block: Block, bounds: Bounds) -> Block:
     """The block with its arguments moved into the bounds that were found."""
 
     def moved(arg: Expression) -> Expression:
@@ -360,7 +400,7 @@ def _owner_table(block: Block) -> TableDomain:
 def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     return Profile(
         table=_owner_table(block).name, units=sight.values, scale=sight.scale,
-        part=counted.part, people=counted.people,
+        part=counted.part, people=counted.people, sums=bool(counted.sums),
     )  # fmt: skip
 
 
@@ -443,40 +483,32 @@ def _private(curator: Curator, table: str) -> TableDomain:
 
 def known_profile(
     shelf: Shelf, block: Block, accountant: str
-) -> tuple[Profile | None, Release | None]:
+) -> tuple[tuple[Profile, ...], Release | None]:
     """How large units are in a block, if that was ever looked at: the first look, released."""
-    counted = counted_of(block, accountant)
-    sight = None if counted is None else _first(shelf, counted.query)
-    if counted is None or sight is None:
-        return None, None
-    return _profile(block, counted, sight), sight.release
+    for counted in counted_of(block, accountant, apart=False):
+        if sight := _first(shelf, counted.query):
+            return (_profile(block, counted, sight),), sight.release
+    return (), None
 
 
-def clipping(bought: Purchase, profile: Profile | None, cap: int | None) -> tuple[str, ...]:
+def clipping(bought: Purchase, profiles: Sequence[Profile], cap: int | None) -> tuple[str, ...]:
     """What a cap does to the numbers of a block, in words: what it loses, or how to find out.
 
     None where no number is about capped rows.
     """
     block = bought.draft.block
-    capped = capped_words(block, bought.draft.drawn, known=profile is not None)
+    capped = capped_words(block, bought.draft.drawn, known=bool(profiles))
     if not capped or cap is None:
         return capped
-    if profile is not None:
-        loss = profile.loss(cap)
-        return (
-            *capped,
-            _MODEL.format(share=loss.share),
-        )
+    lost = [(each, lost_of(bought, each)) for each in profiles]
+    shares = [
+        f"{each.loss.share:.1%} of {'what they add to sums' if profile.sums else 'them'}"
+        for profile, each in lost
+        if each is not None
+    ]
+    if shares:
+        return (*capped, _MODEL.format(lost=" and ".join(shares)))
     look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
-    if isinstance(_own_rows(block), Table):
+    if isinstance(own_rows(block), Table):
         look = f"gate.caps({_owner_table(block).name!r}, epsilon=...) finds out, for a price"
     return (*capped, f"How much a cap of {cap} rows loses is not known: {look}.")
-
-
-def _is_people(part: Part) -> bool:
-    return part.other is not None and part.other.function is Function.COUNT_UNITS
-
-
-def _own_rows(block: Block) -> Relation:
-    """The rows of a question; of one about a sample, all of which it holds some."""
-    return block.relation.of if isinstance(block.relation, Sampled) else block.relation

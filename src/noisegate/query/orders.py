@@ -70,14 +70,15 @@ class Order:
     keys: tuple[Measurement, ...]
     found: tuple[Release, ...] | None  # the keys, where they are known already
     needed: tuple[Needed, ...]
-    profile: Profile | None = None  # how large units are, if that was looked at
+    profiles: tuple[Profile, ...] = ()  # how large units are, if that was looked at
     slack: Fraction = Fraction(0)  # of ranks, for what a cap leaves out
     looked: Release | None = None  # an earlier look that the numbers are raised by
 
     @property
-    def loss(self) -> Lost | None:
-        """What the cap loses, as far as that is known."""
-        return None if self.profile is None else lost_of(self.bought, self.profile)
+    def losses(self) -> tuple[Lost, ...]:
+        """What the caps lose, as far as that is known."""
+        found = (lost_of(self.bought, profile) for profile in self.profiles)
+        return tuple(each for each in found if each is not None)
 
     def measurements(self, *, found: bool = True) -> Iterator[Measurement]:
         """What is still to be paid for; unless ``found``, if no group is found."""

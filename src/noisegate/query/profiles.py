@@ -26,7 +26,9 @@ from noisegate.transforms.stability import stability_of
 
 # rows per unit, in bins that grow by about a third: 1, 2, 3, 4, 6, 7, 10, …
 STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
-PART: Final = Fraction(1, 64)  # of what a row adds at most: the least bin where sums are looked at
+# where sums are looked at, in parts of what a row adds at most: it may be far from any value
+PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
+PART: Final = Fraction(1, 4096)
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
@@ -61,14 +63,15 @@ def rows_per_unit_query(
             ),
         )
     cases: list[Expression] = []
-    for place, most in enumerate(STEPS[:-1]):
+    steps = PARTS if sized else STEPS
+    for place, most in enumerate(steps[:-1]):
         within: list[Expression] = [
             Call("le", (Field(each.name), _literal(most * unit if not by else Fraction(most**2))))
             for each, unit in zip(folded, units, strict=True)
         ]
         cases += [reduce(lambda a, b: Call("and", (a, b)), within), Literal(place)]
-    binned = Project(counted, (("bin", Call("case", (*cases, Literal(len(STEPS) - 1)))),))
-    bins = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(STEPS))))
+    binned = Project(counted, (("bin", Call("case", (*cases, Literal(len(steps) - 1)))),))
+    bins = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(steps))))
     return Query(Sums(relation=binned, by=(bins,), terms=(_ONE,)))
 
 
@@ -95,7 +98,7 @@ def _square(name: str, unit: Fraction) -> Expression:
     number: Expression = Field(name)
     if unit != 1:
         number = Call("floor", (Call("divide", (number, _literal(unit))),))
-    held = Call("least", (number, _literal(Fraction(STEPS[-1]))))
+    held = Call("least", (number, _literal(Fraction(PARTS[-1]))))
     whole = held if unit == 1 else Call("to_integer", (held,))
     return Call("multiply", (whole, whole))
 
@@ -116,7 +119,8 @@ _WEIGHED: Final = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=0,
 class Profile:
     """How many units have how many rows, as released: noisy numbers for each of `STEPS`.
 
-    Where sums are looked at, a step is a ``part`` of what a row adds at most, and rows are so much.
+    Where sums are looked at, there are `PARTS`, each a ``part`` of what a row adds at most, and
+    rows are so much.
     What is made of it rests on a model of what noise hides: see `estimates/tails.py`.
     """
 
@@ -125,6 +129,7 @@ class Profile:
     scale: float = 0.0  # of the noise in each number
     part: Fraction = Fraction(1)
     people: bool = False  # sizes are numbers of groups
+    sums: bool = False  # sizes are what units add to direct sums that are weighed apart
 
     @property
     def sizes(self) -> Sizes:
@@ -141,9 +146,9 @@ class Profile:
         """More units than there are, in all but one of a thousand cases."""
         return max(1, ceil(sum(self.units) + 3 * self.scale * sqrt(2 * len(self.units)) + 1))
 
-    def loss(self, cap: int) -> Loss:
+    def loss(self, cap: int | Fraction) -> Loss:
         """What a cap loses, and how sure that is."""
-        return self.sizes.loss(cap)
+        return self.sizes.loss(float(cap))
 
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
@@ -151,7 +156,11 @@ class Profile:
 
     def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> int:
         """The cap with the least error of a count per cell, or of an average: see `Sizes.best`."""
-        return self.sizes.best(epsilon, cells=cells, ratios=ratios)
+        return ceil(self.best_part(epsilon, cells=cells, ratios=ratios))
+
+    def best_part(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> Fraction:
+        """The same, also of less than a row's worth."""
+        return Fraction(self.sizes.best(epsilon, cells=cells, ratios=ratios))
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)
@@ -164,7 +173,7 @@ class Profile:
 @lru_cache(maxsize=64)
 def _sizes(units: tuple[int, ...], scale: float, part: Fraction, people: bool) -> Sizes:  # noqa: FBT001
     """Numbers of rows are whole: the second bin holds 2 alone."""
-    highs = np.array(STEPS) * float(part)
+    highs = np.array(STEPS if part == 1 else PARTS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
     return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people)
 

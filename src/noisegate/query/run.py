@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import sqlglot
@@ -24,7 +25,7 @@ from noisegate.privacy.release import Release
 from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.estimate import estimate
-from noisegate.query.estimates.losses import lost_of, rank_slack
+from noisegate.query.estimates.losses import rank_slack
 from noisegate.query.estimates.purchase import (
     Purchase,
     key_questions_of,
@@ -34,6 +35,7 @@ from noisegate.query.estimates.purchase import (
 from noisegate.query.expected import Expectation
 from noisegate.query.first import First, after_paying, number_of, shared
 from noisegate.query.guesses import Guess
+from noisegate.query.limits import caps_of
 from noisegate.query.looks import (
     clipping,
     known_profile,
@@ -114,8 +116,9 @@ class Run:
                 asked, orders, plan = self._prepared(asked.sql, terms, fresh=fresh, known=known)
             except Unsupported as refusal:
                 raise after_paying(refusal) from None
-        if asked.missing:
-            looked += [self._curator.measure(look.measurement) for look in asked.missing]
+        while asked.missing:
+            ready = [look.measurement for look in asked.missing if not look.waits]
+            looked += [self._curator.measure(measurement) for measurement in ready]
             asked, orders, plan = self._prepared(asked.sql, terms, fresh=fresh, known=known)
         measured = list(looked)
         try:
@@ -177,8 +180,9 @@ class Run:
         numbers, agreed = shared(tuple(firsts.values()), agreed, delta, question)
         caveats = (*question.caveats, *(each.words for each in numbers))
         question = replace(question, caveats=caveats)
-        looks = looks_of(question, agreed, self._accountant)
-        sights = [sight_of(look, self._shelf) for look in looks]
+        sight = partial(sight_of, shelf=self._shelf)
+        looks = looks_of(question, agreed, self._accountant, sight)
+        sights = [None if look.waits else sight(look) for look in looks]
         missing = tuple(look for look, each in zip(looks, sights, strict=True) if each is None)
         used = tuple(sight.release for sight in sights if sight is not None)
         return Asked(sql, seen(question, agreed, looks, sights), looks, missing, used, numbers)
@@ -236,11 +240,11 @@ class Run:
 
     def _order(self, asked: Asked, block: Block, *, fresh: bool) -> Order:
         terms, count = asked.terms, len(asked.question.blocks)
-        caps = asked.chosen.caps_of(block)
-        profile, looked = asked.chosen.profiles.get(block.name), None
+        caps = replace(caps_of(block, terms), **asked.chosen.caps.get(block.name, {}))
+        profiles, looked = asked.chosen.profiles.get(block.name, ()), None
         # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
         fresh = fresh or any(look.block.name == block.name for look in asked.missing)
-        slack = rank_slack(profile, caps.rows_per_unit)
+        slack = rank_slack(profiles, caps.rows_per_unit)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
         accountant, rows = self._accountant, terms.rows
         known = draft(block, caps, accountant=accountant)
@@ -248,14 +252,14 @@ class Run:
         keys = key_questions_of(known, epsilon=epsilon, delta=delta / count)
         found = None if fresh and keys else self._found(keys)
         if found is None:
-            counted = None if profile is None else profile.units_max
-            require_findable(keys, rows, self._units_max(block), counted)
+            counted = (profile.units_max for profile in profiles)
+            require_findable(keys, rows, self._units_max(block), *counted)
         if found:
             known = draft(block, caps, **found_of(found), accountant=accountant)
         bought = purchase(known, epsilon=epsilon, delta=delta / count, rows=rows, slack=slack)
-        if profile is None:
-            profile, looked = known_profile(self._shelf, block, accountant)
-        return Order(
+        if not profiles:
+            profiles, looked = known_profile(self._shelf, block, accountant)
+        order = Order(
             bought=bought,
             caps=caps,
             epsilon=epsilon,
@@ -264,10 +268,11 @@ class Run:
             keys=keys,
             found=found,
             needed=self._needed(bought, terms, fresh=fresh),
-            profile=profile,
+            profiles=profiles,
             slack=slack,
-            looked=looked if profile is not None and lost_of(bought, profile) else None,
+            looked=looked,
         )
+        return order if order.losses else replace(order, looked=None)
 
     def _units_max(self, block: Block) -> int | None:
         """How many units there can be, as the policy bounds rows."""
@@ -317,7 +322,7 @@ class Run:
             words
             for order in orders
             if order.bought.draft.block.name not in blind
-            for words in clipping(order.bought, order.profile, order.caps.rows_per_unit)
+            for words in clipping(order.bought, order.profiles, order.caps.rows_per_unit)
         )
         return Plan(
             sql=asked.sql,
@@ -339,7 +344,7 @@ class Run:
         guesses = (
             Guess(
                 bought=order.bought, needed=order.needed, caps=order.caps, shelf=self._shelf,
-                accountant=self._accountant, said=asked.terms.rows, lost=order.loss,
+                accountant=self._accountant, said=asked.terms.rows, losses=order.losses,
             )
             for order in orders
         )  # fmt: skip
@@ -378,7 +383,7 @@ class Run:
                 measured.append(release)
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
-        estimates = estimate(bought, numbers, order.loss)
+        estimates = estimate(bought, numbers, order.losses)
         used = [] if order.looked is None else [order.looked]
         return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *measured[before:]))
 

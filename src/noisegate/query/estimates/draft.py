@@ -1,7 +1,9 @@
 """Which tallies a block needs. Public facts only: no row, no price.
 
 Sums of all additive aggregates share one tally, and a unit has one weight in it: what it adds to
-all groups and all aggregates is scaled down together, to the norm that its noise hides. The bound
+all groups and all aggregates is scaled down together, to the norm that its noise hides. Where caps
+are found, direct sums are a tally of their own with a weight of its own, by what a unit adds: how
+many rows it has says little of that where values lie far below their bounds. The bound
 is the largest norm of a unit within the caps, so such a unit is never scaled, and no group is left
 out: `rows` rows at the reach of a term in L1. Gaussian noise hides an L2 norm, which is as large
 where all rows are in one group and smaller otherwise, so fewer units are scaled. Which terms size a
@@ -17,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from math import prod
+from math import ceil, prod
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -34,7 +36,7 @@ from noisegate.query.estimates.others import Other, others_of, recipe_of
 from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
 from noisegate.query.estimates.split import Split, split
 from noisegate.query.estimates.terms import count_term
-from noisegate.query.estimates.words import capped_words, caveats
+from noisegate.query.estimates.words import Drawn, capped_words, caveats
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
@@ -42,17 +44,25 @@ from noisegate.transforms.stability import stability_of
 Found: TypeAlias = Sequence[Sequence[tuple[Key, ...]]]  # for each of `key_questions`
 Shown: TypeAlias = tuple[Columns, frozenset[tuple[Key, ...]]]
 LISTED_MAX: Final = 1_000_000  # groups of one answer
+_FAR: Final = 4.0  # times the variance: a sum may err twice as much if that helps all else
 KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its groups
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """How much of one unit counts: rows, groups (of people), distinct keys or values."""
+    """How much of one unit counts: rows, groups (of people), distinct keys or values.
+
+    With ``sums_per_unit`` direct sums are weighed apart from all else, by what a unit adds to them:
+    so many times what a row adds at most, or such a part of it. ``divided``: an average is such a
+    sum over a count, where its values lie far below their bounds.
+    """
 
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
     keys_per_unit: int | None = None
+    sums_per_unit: Fraction | None = None
+    divided: bool = False
 
 
 @final
@@ -61,6 +71,7 @@ class Part:
     """One tally: over which key columns, for which pieces, and what it draws where not sums.
 
     A piece that several parts measure (one for each grouping set) pays its share in equal parts.
+    ``apart`` is the cap of direct sums that are weighed for themselves, in rows' worth.
     """
 
     query: Query
@@ -68,6 +79,18 @@ class Part:
     pieces: tuple[int, ...]
     other: Other | None = None
     copies: int = 1
+    apart: Fraction | None = None
+
+    @property
+    def is_people(self) -> bool:
+        """Whether it counts units by group."""
+        return self.other is not None and self.other.function is Function.COUNT_UNITS
+
+    @property
+    def drawn(self) -> Drawn:
+        """What words about its cap follow from."""
+        function = None if self.other is None else self.other.function
+        return self.query, function, self.apart is not None
 
 
 @final
@@ -115,10 +138,11 @@ class Draft:
         )
 
     @property
-    def drawn(self) -> list[tuple[Query, Function | None]]:
+    def drawn(self) -> list[Drawn]:
         """All queries that numbers come from, with the function of what is drawn for itself."""
-        found = [(part.query, part.other and part.other.function) for part in self.parts]
-        return found if self.decided is None else [*found, (self.keys[0], Function.COUNT_UNITS)]
+        found = [part.drawn for part in self.parts]
+        deciding = (self.keys[0], Function.COUNT_UNITS, False) if self.decided is not None else None
+        return found if deciding is None else [*found, deciding]
 
     @property
     def capped(self) -> tuple[str, ...]:
@@ -192,7 +216,7 @@ def draft(
     if not derive or all(each.function is not Function.SUM for each in block.aggregates):
         return drafting.draft(plain)
     derived = drafting.sketch(derived=True)
-    better = derived.split.worst < plain.split.worst or drafting.is_signed(plain)
+    better = drafting.is_better(derived, plain) or drafting.is_signed(plain)
     return drafting.draft(derived if better else plain)
 
 
@@ -228,10 +252,12 @@ class _Drafting:
         self.sums = [
             a for a in block.aggregates if self._is_additive(a) and a.name not in self.deciding
         ]
+        weighed = self.rows is None and _is_single(block)
+        self.apart = caps.sums_per_unit if weighed else None
 
     def sketch(self, *, derived: bool) -> _Sketch:
         block, schema = self.block, schema_of(self.block.relation)
-        book = Book(schema, cap=self._row_cap() if self.sums else None)
+        book = Book(schema, cap=self._row_cap() if self.sums else None, apart=self.apart)
         made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
         rest = [
             replace(a, function=Function.COUNT_UNITS) if a.name in self.deciding else a
@@ -248,6 +274,32 @@ class _Drafting:
         errors = [recipe.errors for recipe in recipes]
         shares = split(errors, pieces=base + len(others), gaussian=self.gaussian)
         return _Sketch(book, tuple(others), recipes, shares)
+
+    def is_better(self, one: _Sketch, other: _Sketch) -> bool:
+        """Whether what is asked for errs less in one sketch, by its worst number.
+
+        Where sums are weighed apart, nobody knows what they are beside what else is asked for: none
+        may then be far worse.
+        """
+        better = one.split.worst < other.split.worst
+        if not better or self.apart is None:
+            return better
+        pairs = zip(self._sum_errors(one), self._sum_errors(other), strict=True)
+        return max(mine / yours for mine, yours in pairs) < _FAR
+
+    def _sum_errors(self, sketch: _Sketch) -> list[float]:
+        """What noise does to each sum, squared, in parts of what it is guessed to be."""
+        rows, power = float(self.caps.rows_per_unit or 1), 1 if self.gaussian else 2
+        apart, shares = float(self.apart or 1), sketch.split.shares
+        return [
+            sum(
+                (weight * (apart if piece in sketch.book.apart else rows)) ** 2
+                / float(shares[piece]) ** power
+                for piece, weight in recipe.errors.items()
+            )
+            for recipe in sketch.recipes
+            if recipe.aggregate.function is Function.SUM
+        ]
 
     def is_signed(self, sketch: _Sketch) -> bool:
         """Whether a sum of a sample may be negative, so that it does not tell how it may be off."""
@@ -312,7 +364,8 @@ class _Drafting:
         """Whole numbers stay whole, but several grouping sets add up only in fractions."""
         is_units = aggregate.function is Function.COUNT_UNITS
         asked = replace(aggregate, function=Function.COUNT) if is_units else aggregate
-        made = recipe(asked, book, derived=derived)
+        divided = self.apart is not None and self.caps.divided
+        made = recipe(asked, book, derived=derived, divided=divided)
         kind = made.kind if _is_single(self.block) else Kind.NUMBER
         return replace(made, aggregate=aggregate, kind=kind)
 
@@ -321,32 +374,39 @@ class _Drafting:
         sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
         if not self.keys:  # what is measured must not depend on how many groups are found
             sets = to_measure(self.block.sets, sizes, gaussian=self.gaussian)
-        single, cap, terms = _is_single(self.block), self._row_cap(), sketch.book.terms
-        squared = self.gaussian and single and cap is not None
+        single, terms, apart = _is_single(self.block), sketch.book.terms, sketch.book.apart
         found = []
-        for columns in sets:
+        for columns, part in product(sets, (None,) if self.apart is None else (None, self.apart)):
+            cap = self._row_cap() if part is None else ceil(part)
+            pieces = tuple(p for p in range(len(terms)) if (p in apart) is (part is not None))
+            if not pieces:
+                continue
+            squared = self.gaussian and single and cap is not None
             tally = Sums(
                 relation=self.relation,
                 by=self._by(columns, folded=False, rest=single),
-                terms=terms,
+                terms=tuple(terms[piece] for piece in pieces),
                 rows_per_unit=None if squared else cap,
                 squares_per_unit=cap**2 if squared and cap is not None else None,
-                sized=() if cap is None else self._sized(sketch, cap),
+                sized=() if cap is None else self._sized(sketch, pieces, cap),
             )
-            pieces = tuple(range(len(terms)))
-            found.append(Part(query=Query(tally), columns=columns, pieces=pieces, copies=len(sets)))
+            found.append(
+                Part(
+                    query=Query(tally), columns=columns, pieces=pieces, copies=len(sets), apart=part
+                )
+            )
         return found
 
-    def _sized(self, sketch: _Sketch, cap: int) -> tuple[Term, ...]:
+    def _sized(self, sketch: _Sketch, pieces: Sequence[int], cap: int) -> tuple[Term, ...]:
         """The terms whose norms decide a unit's weight: counts and direct sums; of all rows, alone.
 
         A centred sum is no longer than its count in rows, so the count speaks for it.
         """
         terms, rows = sketch.book.terms, count_term((), cap=cap)
-        direct = [
+        direct = sketch.book.apart | {
             recipe.count if recipe.direct is None else recipe.direct for recipe in sketch.recipes
-        ]
-        asked = {terms[piece] for piece in direct if piece is not None and piece < len(terms)}
+        }
+        asked = {terms[piece] for piece in pieces if piece in direct}
         if rows in asked or not _is_single(self.block):
             return (rows,)
         return tuple(sorted(asked, key=repr))

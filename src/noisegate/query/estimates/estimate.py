@@ -9,7 +9,7 @@ levels at once only ranks are known: how far a value lies from the next depends 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import compress, product
+from itertools import chain, compress, product
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -24,7 +24,7 @@ from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.choices import Chosen, Ranks
 from noisegate.query.estimates.draft import Draft, Part
-from noisegate.query.estimates.formulas import average_of
+from noisegate.query.estimates.formulas import average_of, quotient_of
 from noisegate.query.estimates.grouping_sets import Columns, Marginals, grouping_id
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import (
@@ -37,7 +37,7 @@ from noisegate.query.estimates.known import (
     rounded,
 )
 from noisegate.query.estimates.laws import Floats, as_noise, combined
-from noisegate.query.estimates.losses import Lost, RowSums, raised
+from noisegate.query.estimates.losses import Lost, RowSums, quotient, raised
 from noisegate.query.estimates.purchase import Purchase, finder_of
 from noisegate.query.estimates.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling, sampling_of
@@ -127,20 +127,20 @@ class Estimates:
 def estimate(
     bought: Purchase,
     releases: Sequence[Released],
-    lost: Lost | None = None,
+    losses: Sequence[Lost] = (),
 ) -> Estimates:
     """The table, from what was released for each part of the draft, in its order.
 
     A release is the whole numbers of the part's mechanisms, or, where sums were released before,
-    for each term all that is known of it: several answers become their weighted average. ``lost``
-    is what the cap loses, where that was looked at.
+    for each term all that is known of it: several answers become their weighted average.
+    ``losses`` are what caps lose, where that was looked at.
     """
     draft = bought.draft
     sets = tuple(dict.fromkeys(draft.block.sets))
     if not all(draft.groups):
         sets = ()  # no group was found, so there is no row, nor a total of them
     keys, ids, rows = _rows(draft, sets)
-    measured = _Measured(bought, releases, lost)
+    measured = _Measured(bought, releases, losses)
     columns = {}
     for recipe in draft.recipes:
         found = [measured.column(recipe, columns) for columns in sets]
@@ -161,7 +161,7 @@ def estimate(
         kinds={key.name: key.domain.kind for key in draft.block.by},
         grouping_id=ids if len(set(draft.block.sets)) > 1 else None,
         columns=columns,
-        is_raised=lost is not None,
+        is_raised=bool(losses),
     )
 
 
@@ -217,12 +217,14 @@ class _Measured:
         self,
         bought: Purchase,
         releases: Sequence[Released],
-        lost: Lost | None = None,
+        losses: Sequence[Lost] = (),
         *,
         consistent: bool = True,
     ) -> None:
-        self.draft, self.lost = bought.draft, lost
-        draft = bought.draft
+        self.draft = draft = bought.draft
+        self.losses = {(lost.people, lost.apart): lost for lost in losses}
+        apart = (part.pieces for part in draft.parts if part.apart is not None)
+        self.apart = frozenset(chain.from_iterable(apart))
         self.consistent = consistent
         self.sizes = [len(keys) for keys in draft.groups]
         self.tables, self.choices, self.marginals = {}, {}, {}
@@ -284,16 +286,33 @@ class _Measured:
             factor = int(middle) if middle.denominator == 1 else float(middle)
             known = Known(means[0].values + factor * count.values, law)
             return self._all(recipe, known, *self._shown(recipe, known, count))
+        if recipe.means[0].piece in self.apart:
+            return self._quotient(recipe, means[0], count)
         sampling = self.samplings[recipe.count] if recipe.sampled else None
         values, noise_bars = average_of(recipe, means, count, sampling)
-        if self.lost is None or self.lost.people:
+        lost = self.lost(recipe)
+        if lost is None:
             return _Column(values, noise_bars, noise=noise_bars)
-        loss = self.lost.loss
-        return _Column(*average_of(recipe, means, count, sampling, loss), noise=noise_bars)
+        return _Column(*average_of(recipe, means, count, sampling, lost.loss), noise=noise_bars)
+
+    def _quotient(self, recipe: Recipe, total: Known, count: Known) -> _Column:
+        """An average whose sum and count have caps of their own."""
+        sums, rows = (self.losses.get((False, apart)) for apart in (True, False))
+        if sums is None or rows is None:
+            values, bars = average_of(recipe, [total], count, None)
+            return _Column(values, bars, noise=bars)
+        parts = quotient(recipe, total, count, sums, rows)
+        values, noise = quotient_of(recipe, parts, lossless=True)
+        return _Column(values, quotient_of(recipe, parts)[1], noise=noise)
+
+    def lost(self, recipe: Recipe) -> Lost | None:
+        """What a cap loses of a number, if that is known."""
+        is_people = recipe.aggregate.function is Function.COUNT_UNITS
+        return self.losses.get((is_people, recipe.direct in self.apart))
 
     def _all(self, recipe: Recipe, known: Known, values: Numbers, bars: Bars) -> _Column:
         """A count or a sum of all there is, where it is known what a cap loses of it."""
-        lost = self.lost if self.lost is not None and self.lost.touches(recipe) else None
+        lost = self.lost(recipe)
         is_rounded = recipe.kind is Kind.INTEGER and (
             known.values.dtype != np.int64 or lost is not None
         )

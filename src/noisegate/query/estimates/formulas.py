@@ -22,7 +22,7 @@ import numpy as np
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import Bars, Known
 from noisegate.query.estimates.laws import Floats, combined
-from noisegate.query.estimates.losses import widened
+from noisegate.query.estimates.losses import Quotient, normal, widened
 from noisegate.query.estimates.recipe import Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.estimates.tails import Loss
@@ -31,6 +31,8 @@ from noisegate.query.question import Function
 _SAMPLED: Final = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
 _ROOTED: Final = (Function.STDDEV_POP, Function.STDDEV_SAMP)
 _GRID: Final = tuple(Fraction(place, 32) for place in (0, 1, 2, 4, 6, 9, 13, 18, 24, 32))
+_PLACES: Final = 17  # from half the least average to twice the largest
+_NEAREST: Final = 2.0**-24  # of the bound: closer to 0 averages are alike
 _EIGHTH: Final = Fraction(1, 8)  # of the failure, for each part that is not the main one
 
 
@@ -86,14 +88,53 @@ def average_of(
     return (estimate.low + estimate.high) / 2, bars
 
 
+def quotient_of(recipe: Recipe, parts: Quotient, *, lossless: bool = False) -> tuple[Floats, Bars]:
+    """An average as a sum over a count that have caps of their own, and its bars.
+
+    Claim: with S and n the sum and the count of all rows and t = S / n, S - t n is 0. Its estimate
+        errs by noise, a half-width of q(t), and by what caps lose, a standard deviation of
+        √(σ_S² + t² σ_n²) by the model; independent, so half-widths add up in squares. All t that
+        this does not contradict are the bar. ``lossless``: the caps lose nothing.
+    """
+    (mean,), doubts = recipe.means, None if lossless else parts.doubts
+    rows = np.maximum(parts.count.values, 1.0)
+    point = np.clip(parts.total.values / rows, float(mean.low), float(mean.high))
+    near = float(max(abs(mean.low), abs(mean.high)))
+
+    def bars(confidence: Fraction) -> Interval:
+        places = _places(np.abs(point), near)
+        return _ratio(parts.total, parts.count, mean, confidence, places, doubts)
+
+    return point, bars
+
+
+def _places(points: Floats, far: float) -> list[Fraction]:
+    """Where widths are taken: close together around the averages, and up to the bound."""
+    held = np.clip(points, far * _NEAREST, far)
+    first, last = float(held.min()) / 2, min(2 * float(held.max()), far)
+    near = np.geomspace(first, last, _PLACES).tolist()
+    while near[-1] < far:
+        near.append(min(2 * near[-1], far))
+    return [Fraction(0), *map(Fraction, near)]
+
+
 def _confidences(confidence: Fraction, *, parts: int) -> tuple[Fraction, Fraction]:
     """Of the failure, an eighth for each part and what is left for the first."""
     failure = 1 - confidence
     return 1 - failure * (1 - _EIGHTH * (parts - 1)), 1 - failure * _EIGHTH
 
 
-def _ratio(total: Known, count: Known, mean: Mean, confidence: Fraction) -> Interval:
+def _ratio(
+    total: Known,
+    count: Known,
+    mean: Mean,
+    confidence: Fraction,
+    places: Sequence[Fraction] = (),
+    doubts: tuple[Floats, Floats] | None = None,
+) -> Interval:
     """All t in the known range with |S - t n| ≤ q(t), for each cell.
+
+    ``doubts`` are standard deviations of S and of n besides their noise.
 
     Between two places of a grid q is taken at the outer one, and raised by a step of both noises.
     Why: a noise that is symmetric and falls to both sides stays within fewer bounds when scaled up,
@@ -105,9 +146,13 @@ def _ratio(total: Known, count: Known, mean: Mean, confidence: Fraction) -> Inte
     least = np.full(count.values.shape, np.inf)
     most = -least
     sums, rows = (known.values.astype(np.float64) for known in (total, count))
-    for inner, outer in pairwise(far * place for place in _GRID):
+    for inner, outer in pairwise(places or [far * place for place in _GRID]):
         law = combined([(Fraction(1), total.law), (outer, count.law)])
-        width = law.half_width(confidence) + float(total.law.step + outer * count.law.step)
+        noise = law.half_width(confidence) + float(total.law.step + outer * count.law.step)
+        width = np.full(sums.shape, noise)
+        if doubts is not None:
+            off = np.hypot(doubts[0], float(outer) * doubts[1])
+            width = np.hypot(width, normal(confidence) * off)
         for start, end in ((inner, outer), (-outer, -inner)):
             a, b = max(start, low), min(end, high)
             if a > b:
@@ -121,7 +166,7 @@ def _ratio(total: Known, count: Known, mean: Mean, confidence: Fraction) -> Inte
     return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
 
 
-def _solved(sums: Floats, rows: Floats, width: float) -> tuple[Floats, Floats]:
+def _solved(sums: Floats, rows: Floats, width: Floats) -> tuple[Floats, Floats]:
     """The t with |sums - t rows| ≤ width: an interval, for either sign of rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = (sums - width) / rows, (sums + width) / rows

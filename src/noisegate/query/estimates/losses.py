@@ -7,7 +7,7 @@ law. Both are independent, so half-widths add up in squares.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from statistics import NormalDist
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Sums, Values
 from noisegate.privacy.domain import Kind
 from noisegate.query.estimates.intervals import Interval
-from noisegate.query.estimates.known import Bars, grains_of
+from noisegate.query.estimates.known import Bars, Known, grains_of
 from noisegate.query.estimates.laws import Floats, Law, combined
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import COUNTS, Mean, Recipe
@@ -34,20 +34,18 @@ _APART = 1 / 4  # of the widest spread that a mean allows: how far averages of u
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What the cap of a block loses, for each of its numbers.
+    """What a cap of a block loses, for each of its numbers.
 
     ``units`` are what a row's worth is in direct sums, by piece; ``signed`` are pieces of either
-    sign. ``people``: it is about counts of units by group, and else about sums over rows.
+    sign. ``people``: it is about counts of units by group, and else about sums over rows;
+    ``apart``: about direct sums that are weighed for themselves.
     """
 
     loss: Loss
-    people: bool
-    units: Mapping[int, float]
-    signed: frozenset[int]
-
-    def touches(self, recipe: Recipe) -> bool:
-        """Whether the number is one that the cap scales."""
-        return (recipe.aggregate.function is Function.COUNT_UNITS) is self.people
+    people: bool = False
+    apart: bool = False
+    units: Mapping[int, float] = field(default_factory=dict)
+    signed: frozenset[int] = frozenset()
 
 
 def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
@@ -56,33 +54,38 @@ def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
         loss = profile.loss(bought.keys[0].query.per_unit)
         return Lost(loss=loss, people=True, units={}, signed=frozenset())
     for part in bought.draft.parts:
-        tally = part.query.tally
-        is_people = part.other is not None and part.other.function is Function.COUNT_UNITS
-        if isinstance(tally, Values) and tally.rows_per_unit is not None and not profile.people:
-            return Lost(loss=profile.loss(part.query.per_unit), people=False, units={},
-                        signed=frozenset())  # fmt: skip
-        if not isinstance(tally, Sums) or not tally.is_weighed or is_people is not profile.people:
+        tally, cap = part.query.tally, Fraction(part.query.per_unit)
+        rows = not profile.people and not profile.sums
+        if isinstance(tally, Values) and tally.rows_per_unit is not None and rows:
+            return Lost(loss=profile.loss(cap))
+        kind = part.is_people, part.apart is not None
+        if not isinstance(tally, Sums) or kind != (profile.people, profile.sums):
+            continue
+        if not tally.is_weighed:
             continue
         pieces = list(zip(part.pieces, tally.terms, grains_of(part.query), strict=True))
-        reach = {piece: float(term.reach * grain) for piece, term, grain in pieces}
+        least = min(part.apart or 1, 1)  # of a row's worth: no row counts more
+        reach = {piece: float(term.reach * grain / least) for piece, term, grain in pieces}
         return Lost(
-            loss=profile.loss(part.query.per_unit),
-            people=is_people,
+            loss=profile.loss(cap * least),
+            people=part.is_people,
+            apart=part.apart is not None,
             units={} if profile.part == 1 else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
         )
     return None
 
 
-def rank_slack(profile: Profile | None, cap: int | None) -> Fraction:
+def rank_slack(profiles: Sequence[Profile], cap: int | None) -> Fraction:
     """By which share of the ranks a quantile may be off because a cap leaves rows out.
 
     Two standard deviations of a share of the rows whose own one is 1/2, the most that there is, and
     half of that, since values of one unit are not all on one side. Rounding: up, to 1/1000.
     """
-    if profile is None or profile.people or cap is None:
+    rows = [profile for profile in profiles if not profile.people and not profile.sums]
+    if not rows or cap is None:
         return Fraction(0)
-    off = float(profile.loss(cap).average_off(np.ones(1))[0]) / 2
+    off = float(rows[0].loss(cap).average_off(np.ones(1))[0]) / 2
     return min(Fraction(ceil(1000 * off), 1000), Fraction(1, 4))
 
 
@@ -131,6 +134,35 @@ def _off(lost: Lost, recipe: Recipe, centre: Floats, of: Floats) -> Floats:
     total = max(total, 1e-300)
     signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
     return lost.loss.off(of / total, signed=signed) * (total / lost.loss.kept)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """A sum and a count of all there is, and standard deviations of what caps lose of them."""
+
+    total: Known
+    count: Known
+    doubts: tuple[Floats, Floats]
+
+
+def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost) -> Quotient:
+    """What an average is made of whose sum and count have caps of their own: each raised by its."""
+    of_sum, of_rows = (
+        replace(
+            recipe, aggregate=replace(recipe.aggregate, function=function), direct=piece, means=()
+        )
+        for function, piece in (
+            (Function.SUM, recipe.means[0].piece), (Function.COUNT, recipe.count),
+        )
+    )  # fmt: skip
+    numbers = total.values.astype(np.float64), count.values.astype(np.float64)
+    raised_total, raised_count = (
+        Known(values * lost.loss.factor, combined([(Fraction(lost.loss.factor), known.law)]))
+        for known, values, lost in zip((total, count), numbers, (sums, rows), strict=True)
+    )
+    off = _off(sums, of_sum, numbers[0], numbers[0]), _off(rows, of_rows, numbers[1], numbers[1])
+    return Quotient(raised_total, raised_count, off)
 
 
 @final

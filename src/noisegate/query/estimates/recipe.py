@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import compress
-from math import sqrt
+from math import ceil, sqrt
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Schema, domain_of
@@ -112,18 +112,24 @@ class Recipe:
 class Book:
     """The terms needed so far, each once.
 
-    ``cap`` is how many rows' worth of a unit count where units have weights.
+    ``cap`` is how many rows' worth of a unit count where units have weights; ``apart``, in direct
+    sums, if these are weighed for themselves.
     """
 
-    def __init__(self, schema: Schema, *, cap: int | None) -> None:
+    def __init__(self, schema: Schema, *, cap: int | None, apart: Fraction | None = None) -> None:
         self.schema = schema
-        self._cap = cap
-        self._found: dict[Term, int] = {}
+        self._cap, self._apart = cap, apart
+        self._found: dict[tuple[Term, bool], int] = {}
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms over rows."""
-        return tuple(self._found)
+        return tuple(term for term, _ in self._found)
+
+    @property
+    def apart(self) -> frozenset[int]:
+        """The pieces that are weighed for themselves."""
+        return frozenset(piece for (_, is_apart), piece in self._found.items() if is_apart)
 
     def counted(self, conditions: tuple[Expression, ...]) -> int:
         """The number of rows where all conditions hold."""
@@ -132,6 +138,21 @@ class Book:
     def added(self, expression: Expression, domain: Domain) -> int:
         """The sum of an expression."""
         return self._piece(sum_term(expression, domain, cap=self._cap))
+
+    def total(self, expression: Expression, domain: Domain) -> int:
+        """The sum of an expression as it was asked for.
+
+        Under a cap of less than a row's worth no row counts more than the cap: a unit within it has
+        no such row, and one that has is at the cap with it alone.
+        """
+        if self._apart is None:
+            return self.added(expression, domain)
+        low, high = require_bounds(domain, "A sum")
+        most = max(abs(low), abs(high)) * min(self._apart, Fraction(1))
+        held = Domain(
+            kind=Kind.NUMBER, low=max(min(low, most), -most), high=min(max(high, -most), most)
+        )
+        return self._piece(sum_term(expression, held, cap=ceil(self._apart)), apart=True)
 
     def mean(
         self, value: Expression, domain: Domain, conditions: tuple[Expression, ...]
@@ -149,12 +170,15 @@ class Book:
         piece = self.added(masked(around, conditions), inner)
         return Mean(piece=piece, middle=centre, low=low, high=high), around, inner
 
-    def _piece(self, term: Term) -> int:
-        return self._found.setdefault(term, len(self._found))
+    def _piece(self, term: Term, *, apart: bool = False) -> int:
+        return self._found.setdefault((term, apart), len(self._found))
 
 
-def recipe(aggregate: Aggregate, book: Book, *, derived: bool) -> Recipe:
-    """What an additive aggregate needs. ``derived``: SUM comes from a centred sum and a count."""
+def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = False) -> Recipe:
+    """What an additive aggregate needs. ``derived``: SUM comes from a centred sum and a count.
+
+    ``divided``: AVG comes from a direct sum and a count.
+    """
     function = aggregate.function
     domains = [domain_of(arg, book.schema) for arg in aggregate.args]
     where = _where(aggregate)
@@ -172,6 +196,8 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool) -> Recipe:
         require_bounds(domain, function.value)
     if function is Function.SUM:
         return _sum(aggregate, book, domains[0], conditions, derived=derived)
+    if function is Function.AVG and divided:
+        return _quotient(aggregate, book, domains[0], conditions)
     return _averages(aggregate, book, domains, conditions)
 
 
@@ -191,7 +217,7 @@ def _sum(
     kind = domain.kind if (domain.magnitude or 0) < WHOLE_MAX else Kind.NUMBER
     scale = shown_scale(domain)
     if not derived:
-        piece = book.added(masked(value, where), domain)
+        piece = book.total(masked(value, where), domain)
         size = float(domain.magnitude or 0)
         return Recipe(
             aggregate=aggregate,
@@ -215,6 +241,23 @@ def _sum(
         errors=errors,
         typical=typical,
         scale=scale,
+    )
+
+
+def _quotient(
+    aggregate: Aggregate, book: Book, domain: Domain, conditions: tuple[Expression, ...]
+) -> Recipe:
+    """AVG as a direct sum over a count: an average around 0, whose parts have other weights."""
+    low, high = require_bounds(domain, "An average")
+    piece = book.total(masked(aggregate.args[0], _where(aggregate)), domain)
+    count = book.counted(conditions)
+    return Recipe(
+        aggregate=aggregate,
+        kind=Kind.NUMBER,
+        count=count,
+        means=(Mean(piece=piece, middle=Fraction(0), low=low, high=high),),
+        errors={piece: 1.0, count: 1.0},
+        typical=_typical(domain),
     )
 
 

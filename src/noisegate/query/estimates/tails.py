@@ -30,6 +30,7 @@ from noisegate.query.estimates.laws import Floats
 
 Whole: TypeAlias = NDArray[np.int64]
 
+_NEIGHBOURS: Final = (1, 2, 4, 8)  # bins that are looked at together
 _ALARM: Final = 0.01  # the chance that noise alone makes the next bin stand clear
 _FADING: Final = 0.75  # of that chance, for each bin that lies between
 _DOUBT: Final = 1e-6  # the least such chance
@@ -69,7 +70,7 @@ class Loss:
     ``squares`` is Σ e² over units that lose e: how unevenly they may spread over groups.
     """
 
-    cap: int
+    cap: float
     kept: float
     lost: float
     spread: float
@@ -128,8 +129,12 @@ class Sizes:
 
     @cached_property
     def end(self) -> int:
-        """One past the last bin that stands clear of noise, by itself or with its neighbours."""
-        counts, end, first = self._units, 0, 0
+        """One past the last bin that stands clear of noise, by itself or with its neighbours.
+
+        Beyond these, units that noise may hide are guessed.
+        """
+        counts, first = self._units, self._body
+        end = first
         while first < counts.size:
             chance = max(_ALARM * _FADING ** max(0, first - end - 1), _DOUBT)
             wide = next((each for each in (1, 2, 4) if first + each <= counts.size and
@@ -138,6 +143,19 @@ class Sizes:
             end = first + wide if wide else end
             first += wide or 1
         return end
+
+    @cached_property
+    def _body(self) -> int:
+        """Where to search: one past the fewest neighbours that stand clear among all of them.
+
+        Where none do, at one row's worth; rows are searched from the first on.
+        """
+        for wide in _NEIGHBOURS if self._highs[0] < 1 else ():
+            sums = np.convolve(self._units, np.ones(wide), "valid") / self._scale
+            place = int(np.argmax(sums))
+            if sums.size * noise_tail(wide, float(sums[place])) < _ALARM:
+                return place + wide
+        return int(np.searchsorted(self._highs, 1.0))
 
     @cached_property
     def _curves(self) -> tuple[Floats, Floats]:
@@ -194,11 +212,11 @@ class Sizes:
         """About what all units add up to."""
         return self.loss(0).lost
 
-    def loss(self, cap: int) -> Loss:
+    def loss(self, cap: float) -> Loss:
         """What a bound loses."""
         return self._loss(cap)[0]
 
-    def _loss(self, cap: int) -> tuple[Loss, float]:
+    def _loss(self, cap: float) -> tuple[Loss, float]:
         """What a bound loses, and how far that is off in the middle of all curves."""
         far, end = _excess(self._lows, self._highs, cap), self.end
         weights, curves = self._curves
@@ -218,30 +236,32 @@ class Sizes:
         typical = np.hypot(
             _quantile(guess, weights, 0.75) - middle, _quantile(chance, weights, 0.5)
         )
-        kept = 0.0 if cap == 0 else max(self.total - lost, 1.0)
+        kept = 0.0 if cap == 0 else max(self.total - lost, float(self._highs[0]))
         found = Loss(
             cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0),
             unlike=_APART if self._apart else _UNLIKE,
         )  # fmt: skip
         return found, sqrt(noise + float(typical) ** 2)
 
-    def _wide(self, cap: int) -> Floats:
+    def _wide(self, cap: float) -> Floats:
         """How far the mean beyond the cap may be off in each bin, since its law is not known."""
         found: Floats = (self._highs - np.clip(cap, self._lows, self._highs)) / sqrt(12)
         return found
 
-    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> int:
+    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
         """The bound with the least error of a sum per cell; with ``ratios``, of averages.
 
         That is noise of scale cap / ε, and what is not known of what the bound loses. ``ratios``
         is how many times as much noise an average has, in half-widths of its bounds: about 2.
+        Above one row's worth bounds are whole.
         """
         last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
         ends: list[float] = self._highs.tolist()
-        caps = sorted({max(1, ceil(high)) for high in ends if high <= last})
-        return min(caps, key=lambda cap: self._error(cap, epsilon, cells, ratios=ratios))
+        caps = sorted({high if high < 1 else ceil(high) for high in ends if high <= last})
+        return min(caps, key=lambda cap: self.error(cap, epsilon, cells=cells, ratios=ratios))
 
-    def _error(self, cap: int, epsilon: float, cells: int, *, ratios: float) -> float:
+    def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
+        """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average."""
         loss, typical = self._loss(cap)
         squares = min(loss.squares, loss.lost) if self._apart else loss.squares
         loss = replace(loss, spread=typical, squares=squares)
@@ -262,17 +282,21 @@ def _prior(falls: Floats) -> Floats:
 
 
 def noise_tail(draws: int, at: float) -> float:
-    """The chance that the sum of so many Laplace draws of scale 1 is at least ``at``: 1, 2 or 4.
+    """The chance that the sum of so many Laplace draws of scale 1 is at least ``at``: 1, 2, 4 or 8.
 
-    Two-sided geometric noise of a large scale is such noise, nearly.
+    Two-sided geometric noise of a large scale is such noise, nearly. Of 8 draws: at most so much,
+    by Chernoff's bound.
     """
     if at <= 0:
         return 1.0 - noise_tail(draws, -at) if at < 0 else 0.5
+    if draws == _NEIGHBOURS[-1]:
+        rate = (sqrt(draws**2 + at**2) - draws) / at
+        return float(np.exp(-rate * at) / (1 - rate**2) ** draws)
     more = {1: 0.5, 2: (2 + at) / 4, 4: (48 + at * (33 + at * (9 + at))) / 96}
     return float(more[draws] * np.exp(-at))
 
 
-def _excess(lows: Floats, highs: Floats, cap: int) -> Floats:
+def _excess(lows: Floats, highs: Floats, cap: float) -> Floats:
     """The mean of (size - cap)⁺ in each bin, if sizes in it are spread evenly over their logs."""
     low = np.maximum(lows, highs / 8)
     first = np.clip(cap, low, highs)

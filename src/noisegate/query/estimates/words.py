@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
-from noisegate.algebra.expression import Expression, Field, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Keys, Sums, Values
+from noisegate.algebra.tally import Distinct, Keys, Sums, Term, Values
 from noisegate.mechanisms.key_selection import Finder, KeySelection
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.query.estimates.recipe import ADDITIVE
@@ -17,18 +18,38 @@ from noisegate.transforms.stability import stability_of
 
 _COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
 _UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
+_AROUND = {"case": 1, "least": 0, "greatest": 0}  # where a value is, inside of calls around it
+
+# A query, its function where it is drawn for itself, and whether its sums are weighed apart.
+Drawn: TypeAlias = tuple[Query, Function | None, bool]
 
 
-def capped_words(
-    block: Block, drawn: Iterable[tuple[Query, Function | None]], *, known: bool = False
-) -> tuple[str, ...]:
-    """How much of one unit counts in each number; ``known``: what that loses is in the ±.
-
-    ``drawn`` are the queries, each with its function where it is drawn for itself.
-    """
+def capped_words(block: Block, drawn: Iterable[Drawn], *, known: bool = False) -> tuple[str, ...]:
+    """How much of one unit counts in each number; ``known``: what that loses is in the ±."""
     lower = _rises(block)
-    found = (_capped(query, function, lower=lower, known=known) for query, function in drawn)
+    found = (
+        _capped(query, function, apart=apart, lower=lower, known=known)
+        for query, function, apart in drawn
+    )
     return tuple(dict.fromkeys(words for words in found if words))
+
+
+def sums_words(terms: Iterable[Term]) -> str:
+    """Sums as SQL calls them."""
+    return " and ".join(dict.fromkeys(f"SUM({_inside(_unmasked(each))})" for each in terms))
+
+
+def _unmasked(term: Term) -> Expression:
+    """What is added, whatever FILTER says where, and within whatever bounds."""
+    value = term.expression
+    while isinstance(value, Call) and value.function in _AROUND:
+        value = value.args[_AROUND[value.function]]
+    return value
+
+
+def amount(value: Fraction) -> str:
+    """A number of a cap, to six digits."""
+    return f"{float(value):,.6g}"
 
 
 def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
@@ -134,14 +155,19 @@ def _rises(block: Block) -> bool:
     return False
 
 
-def _capped(query: Query, function: Function | None, *, lower: bool, known: bool) -> str | None:
+def _capped(
+    query: Query, function: Function | None, *, apart: bool, lower: bool, known: bool
+) -> str | None:
     """How much of one unit counts, and what becomes of more."""
     tally, cap, noun = query.tally, query.per_unit, noun_of(query)
-    what, left_out = _of(cap, "row"), "(not in the ±)"
+    what, left_out = f"{_of(cap, 'row')} per {noun}", "(not in the ±)"
     if isinstance(tally, Sums):
         if not tally.is_weighed or (function is Function.COUNT_UNITS and cap >= tally.cells):
             return None  # nobody is in more groups than there are
-        what = _of(cap, "group") if function is Function.COUNT_UNITS else what
+        what = f"{_of(cap, 'group')} per {noun}" if function is Function.COUNT_UNITS else what
+        if apart:
+            most = " and ".join(amount(tally.bound(term) * term.grain) for term in tally.terms)
+            what = f"what one {noun} adds to {sums_words(tally.terms)} counts up to {most}"
         more = "of one with more, all is scaled down"
         if known:
             left_out = ""
@@ -150,13 +176,13 @@ def _capped(query: Query, function: Function | None, *, lower: bool, known: bool
     elif isinstance(tally, Values) and tally.rows_per_unit is not None:
         more, left_out = "of more, some are left out evenly", "" if known else left_out
     elif isinstance(tally, Keys) and query.stability.rows is None:
-        what, more = _of(cap, "group"), "of one with more, some are left out"
+        what, more = f"{_of(cap, 'group')} per {noun}", "of one with more, some are left out"
         left_out = "" if known else "(not in the ±): counts are lower bounds"
     elif isinstance(tally, Distinct) and query.stability.rows is None:
-        what, more = _of(cap, "value"), "of more, some are left out"
+        what, more = f"{_of(cap, 'value')} per {noun}", "of more, some are left out"
     else:
         return None
-    return f"Capped: {what} per {noun}; {more} {left_out}".rstrip() + "."
+    return f"Capped: {what}; {more} {left_out}".rstrip() + "."
 
 
 def _is_listed(key: GroupKey) -> bool:

@@ -1,0 +1,84 @@
+"""An average as a sum over a count with caps of their own: its bar, beside its definition."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from noisegate.mechanisms.geometric import Geometric
+from noisegate.privacy.domain import Kind
+from noisegate.query.estimates.formulas import quotient_of
+from noisegate.query.estimates.known import Known
+from noisegate.query.estimates.laws import Draws, Law, combined
+from noisegate.query.estimates.losses import Quotient, normal
+from noisegate.query.estimates.recipe import Mean, Recipe
+from noisegate.query.question import Aggregate, Function
+
+SURE = Fraction(95, 100)
+AVERAGE = Aggregate(name="a", function=Function.AVG)
+
+
+def made(total, count, *, scales, doubts, low=0, high=1000):
+    mean = Mean(piece=0, middle=Fraction(0), low=Fraction(low), high=Fraction(high))
+    recipe = Recipe(aggregate=AVERAGE, kind=Kind.NUMBER, count=1, means=(mean,))
+    laws = [Law((Draws(Fraction(1), 1, Geometric(scale=Fraction(scale))),)) for scale in scales]
+    parts = [
+        Known(np.array([float(value)]), law)
+        for value, law in zip((total, count), laws, strict=True)
+    ]
+    doubt = tuple(np.array([float(each)]) for each in doubts)
+    return recipe, Quotient(*parts, doubt), laws
+
+
+def allowed(total, count, laws, doubts, t):
+    """Whether the numbers do not contradict an average of t."""
+    noise = combined([(Fraction(1), laws[0]), (Fraction(t), laws[1])]).half_width(SURE)
+    off = normal(SURE) * np.hypot(doubts[0], t * doubts[1])
+    return abs(total - t * count) <= np.hypot(noise, off)
+
+
+@pytest.mark.parametrize(("total", "count", "scales", "doubts"), [
+    (40_000, 10_000, (900, 50), (0, 0)),
+    (40_000, 10_000, (900, 50), (2_000, 300)),
+    (400_000, 1_000, (100, 30), (5_000, 0)),
+    (5, 10_000, (100, 30), (0, 100)),
+])  # fmt: skip
+def test_the_bar_holds_all_that_is_not_contradicted_and_little_else(total, count, scales, doubts):
+    recipe, parts, laws = made(total, count, scales=scales, doubts=doubts)
+    values, bars = quotient_of(recipe, parts)
+    assert values[0] == pytest.approx(total / count)
+    bar = bars(SURE)
+    tried = np.geomspace(1e-4, 1000, 400)
+    fits = [t for t in tried if allowed(total, count, laws, doubts, float(t))]
+    assert bar.low[0] <= min(fits)
+    assert max(fits) <= bar.high[0]
+    assert bar.high[0] - bar.low[0] <= 1.3 * (max(fits) - min(fits)) + 0.05 * max(fits)
+    noise = quotient_of(recipe, parts, lossless=True)[1](SURE)
+    assert bar.low[0] <= noise.low[0] <= noise.high[0] <= bar.high[0]
+
+
+def test_a_count_that_may_be_none_says_nothing_about_the_average():
+    recipe, parts, _ = made(300, 40, scales=(10, 50), doubts=(0, 0))
+    assert quotient_of(recipe, parts)[1](SURE).high[0] == 1000
+    recipe, parts, _ = made(-300, 40, scales=(10, 50), doubts=(0, 0), low=-1000)
+    assert quotient_of(recipe, parts)[1](SURE).low[0] == -1000
+
+
+def test_noise_and_losses_of_both_parts_are_covered():
+    """2,000 draws around an average of 4. False alarm: 95 of 100 are claimed, and below 92.5 has
+    a chance below 1e-6."""
+    random, inside = np.random.default_rng(5), 0
+    recipe, _parts, laws = made(0, 0, scales=(900, 50), doubts=(2_000, 300))
+    many = 2_000
+    total = 40_000 + random.laplace(0, 900, many) + random.normal(0, 2_000, many)
+    count = 10_000 + random.laplace(0, 50, many) + random.normal(0, 300, many)
+    drawn = Quotient(
+        Known(total, laws[0]), Known(count, laws[1]),
+        (np.full(many, 2_000.0), np.full(many, 300.0)),
+    )  # fmt: skip
+    bar = quotient_of(recipe, drawn)[1](SURE)
+    inside = np.mean((bar.low <= 4) & (bar.high >= 4))
+    assert inside > 0.925
+    narrow = Quotient(drawn.total, drawn.count, (np.zeros(many), np.zeros(many)))
+    bar = quotient_of(recipe, narrow)[1](SURE)
+    assert np.mean((bar.low <= 4) & (bar.high >= 4)) < 0.9
