@@ -6,8 +6,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from noisegate.errors import SpecError
 from noisegate.mechanisms.bounds import PrivateBounds
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.key_selection import (
+    LEAK_MIN,
+    KeySelection,
+    ThresholdedGaussian,
+    ThresholdedGeometric,
+)
 from noisegate.privacy.distance import L1
 
 KEYS = KeySelection(epsilon=1, delta="1e-5")
@@ -69,6 +75,15 @@ def test_hidden_counts_are_zero_and_shown_ones_reach_the_threshold():
     assert ((noisy[3:-1] == 0) | (noisy[3:-1] >= 13)).all()
     assert {bool(value) for value in noisy[3:-1]} == {True, False}
     assert abs(noisy[-1] - 10**6) < 100
+
+
+@pytest.mark.parametrize("mechanism", [ThresholdedGaussian, ThresholdedGeometric])
+def test_a_chance_that_is_too_small_to_be_written_down_is_rounded_up(mechanism):
+    for price in (10**4, 10**8):
+        found = mechanism.for_budget(price, "1e-6", keys_per_unit=1)
+        assert LEAK_MIN <= found.event(1).delta <= Fraction(1, 10**6)
+    with pytest.raises(SpecError, match="too small"):
+        mechanism.for_budget(1, "1e-1001", keys_per_unit=1)
 
 
 # --- bounds --------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ EPSILON_MIN: Final = Fraction(1, 10**6)
 EPSILON_MAX: Final = Fraction(100)
 BELOW_ONE: Final = 1 - Fraction(1, 10**6)
 HIDDEN: Final = 0
+LEAK_MIN: Final = Fraction(1, 10**1000)  # of a δ that a count has: ledgers write it in digits
 _RARELY: Final = Fraction(1, 1000)  # how rarely a group of `Finder.sure` units stays hidden
 
 
@@ -227,7 +228,7 @@ class ThresholdedGeometric(Thresholded):
         """Noise that costs ε, or the least there is, and the lowest threshold within δ."""
         keys = whole_count(keys_per_unit, name="keys_per_unit")
         scale = max(keys / positive(epsilon, name="epsilon"), SCALE_MIN)
-        share = positive(delta, name="delta")
+        share = _share(delta)
         threshold = smallest_whole(
             lambda t: _leak(lambda m: upper_tail(scale, m), t, keys) <= share, least=1
         )
@@ -277,7 +278,7 @@ class ThresholdedGaussian(Thresholded):
         """The least noise that costs ρ, and the lowest threshold whose event stays within δ."""
         keys = whole_count(keys_per_unit, name="keys_per_unit")
         variance = max(keys / (2 * positive(rho, name="rho")), VARIANCE_MIN)
-        threshold = _gaussian_threshold(variance, positive(delta, name="delta"), keys)
+        threshold = _gaussian_threshold(variance, _share(delta), keys)
         return cls(variance=variance, threshold=threshold)
 
     @property
@@ -312,10 +313,18 @@ def _gaussian_threshold(variance: Fraction, delta: Fraction, keys: int) -> int:
     return smallest_whole(lambda t: _leak(tail, t, keys) <= delta, least=2)
 
 
+def _share(delta: Number) -> Fraction:
+    """A δ that a threshold can keep."""
+    share = positive(delta, name="delta")
+    if share < LEAK_MIN:
+        raise SpecError("delta is too small for any count to keep.", fix="Use delta=1e-10.")
+    return share
+
+
 def _leak(tail: Callable[[int], Real], threshold: int, keys: int) -> Fraction:
-    """ℓ Pr[1 + Z ≥ t], rounded up to six digits; at most 1."""
+    """ℓ Pr[1 + Z ≥ t], rounded up to six digits, and to `LEAK_MIN`; at most 1."""
     exact = upper(lambda: keys * tail(threshold - 1), digits_bits=128)
-    return min(digits_up(exact, digits=6), Fraction(1))
+    return min(digits_up(max(exact, LEAK_MIN), digits=6), Fraction(1))
 
 
 def _rising(n: int, epsilon: Fraction, delta: Fraction) -> Real:
