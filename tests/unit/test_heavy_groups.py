@@ -81,3 +81,15 @@ def test_the_cap_of_groups_that_was_chosen_counts_though_the_policy_has_one():
     door = gate(groups_per_unit=40)
     plan = door.sql(PEOPLE, choose="caps", **TERMS).plan
     assert asked(plan).query.per_unit < 10
+
+
+@pytest.mark.parametrize("more", ["", ", COUNT(*) AS r"])
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_a_plan_holds_the_delta_of_whichever_threshold_the_look_will_ask_for(accountant, more):
+    """A cap of 1 uses about half of the δ, another one nearly all of it: the charge was above."""
+    sql = PEOPLE.replace(" FROM", f"{more} FROM")
+    for _ in range(3):
+        door = gate(accountant=accountant, rows_per_unit=None)
+        plan, answer = door.plan(sql, **TERMS), door.sql(sql, **TERMS)
+        assert answer.cost.delta <= plan.price.delta
+        assert answer.cost.epsilon <= plan.price.epsilon

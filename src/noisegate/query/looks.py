@@ -491,6 +491,13 @@ def known_profile(
     return (), None
 
 
+def _named(profile: Profile) -> str:
+    """What a cap loses some of."""
+    if profile.sums:
+        return "what they add to sums"
+    return "the groups that units are in" if profile.people else "them"
+
+
 def clipping(bought: Purchase, profiles: Sequence[Profile], cap: int | None) -> tuple[str, ...]:
     """What a cap does to the numbers of a block, in words: what it loses, or how to find out.
 
@@ -502,9 +509,7 @@ def clipping(bought: Purchase, profiles: Sequence[Profile], cap: int | None) -> 
         return capped
     lost = [(each, lost_of(bought, each)) for each in profiles]
     shares = [
-        f"{each.loss.share:.1%} of {'what they add to sums' if profile.sums else 'them'}"
-        for profile, each in lost
-        if each is not None
+        f"{each.loss.share:.1%} of {_named(profile)}" for profile, each in lost if each is not None
     ]
     if shares:
         return (*capped, _MODEL.format(lost=" and ".join(shares)))

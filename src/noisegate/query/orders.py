@@ -1,12 +1,18 @@
 """A question on its way: as asked, as ordered, as it came back."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, final
 
 from noisegate.curator.measurement import Measurement
-from noisegate.privacy.event import Event, NothingEvent, Sequential
+from noisegate.privacy.event import (
+    Event,
+    KeySelectionEvent,
+    NothingEvent,
+    Sequential,
+    ThresholdedGaussianEvent,
+)
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
 from noisegate.query.estimates.draft import Caps, Draft
@@ -49,12 +55,17 @@ class Asked:
         return price_of(self.looks)
 
     def events(self, orders: "Sequence[Order]", *, fresh: bool, found: bool = True) -> list[Event]:
-        """What would be paid for now; unless ``found``, if no group is found."""
-        looks = [look.measurement for look in self.missing]
-        wanted = [each for order in orders for each in order.measurements(found=found)]
+        """What would be paid for now, or a little more; unless ``found``, if no group is found.
+
+        How much of its δ a threshold uses follows from the cap: before the look, all of it.
+        """
+        blind = {look.block.name for look in self.missing}
+        pairs = [(each, order) for order in orders for each in order.measurements(found=found)]
+        looks = [(look.measurement.question(), look.measurement.event()) for look in self.missing]
+        wanted = [(each.question(), order.event(each, blind=blind)) for each, order in pairs]
         if fresh:
-            return [*once(looks), *(each.event() for each in wanted)]
-        return once([*looks, *wanted])
+            return [*dict(looks).values(), *(event for _, event in wanted)]
+        return list(dict([*looks, *wanted]).values())
 
 
 @final
@@ -79,6 +90,15 @@ class Order:
         """What the caps lose, as far as that is known."""
         found = (lost_of(self.bought, profile) for profile in self.profiles)
         return tuple(each for each in found if each is not None)
+
+    def event(self, measurement: Measurement, *, blind: Collection[str]) -> Event:
+        """What a measurement is, with all of its δ in blocks whose cap is still to be found."""
+        event, draft = measurement.event(), self.bought.draft
+        if draft.decided is None or draft.block.name not in blind:
+            return event
+        if isinstance(event, KeySelectionEvent | ThresholdedGaussianEvent):
+            return replace(event, delta=max(event.delta, self.delta))
+        return event
 
     def measurements(self, *, found: bool = True) -> Iterator[Measurement]:
         """What is still to be paid for; unless ``found``, if no group is found."""
@@ -115,11 +135,6 @@ def epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction) -> Fract
 def shares(query: Query) -> bool:
     """Whether each of its numbers may come from another draw."""
     return query.sample is None or len(query.l1s) == 1
-
-
-def once(measurements: Sequence[Measurement]) -> list[Event]:
-    """What measurements are: equal ones are measured once."""
-    return list({each.question(): each.event() for each in measurements}.values())
 
 
 def all_of(events: Sequence[Event]) -> Event:
