@@ -152,6 +152,11 @@ REFUSED = {
     "SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient_id < v.visit_id": "Join on patient_id",
     "SELECT COUNT(*) FROM codes LEFT JOIN visits USING (code)": "nobody's",
     "SELECT COUNT(*) FROM visits RIGHT JOIN codes USING (code)": "nobody's",
+    # with JOIN instead, groups without rows would be left out
+    "SELECT c.code, COUNT(v.cost) AS n FROM codes c LEFT JOIN visits v ON v.code = c.code AND c.chapter = 'A' GROUP BY c.code": "kept side",
+    "SELECT c.code, COUNT(v.cost) AS n FROM codes c LEFT JOIN visits v ON v.code = c.code AND v.code = 'A1' GROUP BY c.code": "nobody's",
+    "SELECT c.code, COUNT(v.cost) AS n FROM codes c LEFT JOIN (SELECT * FROM visits WHERE code = 'A1') v ON v.code = c.code GROUP BY c.code": "nobody's",
+    "SELECT c.code, COUNT(p.age) AS n FROM codes c LEFT JOIN patients p ON p.age = LENGTH(c.code) GROUP BY c.code": "nobody's",
     "SELECT COUNT(*) FROM visits v LEFT JOIN codes c ON v.code = c.code AND v.cost > 3": "kept side",
     "SELECT COUNT(*) FROM patients p LEFT JOIN visits v USING (patient_id) JOIN notes n ON v.patient_id = n.pid": "cannot be computed with",
     "SELECT COUNT(*) FROM survey a JOIN survey b USING (code)": "unit of its own",

@@ -9,9 +9,12 @@ from typing import Final
 
 from sqlglot import exp
 
+from noisegate.algebra.expression import Field
+from noisegate.algebra.relation import PerUnit, Project, Relation, Table
+from noisegate.privacy.domain import Domain
 from noisegate.query.reading.names import Name, Rows, find
 from noisegate.query.reading.sight import outermost_aggregates
-from noisegate.query.reading.words import Node, attempt
+from noisegate.query.reading.words import Node, attempt, fold
 
 _LEAVES_NULLS_OUT: Final = (
     exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Variance, exp.VariancePop,
@@ -54,8 +57,83 @@ def join_instead(select: exp.Select, sources: Sequence[Rows]) -> None:
         and all(map(counts, sums))
         and all(_is_of(one, public) or (not one.table and one.name in named) for one in outside)
         and (where is None or not where.find(exp.Query))
+        and (
+            not select.args.get("group")
+            or (
+                _is_whole(sources[place].relation)
+                and _leaves_keys(joins[place - 1].args.get("on"), public, private)
+                and _reaches(joins[place - 1], sources[:place], sources[place])
+            )
+        )
     ):
         joins[place - 1].set("side", None)
+
+
+def _is_whole(relation: Relation) -> bool:
+    """Whether nothing is known of a column's values but what is declared: no step chose rows."""
+    if isinstance(relation, Project | PerUnit):
+        made = relation.columns if isinstance(relation, Project) else relation.keys
+        return all(type(each) is Field for _, each in made) and _is_whole(relation.of)
+    return type(relation) is Table
+
+
+def _leaves_keys(on: Node | None, public: Sequence[Name], private: Sequence[Name]) -> bool:
+    """Whether a condition says nothing of public columns but what they equal.
+
+    With JOIN, all else would decide which keys there are, and empty groups would be left out.
+    """
+    parts = _parts(on)
+    pairs = [part for part in parts if isinstance(part, exp.EQ) and _is_pair(part, public)]
+    equal = {fold(each.name) for part in pairs for each in part.find_all(exp.Column)}
+    others = [each for part in parts if part not in pairs for each in part.find_all(exp.Column)]
+    return all(
+        _is_of(one, private) and not _is_of(one, public) and fold(one.name) not in equal
+        for one in others
+    )
+
+
+def _reaches(join: exp.Join, public: Sequence[Rows], private: Rows) -> bool:
+    """Whether what is equal to public columns has no bounds, or wider ones than these.
+
+    With JOIN, keys beyond them would be left out.
+    """
+    using = [exp.column(each.name) for each in join.args.get("using") or ()]
+    pairs = [list(each.find_all(exp.Column)) for each in _parts(join.args.get("on"))]
+    for columns in (*pairs, *([each] for each in using)):
+        wide = [domain for each in columns if (domain := _domain(each, [private])) is not None]
+        near = [domain for each in columns if (domain := _domain(each, public)) is not None]
+        for inner in wide if near else ():
+            low, high = inner.low, inner.high
+            if (low is not None and any(each.low is None or each.low < low for each in near)) or (
+                high is not None and any(each.high is None or each.high > high for each in near)
+            ):
+                return False
+    return True
+
+
+def _domain(column: exp.Column, sources: Sequence[Rows]) -> Domain | None:
+    for rows in sources:
+        name = attempt(lambda rows=rows: find(column, rows.names))  # type: ignore[misc]
+        if name is not None and name.field is not None:
+            return rows.schema[name.field]
+    return None
+
+
+def _parts(on: Node | None) -> list[Node]:
+    """The conditions that hold together."""
+    if on is None:
+        return []
+    inner = on.unnest()
+    if isinstance(inner, exp.And):
+        return [*_parts(inner.this), *_parts(inner.expression)]
+    return [inner]
+
+
+def _is_pair(equality: exp.EQ, public: Sequence[Name]) -> bool:
+    """Whether one side is of public columns and the other of none."""
+    sides = [list(side.find_all(exp.Column)) for side in (equality.this, equality.expression)]
+    shares = {sum(_is_of(one, public) for one in side) / len(side) for side in sides if side}
+    return all(sides) and shares == {0, 1}
 
 
 def _is_of(column: exp.Column, names: Sequence[Name]) -> bool:
