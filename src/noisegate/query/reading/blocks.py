@@ -196,10 +196,12 @@ class _Making:
             schema = self.sight.reading.schema
             loose = [name for name in fields_of(target) if not schema[name].is_bounded]
             if loose and isinstance(target, Call):
+                other = f"BIN(LEAST(GREATEST({loose[0]}, 0), 99), 10) with bounds of your own"
+                if domain.kind is Kind.TIMESTAMP:
+                    other = f"DATE_TRUNC('day', {loose[0]}): days are found privately"
                 raise Unsupported(
                     f"The bins of {loose[0]!r} have no end: its bounds are not declared.",
-                    fix=f"Declare between = [low, high] for {loose[0]!r}, or group by "
-                    f"BIN(LEAST(GREATEST({loose[0]}, 0), 99), 10) with bounds of your own.",
+                    fix=f"Declare between = [low, high] for {loose[0]!r}, or group by {other}.",
                 )
             raise Unsupported(
                 f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
