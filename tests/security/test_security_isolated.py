@@ -389,12 +389,14 @@ def test_nothing_outlives_the_cell():
 def test_a_question_whose_processes_are_gone_is_refused():
     """No program can cause it; answers of some blocks alone would be another number."""
     with Cell(task("return 5")) as cell:
+        cell.answers([block(WITH)])  # who waits for the second turn has long been asleep
         root = cell._process.pid
         made = Path(f"/proc/{root}/task/{root}/children").read_text().split()
         cell._process.kill()
         cell._process.wait()
-        while any(Path("/proc", child).exists() for child in made):
-            time.sleep(0.01)  # who waits for the first turn ends with the root, a moment later
+        end = time.monotonic() + 10
+        while any(Path("/proc", child).exists() for child in made) and time.monotonic() < end:
+            time.sleep(0.01)  # it ends with the root, a moment later
         with pytest.raises(SourceError, match="ended"):
             cell.answers([block(WITH)] * 3)
 
