@@ -12,7 +12,7 @@ from noisegate.ledger.store import Ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import protected
-from noisegate.query import looks
+from noisegate.query import table_looks
 from noisegate.query.answer import Answer
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.profiles import Profile
@@ -409,7 +409,7 @@ class Gate(RobustFace):
         """
         require_texts(table=table)
         exact = self._look_price(epsilon)
-        return looks.profile(self._curator, table, exact, self._rules.sample)
+        return table_looks.profile(self._curator, table, exact, self._rules.sample)
 
     def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
         """Bounds that hold nearly all values of a numeric column, found privately for a price.
@@ -419,7 +419,7 @@ class Gate(RobustFace):
         """
         require_texts(table=table, column=column)
         exact = self._look_price(epsilon)
-        return looks.bounds(self._curator, table, column, exact, self._rules.sample)
+        return table_looks.bounds(self._curator, table, column, exact, self._rules.sample)
 
     def _look_price(self, epsilon: Number) -> Fraction:
         exact = fraction(epsilon, name="epsilon")

@@ -22,7 +22,8 @@ from test_reading_random import question
 
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH
-from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.draft import draft
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.reading.reader import read
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query

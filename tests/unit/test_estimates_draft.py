@@ -19,8 +19,9 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import Sequential
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.query.estimates.accuracy import Goal, decimal, epsilon_for
-from noisegate.query.estimates.draft import Caps, draft, key_questions
+from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.estimate import predicted
+from noisegate.query.estimates.groups import Caps, key_questions
 from noisegate.query.estimates.purchase import extreme_level, purchase
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 

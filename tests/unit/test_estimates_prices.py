@@ -14,7 +14,8 @@ from noisegate.curator.measurement import Measurement
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import NothingEvent, Sequential
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import Caps, draft, key_questions
+from noisegate.query.estimates.draft import draft
+from noisegate.query.estimates.groups import Caps, key_questions
 from noisegate.query.estimates.purchase import purchase
 from noisegate.query.question import Aggregate, Block, Function, GroupKey
 

@@ -13,8 +13,9 @@ from noisegate.algebra.schema import schema_of
 from noisegate.mechanisms.brackets import Brackets
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.estimate import estimate, predicted
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.known import listed, released
 from noisegate.query.estimates.purchase import purchase
 from noisegate.query.question import Aggregate, Block, Function, GroupKey

@@ -8,7 +8,8 @@ import pytest
 
 import noisegate
 from noisegate.errors import SpecError, Unsupported
-from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.draft import draft
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.profiles import PART, PARTS, STEPS, Profile, range_of, rows_per_unit_query
 from noisegate.query.reading.reader import read
 

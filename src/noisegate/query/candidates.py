@@ -22,7 +22,8 @@ from noisegate.algebra.tally import Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Key, Kind
 from noisegate.query.display import bare
-from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.draft import draft
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.terms import masked, present, require_bounds, sum_term
 from noisegate.query.estimates.words import capped_words, caveats
 from noisegate.query.limits import caps_of

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Sums
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.brackets import Brackets
-from noisegate.query.estimates.draft import Caps, Draft, Part, draft
+from noisegate.query.estimates.draft import Draft, Part, draft
 from noisegate.query.estimates.estimate import Released, estimate, predicted
 from noisegate.query.estimates.grouping_sets import Columns
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.known import grains_of, listed
 from noisegate.query.estimates.losses import Lost
 from noisegate.query.estimates.purchase import Purchase

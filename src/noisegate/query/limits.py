@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from noisegate.algebra.expression import Field, fields_of
 from noisegate.algebra.relation import Join, JoinKind, PerUnit, Project, Relation, Table, Union
-from noisegate.query.estimates.draft import Caps
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.question import Block, Terms
 from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.stability import stability_of

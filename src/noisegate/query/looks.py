@@ -11,20 +11,19 @@ from math import ceil, hypot, inf, prod, sqrt
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Relation, Sampled, Table
+from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
-from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.losses import lost_of
-from noisegate.query.estimates.purchase import Purchase, inner_price
+from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
 from noisegate.query.limits import caps_of, declared_rows
-from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
+from noisegate.query.profiles import Profile, range_of, range_query
 from noisegate.query.question import Aggregate, Block, Function, Question, Terms
 from noisegate.query.shelf import Shelf
 from noisegate.query.sized import Counted, counted_of, own_rows
@@ -53,7 +52,7 @@ _MODEL: Final = (
     "raised by that, and the ± holds its uncertainty. This part rests on a model of how rows are "
     "spread over units, and is not proven."
 )
-_NO_RANGE: Final = "Pay more, or declare bounds that you know."
+NO_RANGE: Final = "Pay more, or declare bounds that you know."
 
 
 @final
@@ -195,7 +194,7 @@ def sight_of(look: Look, shelf: Shelf) -> Sight | None:
 
     Always the same one, so that a question that is asked again is the same question.
     """
-    return _first(shelf, look.measurement.query, _scale(look.measurement))
+    return _first(shelf, look.measurement.query, scale_of(look.measurement))
 
 
 def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
@@ -409,76 +408,16 @@ def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
     if found is None:
         raise Unsupported(
             f"Looking for {look.words}, no range stands clear of the noise; it was paid for.",
-            fix=_NO_RANGE,
+            fix=NO_RANGE,
         )
     return found
 
 
-def _scale(measurement: Measurement) -> float:
+def scale_of(measurement: Measurement) -> float:
+    """The scale of the noise of a look."""
     (noise,) = measurement.mechanisms
     assert isinstance(noise, Geometric)  # noqa: S101 - so they are made
     return float(noise.scale)
-
-
-# looks by themselves
-
-
-def profile(
-    curator: Curator, table: str, epsilon: Fraction, sample: Fraction | None = None
-) -> Profile:
-    """How many units have how many rows, measured once; of a sample, scaled up."""
-    query = rows_per_unit_query(_rows(_private(curator, table), sample))
-    release, scale = _measured(curator, query, inner_price(epsilon, sample))
-    units = tuple(round(each / (sample or 1)) for each in release.values[0].tolist())
-    return Profile(table=table, units=units, scale=scale / float(sample or 1))
-
-
-def bounds(
-    curator: Curator, table: str, column: str, epsilon: Fraction, sample: Fraction | None = None
-) -> tuple[Fraction, Fraction]:
-    """A range that holds nearly all values of a column, measured once."""
-    look = bounds_look(_private(curator, table), column, epsilon, sample)
-    return bounds_seen(look, curator.measure(look))
-
-
-def bounds_look(
-    domain: TableDomain, column: str, epsilon: Fraction, sample: Fraction | None = None
-) -> Measurement:
-    """What to measure for the bounds of a column."""
-    cap, price = domain.rows_per_unit_max, inner_price(epsilon, sample)
-    value: Expression = Field(column)
-    if column in domain.columns and domain.columns[column].untyped:
-        value = Call("to_number", (value,))
-    query = range_query(_rows(domain, sample), value, rows_per_unit=cap)
-    return Measurement(
-        query=query, mechanisms=(Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
-    )
-
-
-def _rows(domain: TableDomain, sample: Fraction | None) -> Relation:
-    table = Table(domain)
-    return table if sample is None else Sampled(table, sample)
-
-
-def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction]:
-    """The range that a look at bounds shows."""
-    found = range_of(release.values[0].tolist(), scale=_scale(look))
-    if found is None:
-        raise Unsupported("No range stands clear of the noise; it was paid for.", fix=_NO_RANGE)
-    return found
-
-
-def _measured(curator: Curator, query: Query, epsilon: Fraction) -> tuple[Release, float]:
-    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
-    release = curator.measure(Measurement(query=query, mechanisms=(noise,)))
-    return release, float(noise.scale)
-
-
-def _private(curator: Curator, table: str) -> TableDomain:
-    found = {name.lower(): each for name, each in curator.tables.items()}
-    if table.lower() not in found or found[table.lower()].is_public:
-        raise SpecError(f"There is no private table {table!r}.", fix="See gate.tables.")
-    return found[table.lower()]
 
 
 def known_profile(

@@ -15,8 +15,9 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.release import Release
 from noisegate.query.estimates.accuracy import Goal, epsilon_for
-from noisegate.query.estimates.draft import Caps, Draft
+from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.estimate import Estimates
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.losses import Lost, lost_of
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.first import First

@@ -8,7 +8,8 @@ from typing import Final, final
 from noisegate.algebra.relation import PerUnit, Relation, Sampled
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
-from noisegate.query.estimates.draft import Caps, Part, draft
+from noisegate.query.estimates.draft import Part, draft
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.words import amount, sums_words
 from noisegate.query.profiles import PART, rows_per_unit_query
 from noisegate.query.question import Block, Function

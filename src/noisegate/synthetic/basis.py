@@ -13,7 +13,8 @@ from noisegate.curator.curator import digest
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
-from noisegate.query.estimates.draft import Caps, draft
+from noisegate.query.estimates.draft import draft
+from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.limits import caps_of
 from noisegate.query.question import Terms

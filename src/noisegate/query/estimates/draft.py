@@ -20,49 +20,38 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import ceil, prod
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, domain_of
 from noisegate.algebra.relation import Filter, PerUnit, Relation, sample_of
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Tally, Term, Values
-from noisegate.errors import Unsupported
+from noisegate.algebra.tally import Distinct, Grouping, Sums, Tally, Term, Values
 from noisegate.privacy.domain import Key, Kind
 from noisegate.query.estimates.grouping_sets import Columns, to_measure
+from noisegate.query.estimates.groups import (
+    Caps,
+    Found,
+    Shown,
+    closed,
+    groups_of,
+    is_single,
+    key_questions,
+    no_cap,
+)
 from noisegate.query.estimates.others import Other, others_of, recipe_of
 from noisegate.query.estimates.recipe import ADDITIVE, Book, Recipe, recipe
 from noisegate.query.estimates.split import Split, split
 from noisegate.query.estimates.terms import count_term
 from noisegate.query.estimates.words import Drawn, capped_words, caveats
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.query.question import Aggregate, Block, Function
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
-Found: TypeAlias = Sequence[Sequence[tuple[Key, ...]]]  # for each of `key_questions`
-Shown: TypeAlias = tuple[Columns, frozenset[tuple[Key, ...]]]
-LISTED_MAX: Final = 1_000_000  # groups of one answer
 _FAR: Final = 4.0  # times the variance: a sum may err twice as much if that helps all else
 KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its groups
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """How much of one unit counts: rows, groups (of people), distinct keys or values.
-
-    With ``sums_per_unit`` direct sums are weighed apart from all else, by what a unit adds to them:
-    so many times what a row adds at most, or such a part of it. ``divided``: an average is such a
-    sum over a count, where its values lie far below their bounds.
-    """
-
-    rows_per_unit: int | None = None
-    groups_per_unit: int | None = None
-    keys_per_unit: int | None = None
-    sums_per_unit: Fraction | None = None
-    divided: bool = False
 
 
 @final
@@ -166,32 +155,6 @@ class Draft:
         return self.split.shares[piece] * (1 - self.finding) / (1 - own)
 
 
-def key_questions(block: Block, caps: Caps) -> tuple[Keys, ...]:
-    """What to ask before the block itself: the groups of columns without declared keys.
-
-    One question finds the combinations that exist, also with declared keys. With several grouping
-    sets each column is looked for by itself, because only full combinations can add up to their
-    parents.
-    """
-    hidden = [key for key in block.by if key.domain.keys is None]
-    if not hidden:
-        _require_few(block)
-        return ()
-    rows = stability_of(block.relation).rows
-    cap = rows or caps.keys_per_unit or caps.groups_per_unit or caps.rows_per_unit
-    if cap is None:
-        raise _no_cap("The groups of one unit have", "groups_per_unit")
-    together = [list(block.by)] if _is_single(block) else [[key] for key in hidden]
-    return tuple(
-        Keys(
-            relation=block.relation,
-            by=tuple((key.name, key.expression) for key in keys),
-            keys_per_unit=cap,
-        )
-        for keys in together
-    )
-
-
 def draft(
     block: Block,
     caps: Caps,
@@ -243,16 +206,16 @@ class _Drafting:
         self.gaussian = accountant != "pure" and sampled is None
         self.amplified = accountant == "zcdp" and sampled is not None
         self.keys = key_questions(block, caps)
-        self.groups, self.shown = _groups(block, self.keys, found)
+        self.groups, self.shown = groups_of(block, self.keys, found)
         # A group column without any key has no cells; nothing is measured then, only planned.
         self.listed = tuple(keys or (None,) for keys in self.groups)
-        self.relation = _closed(block, self.listed)
+        self.relation = closed(block, self.listed)
         self.counts: Mapping[tuple[Key, ...], int] | None = None
         self.deciding = {a.name for a in block.aggregates if self._decides(a)}
         self.sums = [
             a for a in block.aggregates if self._is_additive(a) and a.name not in self.deciding
         ]
-        weighed = self.rows is None and _is_single(block)
+        weighed = self.rows is None and is_single(block)
         self.apart = caps.sums_per_unit if weighed else None
 
     def sketch(self, *, derived: bool) -> _Sketch:
@@ -266,7 +229,7 @@ class _Drafting:
         ]
         others, base = others_of(rest), len(book.terms)
         made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
-        held = (*ADDITIVE, Function.COUNT_UNITS) if self.sample < 1 and _is_single(block) else ()
+        held = (*ADDITIVE, Function.COUNT_UNITS) if self.sample < 1 and is_single(block) else ()
         recipes = tuple(
             made[each.name].of_sample() if each.function in held else made[each.name]
             for each in block.aggregates
@@ -352,7 +315,7 @@ class _Drafting:
         Rows are units where no unit has two of them in a group. With a condition of its own it
         would count others than those who make a group.
         """
-        if not self.keys or not _is_single(self.block) or self.sample < 1:
+        if not self.keys or not is_single(self.block) or self.sample < 1:
             return False
         if aggregate.where is not None or aggregate.function is not Function.COUNT:
             return aggregate.where is None and aggregate.function is Function.COUNT_UNITS
@@ -366,7 +329,7 @@ class _Drafting:
         asked = replace(aggregate, function=Function.COUNT) if is_units else aggregate
         divided = self.apart is not None and self.caps.divided
         made = recipe(asked, book, derived=derived, divided=divided)
-        kind = made.kind if _is_single(self.block) else Kind.NUMBER
+        kind = made.kind if is_single(self.block) else Kind.NUMBER
         return replace(made, aggregate=aggregate, kind=kind)
 
     def _sum_parts(self, sketch: _Sketch) -> list[Part]:
@@ -374,7 +337,7 @@ class _Drafting:
         sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
         if not self.keys:  # what is measured must not depend on how many groups are found
             sets = to_measure(self.block.sets, sizes, gaussian=self.gaussian)
-        single, terms, apart = _is_single(self.block), sketch.book.terms, sketch.book.apart
+        single, terms, apart = is_single(self.block), sketch.book.terms, sketch.book.apart
         found = []
         for columns, part in product(sets, (None,) if self.apart is None else (None, self.apart)):
             cap = self._row_cap() if part is None else ceil(part)
@@ -407,7 +370,7 @@ class _Drafting:
             recipe.count if recipe.direct is None else recipe.direct for recipe in sketch.recipes
         }
         asked = {terms[piece] for piece in pieces if piece in direct}
-        if rows in asked or not _is_single(self.block):
+        if rows in asked or not is_single(self.block):
             return (rows,)
         return tuple(sorted(asked, key=repr))
 
@@ -472,75 +435,10 @@ class _Drafting:
 
     def _required_rows(self) -> int:
         if self.caps.rows_per_unit is None:
-            raise _no_cap("The rows of one unit have", "rows_per_unit")
+            raise no_cap("The rows of one unit have", "rows_per_unit")
         return self.caps.rows_per_unit
-
-
-def _groups(
-    block: Block, asked: Sequence[Keys], found: Found | None
-) -> tuple[tuple[tuple[Key, ...], ...], Shown | None]:
-    """The keys of each column: declared, found, or unknown so far (the group of no value)."""
-    known: dict[str, tuple[Key, ...]] = {}
-    shown: Shown | None = None
-    for tally, keys in zip(asked, found or (), strict=False):
-        names = [name for name, _ in tally.by]
-        for place, name in enumerate(names):
-            known[name] = tuple(sorted({key[place] for key in keys}, key=_order))
-        if len(names) > 1:
-            columns = tuple(j for j, key in enumerate(block.by) if key.name in names)
-            shown = columns, frozenset(keys)
-    return tuple(_keys(key, known) for key in block.by), shown
-
-
-def _keys(key: GroupKey, known: dict[str, tuple[Key, ...]]) -> tuple[Key, ...]:
-    listed = key.domain.keys
-    if listed is None:
-        return known.get(key.name, (None,))
-    return (*listed, None) if key.domain.nullable and None not in listed else listed
-
-
-def _order(key: Key) -> tuple[bool, object]:
-    return key is None, key
-
-
-def _require_few(block: Block) -> None:
-    """Refuse a list that would be noise: nearly all of so many groups are empty."""
-    cells = prod(len(key.domain.keys or ()) + key.domain.nullable for key in block.by)
-    if cells > LISTED_MAX:
-        raise Unsupported(
-            f"There would be {cells:,} groups, nearly all without a row: a list of noise.",
-            fix="Group by fewer columns or coarser ones, or have those found that hold many rows: "
-            'gate.release("sparse", …).',
-        )
-
-
-def _closed(block: Block, groups: Sequence[tuple[Key, ...]]) -> Relation:
-    """Only rows that are in a group of every grouping set, so that children add up to parents."""
-    relation = block.relation
-    for j, key in enumerate(block.by):
-        if all(j in columns for columns in block.sets):
-            continue
-        listed = tuple(Literal(value) for value in groups[j] if value is not None)
-        inside: Expression = Call("in", (key.expression, *listed))
-        missing: Expression = Call("is_null", (key.expression,))
-        if None in groups[j]:
-            inside = Call("or", (missing, inside)) if listed else missing
-        relation = Filter(relation, inside)
-    return relation
 
 
 def is_sought(draft: Draft, column: int) -> bool:
     """Whether the keys of a column are still to be found."""
     return draft.block.by[column].domain.keys is None and draft.groups[column] == (None,)
-
-
-def _is_single(block: Block) -> bool:
-    return len(set(block.sets)) == 1
-
-
-def _no_cap(what: str, cap: str) -> Unsupported:
-    return Unsupported(
-        f"{what} no bound, so no noise could hide one unit.",
-        fix=f"Give {cap}=..., declare it in the policy, or have one found: give epsilon, and "
-        'choose="caps".',
-    )
