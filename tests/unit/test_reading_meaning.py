@@ -262,6 +262,8 @@ SELECT COUNT(DISTINCT CASE WHEN age > 10 THEN patient_id ELSE 1 END) AS a, COUNT
 SELECT c.code, SUM(CASE WHEN v.code = c.code THEN 1 ELSE 0 END) AS here, COUNT(*) AS n FROM visits v CROSS JOIN codes c GROUP BY c.code
 SELECT COUNT(*) AS n FROM visits, codes, regions WHERE chapter = 'A'
 PIVOT (SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ALL) ON region IN ('north', 'south') USING SUM(n) GROUP BY smoker
+PIVOT (SELECT region, smoker, COUNT(*) AS n FROM patients GROUP BY ALL) ON region IN ('north', 'south') USING SUM(n)
+PIVOT (SELECT region, COUNT(*) AS n FROM patients GROUP BY ALL) ON region IN ('north', 'south') USING SUM(n)
 PIVOT patients ON region IN ('north') USING COUNT(*) GROUP BY smoker
 PIVOT patients ON region IN ('north', 'south') USING COUNT(*) AS c, AVG(age) AS a GROUP BY smoker
 FROM (PIVOT patients ON smoker IN (true, false) USING COUNT(*) GROUP BY region)

@@ -27,14 +27,16 @@ def flattened(statement: Node) -> Node:
 
 
 def _select(pivot: exp.Pivot, source: Node, on: list[Node], computed: str) -> exp.Select:
-    group, calls = pivot.args.get("group"), pivot.args.get(computed) or []
+    calls = pivot.args.get(computed) or []
     if pivot.args.get("unpivot") or len(on) != 1 or not isinstance(on[0], exp.In):
         raise Unsupported(
             "PIVOT without a list of values takes its columns from the rows.", fix=_FORM
         )
-    if group is None or not calls or pivot.args.get("include_nulls"):
+    group = pivot.args.get("group")
+    groups = _others(source, [on[0].this, *calls]) if group is None else group.expressions
+    if groups is None or not calls or pivot.args.get("include_nulls"):
         raise Unsupported("PIVOT without GROUP BY takes all other columns.", fix=_FORM)
-    items = [each.copy() for each in group.expressions]
+    items = [each.copy() for each in groups]
     for value in on[0].expressions:
         known = attempt(lambda value=value: literal(value.unalias()))  # type: ignore[misc]
         if known is None or known.value is None:
@@ -49,8 +51,17 @@ def _select(pivot: exp.Pivot, source: Node, on: list[Node], computed: str) -> ex
             name = f"{shown}_{call.alias}" if call.alias else shown
             kept = exp.Filter(this=call.unalias().copy(), expression=where.copy())
             items.append(exp.alias_(kept, name, quoted=True))
-    return exp.Select(
-        expressions=items,
-        from_=exp.From(this=source),
-        group=exp.Group(expressions=[each.copy() for each in group.expressions]),
-    )
+    by = exp.Group(expressions=[each.copy() for each in groups]) if groups else None
+    return exp.Select(expressions=items, from_=exp.From(this=source), group=by)
+
+
+def _others(source: Node, used: list[Node]) -> list[Node] | None:
+    """The columns of a sub-query that PIVOT does not name, if it lists its columns."""
+    inner = source.this if isinstance(source, exp.Subquery) else None
+    if not isinstance(inner, exp.Select) or any(item.is_star for item in inner.expressions):
+        return None
+    names = [item.output_name for item in inner.expressions]
+    taken = {column.name.lower() for node in used for column in node.find_all(exp.Column)}
+    if not all(names):
+        return None
+    return [exp.column(name, quoted=True) for name in names if name.lower() not in taken]
