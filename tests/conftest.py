@@ -6,6 +6,7 @@ Examples are the same in every run, so that a change is judged by what it change
 
 Noise cannot be seeded. A test that drew noise and failed is run once more, on other noise: a
 defect fails again, chance with the square of its rate. Whatever was repeated is listed at the end.
+Attacks, exact laws, stored files and rules of the house do not fail by chance: they run once.
 """
 
 import os
@@ -25,6 +26,7 @@ settings.register_profile(
 )
 settings.load_profile("unhurried")
 DRAWN = [0]  # how often noise was drawn in this process
+CERTAIN = {"security", "exact", "golden", "house"}  # folders where nothing is left to chance
 
 
 @wraps(SystemBits.words)
@@ -41,7 +43,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     before = DRAWN[0]
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     failed = next((each for each in reports if each.when == "call" and each.failed), None)
-    if failed and DRAWN[0] > before and not item.get_closest_marker("audit"):
+    certain = item.path.parent.name in CERTAIN or item.get_closest_marker("audit")
+    if failed and DRAWN[0] > before and not certain:
         item._initrequest()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         why = (line for line in failed.longreprtext.splitlines() if line.startswith("E "))

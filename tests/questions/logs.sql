@@ -86,7 +86,7 @@ SELECT 100.0 * COUNT(*) FILTER (WHERE back) / COUNT(*) AS day30_retention FROM (
   SELECT u.user_id, MAX(DATE_DIFF('day', u.signup, s.started::DATE)) >= 30 AS back
   FROM users u LEFT JOIN sessions s ON s.user_id = u.user_id GROUP BY u.user_id);
 
--- answered, within 1 %
+-- answered
 SELECT EXTRACT(hour FROM ts) AS hour, COUNT(*) AS hits, AVG(ms) AS latency FROM views GROUP BY ALL ORDER BY hour;
 
 -- answered
