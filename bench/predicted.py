@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from noisegate.desk.price import Price
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.releases.asking import Price
 from noisegate.releases.axes import Axis
 from noisegate.releases.making import Making, Spec, workload_of
 from noisegate.releases.recipes import RECIPES, recipe

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from noisegate.connect import memory as memory
     from noisegate.connect import open as open  # noqa: A004
     from noisegate.crowd.histogram import CrowdRelease as CrowdRelease
+    from noisegate.desk.answer import Answer as Answer
     from noisegate.errors import NoisegateError as NoisegateError
     from noisegate.errors import OverBudget as OverBudget
     from noisegate.gate import Gate as Gate
     from noisegate.privacy.meaning import meaning as meaning
-    from noisegate.query.answer import Answer as Answer
     from noisegate.query.plan import Plan as Plan
     from noisegate.releases.table import TableRelease as TableRelease
     from noisegate.sheets import read_csv as read_csv
@@ -50,7 +50,7 @@ _HOME = {
     "OverBudget": "noisegate.errors",
     "meaning": "noisegate.privacy.meaning",
     "read_csv": "noisegate.sheets",
-    "Answer": "noisegate.query.answer",
+    "Answer": "noisegate.desk.answer",
     "CrowdRelease": "noisegate.crowd.histogram",
     "Gate": "noisegate.gate",
     "Plan": "noisegate.query.plan",

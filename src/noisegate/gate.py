@@ -6,6 +6,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
+from noisegate.desk.answer import Answer
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import Terms, checked, require_known, require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.ledger.store import Ledger
@@ -13,11 +16,8 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import protected
 from noisegate.query import table_looks
-from noisegate.query.answer import Answer
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.profiles import Profile
-from noisegate.query.question import Terms, checked, require_known, require_texts
-from noisegate.query.rules import Rules
 from noisegate.query.run import Run
 from noisegate.robust.face import RobustFace
 

@@ -22,10 +22,10 @@ from noisegate.inert import lines
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from noisegate.desk.answer import Answer
     from noisegate.ledger.entry import Entry
     from noisegate.privacy.domain import Kind, TableDomain
     from noisegate.privacy.loss import ApproxDP
-    from noisegate.query.answer import Answer
     from noisegate.query.plan import Plan
 
 HELP: Final = (
@@ -251,7 +251,7 @@ def charged(before: "ApproxDP", now: "ApproxDP") -> str:
 
 def save(answer: "Answer", file: Path, confidence: str) -> None:
     """Write an answer in the form that the file's ending names."""
-    from noisegate.query.plot import write  # noqa: PLC0415 - only when asked for
+    from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
 
     writers: dict[str, Callable[[], Any]] = {
         ".csv": lambda: answer.to_csv(file, confidence),
@@ -268,7 +268,7 @@ def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Refuse a file that an answer cannot be written to, before it is paid for."""
     require_output(file, endings)
     if file.suffix.lower() in PICTURES:
-        from noisegate.query.plot import require_drawing  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.plot import require_drawing  # noqa: PLC0415 - only when asked for
 
         require_drawing()
 
@@ -287,7 +287,7 @@ def _bound(bound: "Fraction", kind: "Kind") -> str:
 def _drawn(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     from rich.console import Console  # noqa: PLC0415 - slow to load
 
-    from noisegate.query.display import rich_table  # noqa: PLC0415
+    from noisegate.desk.display import rich_table  # noqa: PLC0415
 
     page = StringIO()
     console = Console(file=page, width=shutil.get_terminal_size().columns)

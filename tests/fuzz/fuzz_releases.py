@@ -21,8 +21,8 @@ from fuzz_policies import at, places_in
 from fuzz_target import Finding, NoisegateError, Target, Verdict, refused, shorter_lists
 from hard_worlds import world
 
-from noisegate.query.card import Card, verify
-from noisegate.releases.held import _SEAL, _sealed
+from noisegate.desk.card import Card, verify
+from noisegate.desk.release import _SEAL, _sealed
 
 ORDERS = {
     "table": ("histogram", {"table": "patients", "columns": {"age": 20, "sex": None}}),

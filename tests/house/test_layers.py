@@ -15,6 +15,7 @@ FLOORS = (  # lowest first
     {"transforms", "mechanisms"},
     {"ledger"},
     {"curator"},
+    {"desk"},
     {"query"},
     {"releases"},
     {"synthetic", "robust"},
@@ -31,6 +32,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 SAME_FLOOR = {("exact", "errors")}
 KEYLESS, KEYS = (
     {
+        "desk",
         "query",
         "releases",
         "synthetic",

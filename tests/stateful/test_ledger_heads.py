@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 import noisegate
 from noisegate.cli import app
+from noisegate.desk.card import Card, verify
 from noisegate.errors import SpecError
 from noisegate.ledger.anchor import Anchor, anchors_in, make_key, public_key, signed
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.card import Card, verify
 from noisegate.releases.table import TableRelease
 
 ASKED = "SELECT COUNT(*) AS n FROM people"

@@ -15,12 +15,12 @@ from door import ONE, by, curator, field, table
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent
-from noisegate.query.display import percent
 from noisegate.releases.recipes.above import (
     AboveOrder,
     AboveRelease,

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from noisegate.desk.answer import CHOSEN, Answer
+from noisegate.desk.display import rich_table
+from noisegate.desk.plot import write
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.answer import CHOSEN, Answer
-from noisegate.query.display import rich_table
-from noisegate.query.plot import write
 
 GUARANTEE = Guarantee(
     loss=ApproxDP("0.1"), unit=PrivacyUnit(column="patient"), scope="this answer about 'visits'"

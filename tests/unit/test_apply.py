@@ -12,12 +12,12 @@ import pytest
 import noisegate
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.algebra.blocks import STEPS
+from noisegate.desk.card import verify
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.isolated import cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
-from noisegate.query.card import verify
 from noisegate.releases.applied import Applied
 from noisegate.releases.applying import applying
 from noisegate.releases.programs import program_of

@@ -5,9 +5,9 @@ import pytest
 
 import noisegate
 from noisegate.curator.curator import digest
+from noisegate.desk.attempts import Attempts
 from noisegate.errors import RequestConflict
 from noisegate.privacy.event import DeclaredEvent
-from noisegate.releases.attempts import Attempts
 
 ROWS = pa.table({"ward": ["north", "south"] * 50})
 EVENT = DeclaredEvent(epsilon=1)

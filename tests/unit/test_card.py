@@ -7,14 +7,14 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
+from noisegate.desk.answer import Answer
+from noisegate.desk.card import FORMAT, Card, verify
 from noisegate.errors import SpecError
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.answer import Answer
-from noisegate.query.card import FORMAT, Card, verify
 
 COUNT = json.dumps({"mechanism": {"mechanism": "geometric/1", "scale": "10"}, "query": {"of": "n"}})
 SUM = json.dumps({"mechanism": {"mechanism": "geometric/1", "scale": "10"}, "query": {"of": "s"}})

@@ -7,9 +7,9 @@ import pytest
 
 import noisegate as ng
 from noisegate.crowd.having import crowd_of
+from noisegate.desk.rules import Rules
 from noisegate.errors import PolicyError, SpecError
 from noisegate.lab.crowds import compare, made_up
-from noisegate.query.rules import Rules
 
 ASKED = "SELECT ward, COUNT(*) AS n FROM people GROUP BY ward HAVING COUNT(*) >= 40"
 POLICY = """

@@ -9,10 +9,11 @@ from scipy.sparse import csr_array
 
 from door import count_query, curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Price
 from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.furthest import Furthest
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, ExponentialEvent
-from noisegate.releases.asking import DoorAsk, Price
+from noisegate.releases.asking import DoorAsk
 from noisegate.releases.transcript import Listening, Told
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Matrix, Strategy

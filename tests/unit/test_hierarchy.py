@@ -7,7 +7,8 @@ import pytest
 from cells_ask import CellsAsk
 from scipy.sparse import csr_array
 
-from noisegate.releases.asking import Noisy, Price
+from noisegate.desk.price import Price
+from noisegate.releases.asking import Noisy
 from noisegate.releases.hierarchy import hierarchy
 from noisegate.releases.recipes import recipe
 from noisegate.releases.transcript import Listening, Told

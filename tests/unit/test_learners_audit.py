@@ -13,6 +13,7 @@ import pytest
 
 import noisegate
 from noisegate import learners
+from noisegate.desk.price import Price
 from noisegate.learners import base
 from noisegate.learners.asking import Measured, noise_variance, noises
 from noisegate.learners.fitting import Outcome, Receipt
@@ -20,7 +21,6 @@ from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.asking import Price
 from noisegate.sources.source import Batch
 from noisegate.transforms.statistics.numbers import Shape
 

@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from trial_rows import REACH, trial, unit_columns
 
 from noisegate.connect import memory
+from noisegate.desk.price import Price
 from noisegate.learners.asking import Measured, TrialRows, noise_variance, noises
 from noisegate.learners.moments import LOGISTIC, measure
 from noisegate.learners.naive_bayes import (
@@ -24,7 +25,6 @@ from noisegate.learners.naive_bayes import (
 from noisegate.learners.normal_classes import Normals, even_counts
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.releases.asking import Price
 from noisegate.transforms.statistics.features import Bins, Linear
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Statistic

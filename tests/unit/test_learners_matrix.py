@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import noisegate
+from noisegate.desk.attempts import Attempts
 from noisegate.errors import LedgerError, NoisegateError, OverBudget
 from noisegate.learners.fitting import Task, learn
 from noisegate.learners.scoring import scorer
-from noisegate.releases.attempts import Attempts
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain

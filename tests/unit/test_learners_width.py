@@ -9,10 +9,10 @@ import pytest
 
 import noisegate as ng
 from noisegate import learners
+from noisegate.desk.price import Price
 from noisegate.errors import NoisegateError
 from noisegate.learners.asking import DoorRows
 from noisegate.learners.fitting import REACH
-from noisegate.releases.asking import Price
 from noisegate.transforms.statistics.features import One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain

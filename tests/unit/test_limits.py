@@ -12,12 +12,12 @@ import pytest
 
 from door import table
 from noisegate.curator.curator import Curator
+from noisegate.desk.terms import Terms
 from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.limits import caps_of
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.sources.duckdb import DuckDBSource
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import noisegate
+from noisegate.desk.card import verify as card_problems
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, SpecError
-from noisegate.query.card import verify as card_problems
 from noisegate.releases.asking import Noisy
 from noisegate.releases.axes import Axis
 from noisegate.releases.cube import CubeRelease

@@ -23,6 +23,7 @@ from noisegate.curator.owner import (
     split,
     stream,
 )
+from noisegate.desk.price import variance_of
 from noisegate.errors import (
     InsecureBits,
     NoisegateError,
@@ -35,7 +36,6 @@ from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.asking import variance_of
 from noisegate.releases.owners import OwnersRelease, aggregate, fourier, opened, plain, serve
 from noisegate.transforms.strategy import Groups
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from cells_ask import CellsAsk
 
+from noisegate.desk.price import Price
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.releases import hierarchy as hierarchy_module
-from noisegate.releases.asking import Noisy, Price
+from noisegate.releases.asking import Noisy
 from noisegate.releases.axes import Axis
 from noisegate.releases.covers import covers
 from noisegate.releases.finish import finish

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 from reading_oracle import TABLES
 
+from noisegate.desk.terms import Terms
 from noisegate.errors import UserError
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 
 COUNT = "COUNT(*) AS n FROM patients"

@@ -11,10 +11,11 @@ from cells_ask import CellsAsk
 from door import FINE, ONE, count_query, curator, domain
 from noisegate.accounting.pure import PureAccountant
 from noisegate.accounting.zcdp import ZCDPAccountant
+from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
-from noisegate.releases.asking import DoorAsk, Noisy, Price
+from noisegate.releases.asking import DoorAsk, Noisy
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.ahp import Ahp, clusters
 from noisegate.releases.recipes.dawa import Dawa, coverage

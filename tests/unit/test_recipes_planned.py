@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from cells_ask import CellsAsk
 
+from noisegate.desk.price import Price
 from noisegate.errors import Bug, NoisegateError, SpecError
-from noisegate.releases.asking import Noisy, Price
+from noisegate.releases.asking import Noisy
 from noisegate.releases.design import Asked, Designer, pruned
 from noisegate.releases.halves import Halves, added_up
 from noisegate.releases.recipes import planned, recipe

@@ -9,10 +9,10 @@ import pytest
 import noisegate
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import zcdp_loss
+from noisegate.desk.price import Price
 from noisegate.mechanisms.splits import Splits
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, ExponentialEvent
-from noisegate.releases.asking import Price
 
 SHARES = [Fraction(1, 7), Fraction(1, 2), Fraction(1)]
 

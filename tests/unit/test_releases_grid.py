@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import noisegate
+from noisegate.desk.terms import Terms
 from noisegate.errors import NoisegateError, SpecError, Unsupported
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import grid_of, sql_of

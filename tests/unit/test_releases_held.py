@@ -10,11 +10,11 @@ import pytest
 from test_cli import run
 
 import noisegate
+from noisegate.desk.release import _SEAL, ENDINGS, _sealed_facts
 from noisegate.errors import SpecError
 from noisegate.releases.boxplots import BoxplotRelease
 from noisegate.releases.cdf import CdfRelease
 from noisegate.releases.cube import CubeRelease
-from noisegate.releases.held import _SEAL, ENDINGS, _sealed_facts
 from noisegate.releases.recipes.above import AboveRelease
 from noisegate.releases.running import SeriesRelease
 from noisegate.releases.sparse import SparseRelease

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import noisegate
+from noisegate.desk.options import require_options
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.releases.options import require_options
 from noisegate.releases.recipes import RECIPES
 from noisegate.releases.recipes.totals import Totals
 

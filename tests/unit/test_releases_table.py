@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 import noisegate
+from noisegate.desk.price import Price
 from noisegate.errors import Bug, LedgerError, SpecError
 from noisegate.releases import picture
-from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Estimate
 from noisegate.releases.geo import map_picture
 from noisegate.releases.table import TableRelease

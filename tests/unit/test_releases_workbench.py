@@ -11,8 +11,8 @@ from scipy.stats import binom
 
 import noisegate
 from noisegate.curator.allowance import Allowance
+from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError
-from noisegate.query.card import verify
 from noisegate.releases import workbench
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.recipes import FROM_ZERO

@@ -15,6 +15,7 @@ from scipy import stats
 
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.card import Card, verify
 from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.geometric import Geometric
@@ -22,7 +23,6 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.card import Card, verify
 from noisegate.query.shelf import Shelf
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.query import Query

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from noisegate.desk.answer import Answer
 from noisegate.errors import OverBudget
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.answer import Answer
 from noisegate.query.items import ReleasedBlock
 from noisegate.query.margins import Margins
 from noisegate.query.outer import run_outer

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import noisegate
+from noisegate.desk.card import verify
+from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
-from noisegate.query.card import verify
-from noisegate.query.display import percent
 from noisegate.releases import sparse_asking
 from noisegate.releases.sparse import SparseRelease, least_error
 from noisegate.releases.sparse_asking import SparseOrder

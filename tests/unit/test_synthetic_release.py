@@ -14,8 +14,8 @@ from pyarrow import csv, ipc
 from scipy.stats import binom
 
 import noisegate
+from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget
-from noisegate.query.card import verify
 from noisegate.releases.tails import tail_factor
 from noisegate.synthetic.constraints import numbers
 from noisegate.synthetic.recipes import SYNTHESIZERS

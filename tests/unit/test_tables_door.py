@@ -13,12 +13,12 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Marginals, Sums
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Price
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
-from noisegate.releases.asking import Price
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.synthetic.door import DoorTables, marginals_of
 from noisegate.synthetic.trial import TrialTables

@@ -10,10 +10,10 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Among, Filter, Fold, Ordering, Table, Window, Windowed
 from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.curator import Curator
+from noisegate.desk.rules import Rules
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.rules import Rules
 from noisegate.sources.duckdb import DuckDBSource
 
 HIGH = 500  # noise of scale 8 / 500 is 0 but for a chance of 1e-27

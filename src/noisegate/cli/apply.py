@@ -74,7 +74,7 @@ def apply(
         "workers": workers, "rehearse": rehearse, "confidence": confidence, "fresh": fresh,
     }  # fmt: skip
     if save:
-        from noisegate.releases.held import ENDINGS  # noqa: PLC0415 - quick help
+        from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
 
         require_writable(save, ENDINGS)
     gate = opening.gate(to_plan=plan, writes=save)

@@ -29,9 +29,9 @@ def owners(
     as_json: Json = False,
 ) -> None:
     """Add up the series of owners who trust nobody: each is a process, and some drop out."""
+    from noisegate.desk.plot import write  # noqa: PLC0415
+    from noisegate.desk.release import PICTURES  # noqa: PLC0415
     from noisegate.lab.owners import run  # noqa: PLC0415 - slow to load
-    from noisegate.query.plot import write  # noqa: PLC0415
-    from noisegate.releases.held import PICTURES  # noqa: PLC0415
 
     require_writable(save or [], PICTURES)
     found, exact = run(

@@ -135,7 +135,7 @@ def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN
     if ending == ".json":
         write_file(path, json_text(facts, indent=1) + "\n")
     elif ending != ".joblib":
-        from noisegate.query.plot import write  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
 
         write(learner.plot(), path)
     else:

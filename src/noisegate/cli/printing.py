@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from noisegate.query.answer import Answer
+    from noisegate.desk.answer import Answer
 
 _OPTIONS = {
     "rows_per_unit": "--rows-per-unit", "groups_per_unit": "--groups-per-unit", "rows": "--rows",
@@ -106,7 +106,7 @@ def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN4
     """A table that cuts nothing off."""
     from rich.console import Console  # noqa: PLC0415
 
-    from noisegate.query.display import rich_table  # noqa: PLC0415 - quick help
+    from noisegate.desk.display import rich_table  # noqa: PLC0415 - quick help
 
     if not _has_all_letters():  # spelled out before the columns get their widths
         names = [_spelled(str(name)) for name in names]

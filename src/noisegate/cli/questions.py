@@ -61,9 +61,9 @@ def ask(
         "delta": keys_delta, "rows": rows, "choose": choose, "fresh": fresh, **opening.caps,
     }  # fmt: skip
     if any(path.suffix.lower() in PICTURES for path in save or []):
-        from noisegate.query.plot import require_numbers  # noqa: PLC0415
+        from noisegate.desk.plot import require_numbers  # noqa: PLC0415
 
-        require_numbers(gate.plan(sql, **terms))
+        require_numbers(gate.plan(sql, **terms).numbers)
     answer = gate.sql(sql, **terms)
     with saved(save, lambda path: write(answer, path, confidence)):
         if as_json:

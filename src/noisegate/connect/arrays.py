@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from uuid import uuid4
 
 from noisegate.connect.opening import book_of, open, open_root  # noqa: A004 - noisegate.open
+from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.gate import Gate
@@ -12,7 +13,6 @@ from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.question import require_texts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.curator.curator import Curator
+from noisegate.desk.rules import EPSILON_MAX, Rules
+from noisegate.desk.terms import require_texts
 from noisegate.errors import PolicyError, SourceError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
 from noisegate.files import POLICY, TABLE, keep
@@ -21,8 +23,6 @@ from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.privacy.guarantee import doubt_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.question import require_texts
-from noisegate.query.rules import EPSILON_MAX, Rules
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.sources.duckdb_facts import (
     as_held,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, final
 
 from noisegate.connect.opening import open_root, protected_by
 from noisegate.curator.curator import Curator
+from noisegate.desk.rules import EPSILON_MAX
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.rules import EPSILON_MAX
 from noisegate.sources.duckdb import DuckDBSource
 
 if TYPE_CHECKING:

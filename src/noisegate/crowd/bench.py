@@ -12,8 +12,8 @@ from noisegate.crowd.histogram import (
 )
 from noisegate.crowd.points import CrowdPoints, points_of
 from noisegate.curator.curator import Curator
+from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
-from noisegate.query.rules import Rules
 from noisegate.releases.order import Order, own
 
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from noisegate.crowd.histogram import CrowdOrder, release_crowd
 from noisegate.curator.curator import Curator
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
-from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 
 # The reader of SQL checks all the rest; here the last clause is taken off, where no comment is.
 _HAVING: Final = re.compile(

@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 from noisegate.crowd.blending import Blending, Sampled, solved
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.plot import drawn, framed, nothing
+from noisegate.desk.release import Charged, loading, read_held, standing
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, shown
@@ -26,16 +31,12 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
-from noisegate.query.plot import drawn, framed, nothing
-from noisegate.query.question import Block, Terms
+from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Charged, loading, read_held, standing
 from noisegate.transforms.stability import stability_of
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.crowd.histogram import CrowdRelease
+from noisegate.desk.answer import Answer
+from noisegate.desk.card import Card
+from noisegate.desk.plot import altair, framed, nothing
+from noisegate.desk.release import Held, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer
-from noisegate.query.card import Card
-from noisegate.query.plot import altair, framed, nothing
 from noisegate.releases.axes import Axis
 from noisegate.releases.chance import Coins, public_coins
-from noisegate.releases.held import Held, loading, read_held
 
 FORM: Final = "noisegate-crowd-points/1"
 _POINTS_MAX: Final = 5_000  # in a picture

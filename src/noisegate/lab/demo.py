@@ -8,9 +8,9 @@ from typing import Final
 
 from noisegate.connect import ledger_beside
 from noisegate.connect import open as open_gate
+from noisegate.desk.answer import Answer
 from noisegate.errors import OverBudget
 from noisegate.privacy.meaning import meaning
-from noisegate.query.answer import Answer
 
 _WARDS: Final = ("north", "south", "east", "west")
 _PATIENTS: Final = 2_000

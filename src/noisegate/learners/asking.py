@@ -25,6 +25,7 @@ from noisegate.accounting.box import box_variance
 from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import VARIANCE_MIN, Price, require_shares, variance_of
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import sqrt_down
 from noisegate.mechanisms.base import NoiseMechanism
@@ -32,7 +33,6 @@ from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
-from noisegate.releases.asking import VARIANCE_MIN, Price, require_shares, variance_of
 from noisegate.transforms.checks import MOVED_MAX
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.features import One

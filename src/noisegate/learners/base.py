@@ -17,12 +17,12 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
+from noisegate.desk.plot import priced
 from noisegate.errors import SpecError, Unsupported
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options, Progress, Task, learn
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.learners.parameters import require_rows
-from noisegate.query.plot import priced
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Weighing

@@ -18,6 +18,7 @@ from noisegate.algebra.relation import Fold, Folded, PerUnit, Relation
 from noisegate.algebra.tally import Grouping, Marginals, Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, noises
@@ -29,7 +30,6 @@ from noisegate.mechanisms.noisy_max import NoisyMax
 from noisegate.mechanisms.top_k import TopK
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.estimates.terms import count_term
-from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 from noisegate.transforms.statistics.numbers import Shape

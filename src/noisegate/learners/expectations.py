@@ -21,6 +21,7 @@ from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
@@ -30,7 +31,6 @@ from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
-from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
+from noisegate.desk.attempts import Attempts
+from noisegate.desk.price import Price
 from noisegate.errors import LedgerError
 from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk, noises
@@ -26,8 +28,6 @@ from noisegate.learners.matrix import Matrix
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.asking import Price
-from noisegate.releases.attempts import Attempts
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic

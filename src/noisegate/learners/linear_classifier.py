@@ -7,6 +7,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.plot import priced
 from noisegate.errors import SpecError
 from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
@@ -16,7 +17,6 @@ from noisegate.learners.linear_scores import cells_of_score, scores
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.plot import priced
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Nearest, Weighing

@@ -18,12 +18,12 @@ from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Rows, Term
 from noisegate.curator.curator import Curator
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.query.limits import caps_of
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.transforms.stability import stability_of
 
 _AT_ONCE: Final = 40  # columns read in one statement

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 from noisegate.algebra.tally import Grouping, Sums
 from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.learners.expectations import USUAL, Noise, interval, sampled_rows
@@ -31,7 +32,6 @@ from noisegate.mechanisms.small_database import CELLS_MAX, SmallDatabase
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.query.estimates.terms import count_term
-from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Matrix as Combinations
 from noisegate.transforms.strategy import Strategy

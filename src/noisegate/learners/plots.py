@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from noisegate.desk.plot import altair
 from noisegate.errors import SpecError
 from noisegate.learners.asking import Floats
 from noisegate.learners.matrix import Coordinate
-from noisegate.query.plot import altair
 
 
 def centers(  # noqa: PLR0913 - what is drawn

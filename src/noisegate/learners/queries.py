@@ -19,6 +19,7 @@ import numpy as np
 
 from noisegate.accounting.pure import promised
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import noises
@@ -41,7 +42,6 @@ from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:

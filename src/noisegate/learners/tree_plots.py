@@ -6,11 +6,11 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from noisegate.desk.plot import altair
 from noisegate.learners.asking import Floats
 from noisegate.learners.fitting import REACH
 from noisegate.learners.growing import Tree, Whole
 from noisegate.learners.matrix import Coordinate
-from noisegate.query.plot import altair
 
 TITLE: Final = "rows go left where the answer is yes"
 _WIDTH: Final = 560

@@ -19,15 +19,16 @@ from typing import Final, TypeAlias, final
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums, Term
+from noisegate.desk.display import bare
+from noisegate.desk.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Key, Kind
-from noisegate.query.display import bare
 from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.terms import masked, present, require_bounds, sum_term
 from noisegate.query.estimates.words import capped_words, caveats
 from noisegate.query.limits import caps_of
-from noisegate.query.question import Aggregate, Block, Function, Question, Terms
+from noisegate.query.question import Aggregate, Block, Function, Question
 from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of

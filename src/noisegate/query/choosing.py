@@ -13,6 +13,10 @@ from typing import Any, Final, TypeAlias, final
 
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.display import bare, percent
+from noisegate.desk.price import Funds, inner_price
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import line, lines
@@ -25,11 +29,8 @@ from noisegate.mechanisms.top_k import TopK
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.candidates import Candidate, Candidates, candidates_of
-from noisegate.query.display import bare, percent
-from noisegate.query.estimates.purchase import Funds, inner_price
-from noisegate.query.question import USUAL, Question, Terms
+from noisegate.query.question import Question
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.query.run import Run
 
 METHODS: Final = ("auto", "exponential", "permute-and-flip", "noisy-max")

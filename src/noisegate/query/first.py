@@ -11,11 +11,12 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.privacy.release import Release
 from noisegate.query.margins import HalfWidths
-from noisegate.query.question import Question, Terms
+from noisegate.query.question import Question
 
 if TYPE_CHECKING:
     import pyarrow as pa

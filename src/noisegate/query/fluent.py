@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
-    from noisegate.query.answer import Answer
+    from noisegate.desk.answer import Answer
     from noisegate.query.plan import Plan
 
 _DIALECT: Final = "duckdb"

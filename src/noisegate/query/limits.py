@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from noisegate.algebra.expression import Field, fields_of
 from noisegate.algebra.relation import Join, JoinKind, PerUnit, Project, Relation, Table, Union
+from noisegate.desk.terms import Terms
 from noisegate.query.estimates.groups import Caps
-from noisegate.query.question import Block, Terms
+from noisegate.query.question import Block
 from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.stability import stability_of
 

@@ -14,6 +14,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, domai
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
@@ -24,7 +25,7 @@ from noisegate.query.estimates.recipe import CHOSEN
 from noisegate.query.estimates.words import capped_words
 from noisegate.query.limits import caps_of, declared_rows
 from noisegate.query.profiles import Profile, range_of, range_query
-from noisegate.query.question import Aggregate, Block, Function, Question, Terms
+from noisegate.query.question import Aggregate, Block, Function, Question
 from noisegate.query.shelf import Shelf
 from noisegate.query.sized import Counted, counted_of, own_rows
 from noisegate.transforms.checks import CAP_MAX

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.terms import USUAL, Terms
 from noisegate.privacy.event import (
     Event,
     KeySelectionEvent,
@@ -23,7 +24,7 @@ from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.first import First
 from noisegate.query.looks import Chosen, Look, price_of
 from noisegate.query.profiles import Profile
-from noisegate.query.question import USUAL, Question, Terms
+from noisegate.query.question import Question
 from noisegate.query.shelf import Needed
 from noisegate.transforms.query import Query
 

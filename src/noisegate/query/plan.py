@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import sqlglot
 from sqlglot import exp
 
+from noisegate.desk.display import bare, percent
 from noisegate.exact import Number
 from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism, to_record
@@ -19,7 +20,6 @@ from noisegate.mechanisms.key_selection import KeySelection, Thresholded
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import bare, percent
 from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase, finder_of
@@ -154,7 +154,7 @@ class Plan:
         return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
 
     def _repr_html_(self) -> str:
-        from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
 
         return facts_html(self.facts())
 

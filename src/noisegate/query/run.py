@@ -15,6 +15,9 @@ from noisegate.algebra.tally import Sums
 from noisegate.arrow import holds_numbers
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import CHOSEN, Answer, HalfWidths
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import USUAL, Terms, checked_terms
 from noisegate.errors import Bug, OverBudget, SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import Mechanism
@@ -22,7 +25,6 @@ from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.query.answer import CHOSEN, Answer, HalfWidths
 from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.estimate import estimate
 from noisegate.query.estimates.losses import rank_slack
@@ -55,10 +57,9 @@ from noisegate.query.orders import (
 )
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import Plan
-from noisegate.query.question import USUAL, Block, Question, Terms, checked_terms
+from noisegate.query.question import Block, Question
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
-from noisegate.query.rules import Rules
 from noisegate.query.shelf import Needed, Shelf
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of

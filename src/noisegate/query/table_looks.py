@@ -6,11 +6,11 @@ from noisegate.algebra.expression import Call, Expression, Field
 from noisegate.algebra.relation import Relation, Sampled, Table
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import inner_price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.looks import NO_RANGE, scale_of
 from noisegate.query.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.transforms.query import Query

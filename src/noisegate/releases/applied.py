@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 from noisegate.algebra.blocks import STEPS
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.release import Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.winsorised import Winsorised
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.releases.held import Charged, loading, read_held
 
 FORMAT: Final = "noisegate-applied/1"
 _BLOCKS_DIFFER: Final = (

@@ -25,6 +25,12 @@ from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.blocks import BlockMeasurement, turns_of
 from noisegate.curator.curator import Curator
+from noisegate.desk.answer import HalfWidths
+from noisegate.desk.display import percent
+from noisegate.desk.price import Price, inner_delta
+from noisegate.desk.release import standing
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import checked, require_known
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, sqrt_down
@@ -36,16 +42,10 @@ from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.winsorised import Winsorised
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import HalfWidths
-from noisegate.query.display import percent
-from noisegate.query.estimates.purchase import inner_delta
 from noisegate.query.question import Function as Aggregation
-from noisegate.query.question import Question, checked, require_known
+from noisegate.query.question import Question
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.releases.applied import Applied, widths_of, words_of
-from noisegate.releases.asking import Price
-from noisegate.releases.held import standing
 from noisegate.releases.programs import Function, program_of
 from noisegate.transforms.blocks import BlockQuery
 

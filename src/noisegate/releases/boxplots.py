@@ -11,6 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.card import Card
+from noisegate.desk.display import percent
+from noisegate.desk.plot import altair, framed, label_angle
+from noisegate.desk.release import Held, loading, read_held
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
@@ -18,13 +24,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.brackets import LADDER, Brackets
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
-from noisegate.query.display import percent
-from noisegate.query.plot import altair, framed, label_angle
-from noisegate.query.question import Terms
 from noisegate.query.run import Run
-from noisegate.releases.held import Held, loading, read_held
 
 if TYPE_CHECKING:
     import pyarrow as pa

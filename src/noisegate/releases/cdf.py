@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.card import Card
+from noisegate.desk.display import percent
+from noisegate.desk.plot import altair, framed, moment
+from noisegate.desk.release import Held, loading
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
-from noisegate.query.display import percent
-from noisegate.query.plot import altair, framed, moment
 from noisegate.releases.estimate import Floats
-from noisegate.releases.held import Held, loading
 from noisegate.releases.table import TableRelease
 from noisegate.releases.workload import Workload
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.release import Charged, loading, read_held
 from noisegate.exact import Number as Numeric
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.releases.held import Charged, loading, read_held
 from noisegate.releases.marginal_tables import FORMAT, Marginals, MarginalTable
 from noisegate.releases.table import Number
 

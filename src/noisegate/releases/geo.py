@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.plot import altair, framed
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import write, written
 from noisegate.inert import json_text
-from noisegate.query.plot import altair, framed
 from noisegate.releases.estimate import Floats
 from noisegate.releases.picture import height_of, in_degrees
 from noisegate.releases.spatial import Ints, even_sums

@@ -19,6 +19,7 @@ from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Column, Kind, TableDomain
@@ -26,7 +27,7 @@ from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.sampling import sample_words
 from noisegate.query.limits import caps_of
 from noisegate.query.plan import shown_names
-from noisegate.query.question import Block, Function, GroupKey, Question, Terms
+from noisegate.query.question import Block, Function, GroupKey, Question
 from noisegate.releases.axes import Axis
 from noisegate.transforms.checks import CELLS_MAX
 from noisegate.transforms.query import Query

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from noisegate.desk.price import Price
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.releases import workload as workloads
-from noisegate.releases.asking import Price
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.covers import Cover, covers
 from noisegate.releases.estimate import Estimate

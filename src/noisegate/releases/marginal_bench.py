@@ -9,19 +9,20 @@ from typing import Any, final
 
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator, digest
+from noisegate.desk.attempts import Attempts
+from noisegate.desk.display import percent
+from noisegate.desk.price import Price
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import percent
 from noisegate.query.estimates.sampling import Sampling, sampling_of
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
-from noisegate.releases.asking import Ask, DoorAsk, Price
-from noisegate.releases.attempts import Attempts
+from noisegate.releases.asking import Ask, DoorAsk
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.grid import Grid, grid_of, sql_of
 from noisegate.releases.marginal_fit import TablesPlan, plan_tables, require_sets

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, final
 
+from noisegate.desk.options import require_options
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
-from noisegate.query.question import Terms
 from noisegate.releases.boxplots import Asked
-from noisegate.releases.options import require_options
 from noisegate.transforms.checks import CAP_MAX
 
 T = TypeVar("T")

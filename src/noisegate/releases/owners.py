@@ -30,15 +30,15 @@ from noisegate.curator.owner import (
     pair_mask,
     stream,
 )
+from noisegate.desk.display import percent
+from noisegate.desk.plot import altair, priced
+from noisegate.desk.price import variance_of
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import percent
-from noisegate.query.plot import altair, priced
-from noisegate.releases.asking import variance_of
 from noisegate.releases.estimate import Floats
 from noisegate.releases.tails import tail_factor
 from noisegate.transforms.strategy import Groups, Matrix

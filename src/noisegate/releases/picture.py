@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
+from noisegate.desk.answer import Answer
+from noisegate.desk.display import percent
+from noisegate.desk.plot import altair, drawn, framed, inert, label_angle
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.query.answer import Answer
-from noisegate.query.display import percent
-from noisegate.query.plot import altair, drawn, framed, inert, label_angle
 from noisegate.releases.axes import Axis
 from noisegate.releases.workload import Workload, marginals, prefixes
 

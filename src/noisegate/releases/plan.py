@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
+from noisegate.desk.display import percent
 from noisegate.exact import Number
 from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import percent
 from noisegate.releases.axes import Axis
 from noisegate.releases.table import model_factor
 from noisegate.releases.tails import tail_factor
@@ -35,7 +35,7 @@ class Facts(ABC):
         return lines("\n".join(f"{name:10}{fact}" for name, fact in self.facts()))
 
     def _repr_html_(self) -> str:
-        from noisegate.query.display import facts_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
 
         return facts_html(self.facts())
 

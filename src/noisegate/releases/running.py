@@ -26,22 +26,21 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.price import inner_price, variance_of
+from noisegate.desk.release import Charged, loading, read_held
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Key, ordinal
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
-from noisegate.releases.asking import variance_of
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
-from noisegate.releases.held import Charged, loading, read_held
 from noisegate.releases.plan import ReleasePlan
 from noisegate.releases.table import Number
 from noisegate.releases.tails import tail_factor
@@ -434,7 +433,7 @@ class SeriesRelease(Charged):
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""
-        from noisegate.query.plot import plot  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.plot import plot  # noqa: PLC0415 - only when asked for
 
         return plot(self.answer(), confidence, x=self.axis.name, y=self.value, title=title)
 

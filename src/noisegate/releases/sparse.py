@@ -14,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.accounting.calibrate import geometric_error
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.display import bare
+from noisegate.desk.plot import drawn, framed, nothing
+from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, upper
@@ -23,13 +27,9 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.sparse_priority import GRAINS, SparsePriority
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.display import bare
 from noisegate.query.estimates import selected
 from noisegate.query.estimates.sampling import Sampling
-from noisegate.query.plot import drawn, framed, nothing
 from noisegate.releases.estimate import Floats
-from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.sparse_axes import Places, SparseAxis, places_of
 from noisegate.sheets import csv_table
 

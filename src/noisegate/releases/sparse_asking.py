@@ -10,6 +10,10 @@ from noisegate.accounting.calibrate import geometric_error, geometric_scale
 from noisegate.algebra.tally import Cells
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.display import percent
+from noisegate.desk.price import inner_price
+from noisegate.desk.release import standing
+from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of
@@ -17,17 +21,13 @@ from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import percent
-from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.estimates.selected import clear_from
 from noisegate.query.limits import declared_rows
 from noisegate.query.question import Block, Function, Question
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.query.run import Run
 from noisegate.releases.grid import OWN, UNITS, axis_names
-from noisegate.releases.held import standing
 from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
 from noisegate.releases.sparse_axes import STEPS, SparseAxis, axes_of

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.display import with_margin
+from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.display import with_margin
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats, Side
-from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.making import Making
 from noisegate.releases.tails import reach, tail_factor
 from noisegate.releases.transcript import pack, unpack

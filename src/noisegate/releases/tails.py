@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from noisegate.desk.price import Price, variance_of
 from noisegate.mechanisms.geometric import Geometric
-from noisegate.releases.asking import Price, variance_of
 from noisegate.releases.estimate import Floats
 
 _STEPS: Final = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

@@ -14,10 +14,11 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, LedgerError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.asking import Ask, Noisy, Price, require_shares, variance_of
+from noisegate.releases.asking import Ask, Noisy
 from noisegate.transforms.strategy import Block, Strategy
 
 Rounds = tuple[tuple[NDArray[np.int64], ...], ...]

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import Bug
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.asking import Noisy, Price, require_shares, variance_of
+from noisegate.releases.asking import Noisy
 from noisegate.transforms.strategy import Block, Strategy
 
 

@@ -17,23 +17,24 @@ import numpy as np
 
 from noisegate.accounting.pure import promised
 from noisegate.curator.curator import Curator
+from noisegate.desk.attempts import Attempts
+from noisegate.desk.price import Price
+from noisegate.desk.release import Held
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import Terms
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.query.run import Run
-from noisegate.releases.asking import DoorAsk, Price
-from noisegate.releases.attempts import Attempts
+from noisegate.releases.asking import DoorAsk
 from noisegate.releases.boxplots import BoxplotRelease, boxplot, boxplot_sql
 from noisegate.releases.cdf import CdfRelease
 from noisegate.releases.cube import CubeRelease
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.finish import finish
 from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
-from noisegate.releases.held import Held
 from noisegate.releases.making import (
     Making,
     Spec,

@@ -8,12 +8,12 @@ from typing import Any, final
 from noisegate.algebra.blocks import STEPS, Blocks
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.claimed import ClaimedMeasurement
+from noisegate.desk.answer import Answer
+from noisegate.desk.terms import checked, require_known
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
-from noisegate.query.answer import Answer
-from noisegate.query.question import checked, require_known
 from noisegate.query.reading.reader import read
 from noisegate.releases.programs import Function, program_of
 from noisegate.robust.paying import Found, Outcome, Till

@@ -15,16 +15,16 @@ import numpy as np
 
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.terms import Terms, checked, require_known
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.privacy.distance import L1
-from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.candidates import candidates_of
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.question import Terms, checked, require_known
 from noisegate.query.run import Run
 from noisegate.robust.paying import Found, Outcome, Till, shown_number
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from noisegate.curator.curator import Curator
-from noisegate.query.answer import Answer
-from noisegate.query.rules import Rules
+from noisegate.desk.answer import Answer
+from noisegate.desk.rules import Rules
 from noisegate.robust.paying import Outcome, Till, order_of
 
 if TYPE_CHECKING:

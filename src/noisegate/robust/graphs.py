@@ -17,6 +17,8 @@ from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.terms import Terms, checked, require_known
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -30,9 +32,8 @@ from noisegate.mechanisms.graph_numbers import (
     moved,
 )
 from noisegate.privacy.domain import Key, Kind
-from noisegate.query.answer import Answer, HalfWidths
 from noisegate.query.limits import caps_of
-from noisegate.query.question import Block, Terms, checked, require_known
+from noisegate.query.question import Block
 from noisegate.releases.sparse_axes import SparseAxis, axes_of
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number
 from noisegate.transforms.query import Query

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Asked, Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.price import Funds, inner_delta, inner_price
+from noisegate.desk.release import standing
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import checked, require_known, require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -17,13 +22,9 @@ from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognorm
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.estimates.purchase import Funds, inner_delta, inner_price
-from noisegate.query.question import Question, checked, require_known, require_texts
+from noisegate.query.question import Question
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.query.run import Run
-from noisegate.releases.held import standing
 from noisegate.robust.plans import RobustPlan
 
 if TYPE_CHECKING:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
 
+from noisegate.desk.display import bare, percent
+from noisegate.desk.terms import USUAL
 from noisegate.exact import Number, fraction
 from noisegate.inert import lines
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -12,8 +14,6 @@ from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import SmoothNoise
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import bare, percent
-from noisegate.query.question import USUAL
 
 _LAWS: Final = {
     "smooth-student/1": "Student's t",

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any, final
 
 from noisegate.algebra.tally import Values
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import Answer
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.query.answer import Answer
 from noisegate.query.estimates.draft import Draft, draft
 from noisegate.query.limits import caps_of
-from noisegate.query.question import Function, Question, Terms
+from noisegate.query.question import Function, Question
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from math import exp, inf, isfinite, log, sqrt
 from typing import Final, final
 
 from noisegate.curator.surprises import SurpriseSpec
+from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, sqrt_down
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.outside_band import OutsideBand
-from noisegate.releases.asking import Price
 from noisegate.transforms.query import Query
 
 SURPRISES_MAX: Final = 100_000

@@ -16,8 +16,8 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.price import Price
 from noisegate.releases import tails
-from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.model import Evidence

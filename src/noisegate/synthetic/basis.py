@@ -10,6 +10,7 @@ from noisegate.algebra.expression import fields_of
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import digest
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
@@ -17,7 +18,6 @@ from noisegate.query.estimates.draft import draft
 from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.limits import caps_of
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, axes_of, sql_of

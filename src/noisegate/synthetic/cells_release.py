@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import final
 
 from noisegate.curator.curator import Curator
+from noisegate.desk.price import Price
+from noisegate.desk.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.rules import Rules
-from noisegate.releases.asking import Price
 from noisegate.releases.estimate import Floats, whole
 from noisegate.releases.grid import Grid
 from noisegate.releases.making import Making

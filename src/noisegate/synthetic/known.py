@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Relation
+from noisegate.desk.answer import Answer
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.privacy.composition import sequential
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer
 from noisegate.query.question import Block, Function
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis

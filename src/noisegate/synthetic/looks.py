@@ -12,11 +12,11 @@ from math import ceil, floor
 from typing import Any, Final, final
 
 from noisegate.curator.curator import Curator
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.query.looks import SHARE
-from noisegate.query.question import Terms
 from noisegate.query.run import Run
 from noisegate.query.table_looks import bounds_look, bounds_seen
 from noisegate.synthetic.basis import Wanted

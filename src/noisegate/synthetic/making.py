@@ -19,16 +19,16 @@ from typing import Any, ClassVar, Final, final
 from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator
+from noisegate.desk.attempts import Attempts
+from noisegate.desk.price import Price, variance_of
+from noisegate.desk.rules import Rules
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential, decode, encode
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.rules import Rules
 from noisegate.query.run import Run
-from noisegate.releases.asking import Price, variance_of
-from noisegate.releases.attempts import Attempts
 from noisegate.releases.making import plain_options
 from noisegate.releases.order import Order
 from noisegate.releases.residuals import Axes

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, final
 
+from noisegate.desk.display import with_margin
 from noisegate.exact import Number
 from noisegate.inert import lines
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import with_margin
 
 
 @final

@@ -11,13 +11,13 @@ from typing import Any, final
 from noisegate.accounting.pure import promised
 from noisegate.curator.curator import Curator
 from noisegate.curator.surprises import CELLS_MAX
+from noisegate.desk.attempts import Attempts
+from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.event import decode, encode
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.rules import Rules
 from noisegate.releases.asking import DoorAsk
-from noisegate.releases.attempts import Attempts
 from noisegate.releases.multiplicative import ROUNDS_MAX, build
 from noisegate.releases.order import Order
 from noisegate.releases.plan import ReleasePlan

@@ -28,6 +28,8 @@ from noisegate.accounting.pure import promised
 from noisegate.accounting.search import largest
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
+from noisegate.desk.price import Price, variance_of
+from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.mechanisms.base import failure_of
@@ -39,8 +41,7 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
-from noisegate.query.rules import Rules
-from noisegate.releases.asking import DoorAsk, Price, variance_of
+from noisegate.releases.asking import DoorAsk
 from noisegate.releases.table import TableRelease
 from noisegate.releases.transcript import pack
 from noisegate.synthetic.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Relation, Table
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
-from noisegate.query.question import Function, Terms
+from noisegate.query.question import Function
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis, after, require_names
 from noisegate.releases.grid import Grid, grid_of, sql_of

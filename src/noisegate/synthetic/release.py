@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
+from noisegate.desk.answer import Answer
+from noisegate.desk.card import Card
+from noisegate.desk.card import card as card_of
+from noisegate.desk.plot import write
+from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.files import written
 from noisegate.mechanisms.base import failure_of
-from noisegate.query.answer import Answer
-from noisegate.query.card import Card
-from noisegate.query.card import card as card_of
-from noisegate.query.plot import write
-from noisegate.releases.held import ENDINGS, Charged, loading, read_held
 from noisegate.releases.table import Number
 from noisegate.sheets import csv_table
 from noisegate.synthetic.bars import reach

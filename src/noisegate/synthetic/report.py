@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from noisegate.desk.display import ends, percent
+from noisegate.desk.plot import altair, framed, inert, label_angle
 from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
 from noisegate.inert import html, line, lines, markdown
 from noisegate.mechanisms.base import failure_of
-from noisegate.query.display import ends, percent
-from noisegate.query.plot import altair, framed, inert, label_angle
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes
 from noisegate.releases.tails import tail_factor

@@ -13,10 +13,11 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.asking import Noisy, Price, require_shares, variance_of
+from noisegate.releases.asking import Noisy
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances

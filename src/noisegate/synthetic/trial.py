@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.asking import Noisy, Price, require_shares, variance_of
+from noisegate.releases.asking import Noisy
 from noisegate.releases.estimate import Floats
 from noisegate.releases.residuals import Axes, Sizes
 from noisegate.synthetic.scoring import (

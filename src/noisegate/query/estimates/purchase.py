@@ -11,10 +11,12 @@ from fractions import Fraction
 from math import ceil, isqrt, log
 from typing import Any, Final, TypeAlias, final
 
-from noisegate.accounting.amplification import inner_epsilon_down, inner_rho_down
+from noisegate.accounting.amplification import inner_rho_down
 from noisegate.accounting.search import digits_down
 from noisegate.algebra.tally import Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Funds, inner_delta, inner_price
+from noisegate.desk.terms import USUAL
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
 from noisegate.mechanisms.base import Mechanism, smallest_whole
@@ -28,15 +30,13 @@ from noisegate.mechanisms.key_selection import (
     ThresholdedGeometric,
 )
 from noisegate.mechanisms.quantiles import Quantiles, depth
-from noisegate.privacy.distance import L1, L2
 from noisegate.query.estimates.draft import Draft, Part
 from noisegate.query.estimates.others import BRACKETS_MAX
 from noisegate.query.estimates.words import extreme, quantiles, ranks, rare
-from noisegate.query.question import USUAL, Function
+from noisegate.query.question import Function
 from noisegate.transforms.query import Query
 
 Choice: TypeAlias = Brackets | Quantiles
-_DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
 _HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
@@ -54,33 +54,6 @@ class Purchase:
     keys: tuple[Measurement, ...]
     mechanisms: tuple[tuple[Mechanism[Any], ...], ...]
     caveats: tuple[str, ...]
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Funds:
-    """The price of the whole question, and how shares of it are turned into noise."""
-
-    epsilon: Fraction
-    gaussian: bool
-
-    def share(self, share: Fraction) -> Fraction:
-        """The ε that a share buys: ε · share, or √(2ρ) of a share of ρ. Rounding: down."""
-        if not self.gaussian:
-            return self.epsilon * share
-        return digits_down(self.epsilon * sqrt_down(share))
-
-    def choice(self, share: Fraction) -> Fraction:
-        """The same for a choice by ranks, which costs a quarter of the ρ of other steps."""
-        return self.share(share) * (2 if self.gaussian else 1)
-
-    def noise(self, share: Fraction, *, l1: L1, l2: L2) -> Geometric | DiscreteGaussian:
-        """The better noise for a share."""
-        geometric = Geometric.for_epsilon(self.share(share), sensitivity=l1)
-        if not self.gaussian:
-            return geometric
-        gaussian = DiscreteGaussian.for_rho(share * self.epsilon**2 / 2, sensitivity=l2)
-        return geometric if geometric.interval(USUAL) <= gaussian.interval(USUAL) else gaussian
 
 
 def purchase(
@@ -251,18 +224,6 @@ def _sharpened(
     pairs = zip(bells, found, strict=True)
     better = all(bell.interval(USUAL) < each.interval(USUAL) for bell, each in pairs)
     return bells if better else found
-
-
-def inner_price(price: Fraction, sample: Fraction | None) -> Fraction:
-    """What those in a sample may pay, so that all pay the price; without one, the price."""
-    if sample is None:
-        return price
-    return digits_down(inner_epsilon_down(price, probability=sample))
-
-
-def inner_delta(delta: Fraction, sample: Fraction | None) -> Fraction:
-    """The same for δ: δ' = p δ is that of all."""
-    return delta if sample is None else min(delta / sample, _DELTA_MAX)
 
 
 def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:

@@ -13,9 +13,9 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from noisegate.desk.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.exact import positive
-from noisegate.query.question import Terms
 
 _OPTIONS: Final = {
     "epsilon": "epsilon",

@@ -5,10 +5,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from noisegate.desk.options import require_options
 from noisegate.errors import SpecError
 from noisegate.releases.asking import Ask
 from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.options import require_options
 from noisegate.releases.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({

@@ -19,23 +19,23 @@ from noisegate.accounting.search import digits_up
 from noisegate.algebra.relation import Sampled
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.answer import Answer
+from noisegate.desk.display import percent, with_margin
+from noisegate.desk.plot import altair, framed
+from noisegate.desk.price import inner_price
+from noisegate.desk.release import Charged, loading, read_held, standing
+from noisegate.desk.rules import Rules
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import Answer
-from noisegate.query.display import percent, with_margin
-from noisegate.query.estimates.purchase import inner_price
 from noisegate.query.estimates.sampling import Sampling, sampling_of
-from noisegate.query.plot import altair, framed
-from noisegate.query.question import Terms
 from noisegate.query.reading.reader import read
-from noisegate.query.rules import Rules
 from noisegate.releases.axes import Axis
 from noisegate.releases.grid import Grid, grid_of, sql_of
-from noisegate.releases.held import Charged, loading, read_held, standing
 from noisegate.releases.making import spec_of, workload_of
 from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.workload import Workload

@@ -15,6 +15,12 @@ from zipfile import BadZipFile
 
 from noisegate.arrow import numbers
 from noisegate.curator.curator import Curator
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.card import Card
+from noisegate.desk.card import card as card_of
+from noisegate.desk.display import answer_html, rich_table
+from noisegate.desk.plot import write
+from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.extras import extra
@@ -27,12 +33,6 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.answer import Answer, HalfWidths
-from noisegate.query.card import Card
-from noisegate.query.card import card as card_of
-from noisegate.query.display import answer_html, rich_table
-from noisegate.query.plot import write
-from noisegate.query.rules import Rules
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
+from noisegate.desk.display import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.files import write, written
@@ -13,7 +14,6 @@ from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.display import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
 from noisegate.sheets import csv_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from noisegate.query.card import Card
+    from noisegate.desk.card import Card
     from noisegate.query.plan import Plan
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...] | None
@@ -203,14 +203,14 @@ class Answer:
             pq.write_table(table.replace_schema_metadata(kept), path)
 
     def plot(self, confidence: Number = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
-        """A chart with error bars; see `noisegate.query.plot.plot` for the choices."""
-        from noisegate.query.plot import plot  # noqa: PLC0415 - only when asked for
+        """A chart with error bars; see `noisegate.desk.plot.plot` for the choices."""
+        from noisegate.desk.plot import plot  # noqa: PLC0415 - only when asked for
 
         return plot(self, confidence, **choices)
 
     def card(self, confidence: Number = 0.95) -> "Card":
         """The release card: what was promised and measured, to be checked against the ledger."""
-        from noisegate.query.card import card  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.card import card  # noqa: PLC0415 - only when asked for
 
         return card(self, confidence)
 
@@ -264,7 +264,7 @@ class Answer:
         return lines("\n".join([*rows, self.footer()]))
 
     def _repr_html_(self) -> str:
-        from noisegate.query.display import answer_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display import answer_html  # noqa: PLC0415 - notebooks only
 
         return answer_html(self, self.footer())
 

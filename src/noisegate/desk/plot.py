@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from noisegate.arrow import holds_numbers
+from noisegate.desk.answer import CHOSEN, Answer, HalfWidths
+from noisegate.desk.display import bare, ends, percent
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.extras import extra
 from noisegate.files import written
 from noisegate.inert import label as inert_label
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.answer import CHOSEN, Answer, HalfWidths
-from noisegate.query.display import bare, ends, percent
-from noisegate.query.plan import Plan
 
 _POINTS_MAX: Final = 5_000
 _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the largest are drawn
@@ -141,9 +140,9 @@ def require_drawing() -> None:
     extra("vl_convert", "Pictures in files", "plot")
 
 
-def require_numbers(plan: Plan) -> None:
-    """Refuse to draw an answer without numbers, before it is paid for."""
-    if not plan.numbers:
+def require_numbers(columns: Sequence[str]) -> None:
+    """Refuse to draw an answer without columns of numbers, before it is paid for."""
+    if not columns:
         raise _nothing()
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, final
 
+from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import code, fenced, json_text, markdown
 from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.store import Ledger
-from noisegate.query.answer import Answer, HalfWidths
 
 FORMAT: Final = "noisegate-card/1"
 _KINDS: Final = ("reserve", "settle", "close")

@@ -10,7 +10,7 @@ from noisegate.inert import html, line, lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from noisegate.query.answer import Answer
+    from noisegate.desk.answer import Answer
 
 _ROWS_MAX: Final = 200  # of a table in a notebook
 _BAR: Final = 96  # pixels
