@@ -52,14 +52,16 @@ def write(data: Path, cells: int) -> None:
 def release(data: Path, epsilon: int) -> Row:
     """One release, through the gate's own parts."""
     from noisegate.connect import open as open_gate  # noqa: PLC0415 - counted as well
-    from noisegate.releases.sparse_asking import SparseOrder, release_sparse  # noqa: PLC0415
+    from noisegate.desk.desk import Desk  # noqa: PLC0415
+    from noisegate.releases.sparse_asking import SparseOrder, sparse_job  # noqa: PLC0415
 
     wall, cpu = perf_counter(), process_time()
     columns = {name: {"between": [0, SIDE - 1]} for name in ("start", "stop")}
     ledger = data.with_name(f"{epsilon}.ledger")
     gate = open_gate(data, epsilon=100, columns=columns, ledger=ledger)
     order = SparseOrder(columns=dict.fromkeys(columns), epsilon=epsilon, expected=CELLS)
-    found = release_sparse(gate._curator, gate._rules, order)  # noqa: SLF001
+    desk = Desk(gate.door, gate.rules)
+    found = desk.run(sparse_job(desk, order))
     return {
         "way": f"sparse release at ε = {epsilon}",
         "shown": int(found.cells.size),

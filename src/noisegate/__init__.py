@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from noisegate.connect import open as open  # noqa: A004
     from noisegate.crowd.histogram import CrowdRelease as CrowdRelease
     from noisegate.desk.answer import Answer as Answer
+    from noisegate.desk.plan import Plan as Plan
     from noisegate.errors import NoisegateError as NoisegateError
     from noisegate.errors import OverBudget as OverBudget
     from noisegate.gate import Gate as Gate
     from noisegate.privacy.meaning import meaning as meaning
-    from noisegate.query.plan import Plan as Plan
     from noisegate.releases.table import TableRelease as TableRelease
     from noisegate.sheets import read_csv as read_csv
     from noisegate.synthetic.release import SyntheticRelease as SyntheticRelease
@@ -53,7 +53,7 @@ _HOME = {
     "Answer": "noisegate.desk.answer",
     "CrowdRelease": "noisegate.crowd.histogram",
     "Gate": "noisegate.gate",
-    "Plan": "noisegate.query.plan",
+    "Plan": "noisegate.desk.plan",
     "TableRelease": "noisegate.releases.table",
     "SyntheticRelease": "noisegate.synthetic.release",
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer
+from noisegate.desk.desk import Desk
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import Terms, checked, require_known, require_texts
 from noisegate.errors import SpecError
@@ -25,21 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from noisegate.crowd.bench import CrowdBench
     from noisegate.crowd.histogram import CrowdOrder
+    from noisegate.desk.job import Progress
+    from noisegate.desk.plan import Plan
     from noisegate.learners.expectations import Expectations
     from noisegate.learners.matrix import Matrix
+    from noisegate.orders import AnyJob
     from noisegate.privacy.domain import TableDomain
-    from noisegate.query.choosing import Choice, ChoicePlan, Choosing
+    from noisegate.query.choosing import Choice, ChoiceExpected, ChoiceJob
     from noisegate.query.fluent import TableQuestion
     from noisegate.releases.applied import Applied
-    from noisegate.releases.applying import ApplyPlan
+    from noisegate.releases.applying import ApplyExpected
     from noisegate.releases.order import Order
     from noisegate.releases.programs import Function
-    from noisegate.releases.workbench import Progress
-    from noisegate.synthetic.making import SyntheticBench
-    from noisegate.synthetic.many import ManyPlan
-    from noisegate.synthetic.multiplicative import QuestionsBench
+    from noisegate.synthetic.many import ManyExpected
     from noisegate.synthetic.online import Many, ManySession
 
 __all__ = ["Gate", "Rules"]
@@ -51,7 +51,7 @@ class Gate(RobustFace):
 
     def __init__(self, curator: Curator, rules: Rules) -> None:
         self._curator, self._rules = curator, rules
-        self._run = Run(curator, rules)
+        self._desk, self._run = Desk(curator, rules), Run(curator, rules)
 
     def sql(  # noqa: PLR0913 - each is a choice of the analyst
         self,
@@ -94,16 +94,16 @@ class Gate(RobustFace):
         if (crowd := self._crowd(sql, terms)) is not None:
             from noisegate.crowd.having import ask_having  # noqa: PLC0415 - when asked for
 
-            return ask_having(self._curator, self._rules, crowd, fresh=fresh)
+            return ask_having(self._desk, crowd, fresh=fresh)
         return self._run.ask(sql, terms, fresh=fresh)
 
-    def plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> Any:  # noqa: ANN401 - a Plan; of a crowd, its own
+    def plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "Plan[Any]":  # noqa: ANN401 - as for sql
         """Price and error of a question. Free: spends nothing, reads no row. Terms as for `sql`."""
         said = _terms(**terms)
         if (crowd := self._crowd(sql, said)) is not None:
-            from noisegate.crowd.histogram import plan_crowd  # noqa: PLC0415 - when asked for
+            from noisegate.crowd.histogram import crowd_job  # noqa: PLC0415 - when asked for
 
-            return plan_crowd(self._curator, self._rules, crowd, fresh=fresh)
+            return self._desk.plan(crowd_job(self._desk, crowd), fresh=fresh)
         return self._run.plan(sql, said, fresh=fresh)
 
     def _crowd(self, sql: str, terms: Terms) -> "CrowdOrder | None":
@@ -136,19 +136,27 @@ class Gate(RobustFace):
                 each leads the next, at no further price; ``least``: choose the lowest instead;
                 ``rows_per_unit``, ``groups_per_unit``.
         """
-        return self._choosing(sql, terms).choose(fresh=fresh)
+        return self._desk.run(self._choice(sql, terms), fresh=fresh)
 
-    def choose_plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "ChoicePlan":  # noqa: ANN401 - as for choose
+    def choose_plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "Plan[ChoiceExpected]":  # noqa: ANN401 - as for choose
         """Price and error of a choice. Free: spends nothing, reads no row."""
-        return self._choosing(sql, terms).plan(fresh=fresh)
+        return self._desk.plan(self._choice(sql, terms), fresh=fresh)
 
-    def _choosing(self, sql: str, terms: dict[str, Any]) -> "Choosing":
-        from noisegate.query.choosing import ChoiceOrder, Choosing  # noqa: PLC0415 - when asked for
+    def _choice(self, sql: str, terms: dict[str, Any]) -> "ChoiceJob":
+        from noisegate.query.choosing import ChoiceOrder, choice_job  # noqa: PLC0415 - when asked for
 
         require_known(terms, ChoiceOrder, "sql")
-        return Choosing(self._curator, self._rules, checked(ChoiceOrder(sql=sql, **terms)))
+        return choice_job(self._desk, checked(ChoiceOrder(sql=sql, **terms)))
 
-    def apply(self, function: "Function", sql: str | None = None, **terms: Any) -> "Applied":  # noqa: ANN401
+    def apply(
+        self,
+        function: "Function",
+        sql: str | None = None,
+        *,
+        fresh: bool = False,
+        progress: "Progress | None" = None,
+        **terms: Any,  # noqa: ANN401 - as for ApplyOrder
+    ) -> "Applied":
         """Run any program on private rows: on blocks of them, locked in, each by itself.
 
         ``gate.apply(model, columns=["age", "cost"], range=(0, 10), blocks=100, epsilon=1)``: units
@@ -156,15 +164,23 @@ class Gate(RobustFace):
         dictionary of NumPy arrays, and the noisy average of what it says is released. The terms
         are those of `ApplyOrder`, and ``fresh``. See docs/apply.md.
         """
-        from noisegate.releases.applying import applying  # noqa: PLC0415 - when asked for
+        from noisegate.releases.applying import apply_job  # noqa: PLC0415 - when asked for
 
-        return applying(self._curator, self._rules, function, sql, terms).release()
+        job = apply_job(self._desk, function, sql, terms)
+        return self._desk.run(job, fresh=fresh, progress=progress)
 
-    def apply_plan(self, function: "Function", sql: str | None = None, **terms: Any) -> "ApplyPlan":  # noqa: ANN401
+    def apply_plan(
+        self,
+        function: "Function",
+        sql: str | None = None,
+        *,
+        fresh: bool = False,
+        **terms: Any,  # noqa: ANN401 - as for ApplyOrder
+    ) -> "Plan[ApplyExpected]":
         """Price, time and error of a program. Free: spends nothing, reads no row, runs nothing."""
-        from noisegate.releases.applying import applying  # noqa: PLC0415 - when asked for
+        from noisegate.releases.applying import apply_job  # noqa: PLC0415 - when asked for
 
-        return applying(self._curator, self._rules, function, sql, terms).plan()
+        return self._desk.plan(apply_job(self._desk, function, sql, terms), fresh=fresh)
 
     def release(  # noqa: PLR0913 - each is a choice of the steward
         self,
@@ -208,23 +224,12 @@ class Gate(RobustFace):
             progress: Called with a part from 0 to 1 and words, now and then.
             options: Those of the method.
         """
-        from noisegate.releases.order import Order  # noqa: PLC0415 - when asked for
-        from noisegate.releases.workbench import Workbench  # noqa: PLC0415
-
-        if progress is not None and not callable(progress):
-            raise SpecError(
-                "progress cannot be called.", fix="Give a function of a part and words."
-            )
-        order = Order(
-            name=name, sql=sql, table=table, where=where, method=method,
-            columns=columns,  # type: ignore[arg-type]  # names alone are for synthetic rows
+        order = self._order(
+            name, sql, table=table, where=where, method=method, columns=columns,
             workload=workload, epsilon=epsilon, rows_per_unit=rows_per_unit,
-            groups_per_unit=groups_per_unit, options=options,
+            groups_per_unit=groups_per_unit, **options,
         )  # fmt: skip
-        if (own := self._own(order)) is not None:
-            return own.release(progress, fresh=fresh)
-        bench = Workbench(self._curator, self._rules)
-        return bench.release(order, fresh=fresh, progress=progress)
+        return self._desk.run(self._job(order, fresh=fresh), fresh=fresh, progress=progress)
 
     def release_plan(
         self,
@@ -233,43 +238,24 @@ class Gate(RobustFace):
         *,
         fresh: bool = False,
         **terms: Any,  # noqa: ANN401 - as for release
-    ) -> Any:  # noqa: ANN401 - a ReleasePlan; some names have plans of their own
+    ) -> "Plan[Any]":
         """Price, method and predicted error of a release. Free: spends nothing, reads no row."""
-        from noisegate.releases.order import order_of  # noqa: PLC0415 - when asked for
-        from noisegate.releases.workbench import Workbench  # noqa: PLC0415
-
-        order = order_of(name, sql, terms)
-        if (own := self._own(order)) is not None:
-            return own.plan(fresh=fresh)
-        return Workbench(self._curator, self._rules).plan(order, fresh=fresh)
+        order = self._order(name, sql, **terms)
+        return self._desk.plan(self._job(order, fresh=fresh), fresh=fresh)
 
     def release_endings(self, name: str, sql: str | None = None, **terms: Any) -> tuple[str, ...]:  # noqa: ANN401
         """The forms of file that a release can be saved in. Free, so ask before paying."""
+        return self._job(self._order(name, sql, **terms)).endings
+
+    def _order(self, name: str, sql: str | None, **terms: Any) -> "Order":  # noqa: ANN401 - as for release
         from noisegate.releases.order import order_of  # noqa: PLC0415 - when asked for
-        from noisegate.releases.workbench import Workbench  # noqa: PLC0415
 
-        order = order_of(name, sql, terms)
-        if (own := self._own(order)) is not None:
-            return own.endings
-        return Workbench(self._curator, self._rules).endings(order)
+        return order_of(name, sql, terms)
 
-    def _own(self, order: "Order") -> "SyntheticBench | QuestionsBench | CrowdBench | None":
-        """Where releases are made that the workbench does not know."""
-        if order.name == "synthetic":
-            from noisegate.synthetic.making import SyntheticBench, synthetic_of  # noqa: PLC0415
+    def _job(self, order: "Order", *, fresh: bool = False) -> "AnyJob":
+        from noisegate.orders import job_of  # noqa: PLC0415 - when asked for
 
-            return SyntheticBench(self._curator, self._rules, synthetic_of(order))
-        if order.name == "questions":
-            from noisegate.synthetic.multiplicative import QuestionsBench  # noqa: PLC0415
-
-            return QuestionsBench(self._curator, self._rules, order)
-        if order.name.startswith("crowd-"):
-            from noisegate.crowd.bench import CrowdBench  # noqa: PLC0415 - when asked for
-
-            if self._rules.sample is not None:
-                raise SpecError("A crowd has a sample of its own.", fix="Use the gate itself.")
-            return CrowdBench(self._curator, self._rules, order)
-        return None
+        return job_of(self._desk, order, fresh=fresh)
 
     def sample(self, probability: Number) -> "Gate":
         """Ask about a secret sample that holds each unit with ``probability``.
@@ -387,7 +373,7 @@ class Gate(RobustFace):
         *,
         sure: bool = False,
         **terms: Any,  # noqa: ANN401 - as for many
-    ) -> "ManyPlan":
+    ) -> "Plan[ManyExpected]":
         """Price and promise of a session of many questions. Free: reads no row."""
         return self._many(columns, terms, sure=sure).plan
 
@@ -399,7 +385,7 @@ class Gate(RobustFace):
 
         require_known(terms, ManyOrder, "columns")
         order = checked(ManyOrder(columns=columns, **terms))
-        return Many(self._curator, self._rules, order, sure=sure)
+        return Many(self._desk, order, sure=sure)
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Look at how many rows units have, for a price; plans then show what a cap loses.

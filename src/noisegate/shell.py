@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from noisegate.desk.answer import Answer
+    from noisegate.desk.plan import Plan
     from noisegate.ledger.entry import Entry
     from noisegate.privacy.domain import Kind, TableDomain
     from noisegate.privacy.loss import ApproxDP
-    from noisegate.query.plan import Plan
 
 HELP: Final = (
     ("SELECT …;", "ask; ends with a semicolon, may span lines"),
@@ -70,7 +70,7 @@ class Desk(Protocol):
     def sql(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Answer":
         """Ask."""
 
-    def plan(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Plan":
+    def plan(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Plan[Any]":
         """Price and error."""
 
 

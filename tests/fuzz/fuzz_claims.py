@@ -40,7 +40,7 @@ class Claims(Sql):
         except NoisegateError as refusal:
             return refused(refusal)
         require_claims(gate, plan, asked)
-        return Verdict(accepted=True, marks=marks_of(plan.question))
+        return Verdict(accepted=True, marks=marks_of(plan.expected.question))
 
 
 TARGET = Claims()

@@ -86,16 +86,16 @@ class Asking:
         if isinstance(answer, Verdict):
             return answer
         GATES.paid(*self.place)
-        if not plan.question.explain:
+        if not plan.expected.question.explain:
             self.require_price(plan, answer)
         self.require_shown(answer)
         self.require_repeated(gate, answer)
-        if plan.question.explain:
+        if plan.expected.question.explain:
             return Verdict(accepted=True, marks=("EXPLAIN",))
         self.require_claims(gate)
         if self.world.loose and self.sampled is None:
             self.require_meaning(answer)
-        return Verdict(accepted=True, marks=marks_of(plan.question))
+        return Verdict(accepted=True, marks=marks_of(plan.expected.question))
 
     def refused_too(self, gate, before, refusal):
         """What the plan refuses is refused when asked, and costs nothing."""
@@ -131,7 +131,9 @@ class Asking:
 
     def require_price(self, plan, answer):
         paid, planned = answer.cost, plan.price
-        found_later = any(bought.draft.keys for bought in plan.bought) or "choose" in self.terms
+        found_later = (
+            any(bought.draft.keys for bought in plan.expected.bought) or "choose" in self.terms
+        )
         if found_later and KINDS[self.place[0]][0] == "zcdp":
             return  # less was measured: another point of the curve of ε and δ
         exact = paid.epsilon == planned.epsilon and paid.delta == planned.delta

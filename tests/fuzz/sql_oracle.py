@@ -32,7 +32,7 @@ MINE = {  # the owner of each row of the hard tables
 def require_claims(gate, plan, world):
     """Without a unit, exact numbers move by at most the claim."""
     source = gate._curator._source
-    for bought in plan.bought:
+    for bought in plan.expected.bought:
         asked_first = (each.query for each in bought.keys)
         for query in (*asked_first, *(part.query for part in bought.draft.parts)):
             asked = with_coins(query)

@@ -144,7 +144,7 @@ def test_the_python_of_the_page_about_many_questions_runs(folder):
     (block,) = blocks("docs/many.md", "python")
     scope = {}
     exec(block, scope)
-    assert scope["answer"].margin == scope["plan"].within
+    assert scope["answer"].margin == scope["plan"].expected.within
     assert len(scope["more"]) == 18
     assert scope["model"].shape == (21, 3)
     assert 0 < scope["gate"].spent.epsilon <= 4

@@ -139,7 +139,7 @@ def test_an_answer_after_others_is_the_direct_answer(unit):
             plan, spent = gate.plan(sql, epsilon=epsilon), gate.spent.epsilon
             answer = gate.sql(sql, epsilon=epsilon)
             assert gate.spent.epsilon - spent == plan.price.epsilon <= epsilon
-            reused.update(words.split()[0] for words in plan.reused)
+            reused.update(words.split()[0] for words in plan.expected.reused)
             direct = DIRECT[unit].sql(sql, epsilon=EPSILONS[unit][0], fresh=True)
             assert_same(answer, direct, unit)
     assert reused["asked"] >= 2  # else the conversations would show nothing

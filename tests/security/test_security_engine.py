@@ -81,7 +81,7 @@ def test_a_question_that_takes_too_long_is_stopped_and_says_nothing_of_rows():
     rows = visits(*[row(EVE, note=CANARY, ward="north")] * 30_000)
     mine = gate(rows)
     plan = mine.plan(SELF_JOIN, epsilon=1)
-    tally = plan.bought[0].draft.parts[0].query.tally
+    tally = plan.expected.bought[0].draft.parts[0].query.tally
     source = DuckDBSource({"visits": rows}, mine.tables, seconds=0.1)
     start = perf_counter()
     with pytest.raises(SourceError) as failure:
@@ -89,7 +89,7 @@ def test_a_question_that_takes_too_long_is_stopped_and_says_nothing_of_rows():
     assert perf_counter() - start < 10
     assert CANARY not in everything_in(failure.value)
     assert failure.value.__cause__ is failure.value.__context__ is None
-    (count,) = gate(visits()).plan("SELECT COUNT(*) AS n FROM visits", epsilon=1).bought
+    (count,) = gate(visits()).plan("SELECT COUNT(*) AS n FROM visits", epsilon=1).expected.bought
     assert source.sums(count.draft.parts[0].query.tally).shape == (1, 1)  # and works again
 
 

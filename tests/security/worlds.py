@@ -76,7 +76,7 @@ def worlds(*of_eve, **terms):
 def measured(gate, plan):
     """What a question would measure: each measurement, and the exact numbers behind its noise."""
     source = gate._curator._source
-    for bought in plan.bought:
+    for bought in plan.expected.bought:
         parts = zip(bought.draft.parts, bought.mechanisms, strict=True)
         found = [Measurement(query=part.query, mechanisms=noises) for part, noises in parts]
         for each in (*bought.keys, *found):
@@ -137,7 +137,7 @@ def seen(gate, sql, **terms):
         answer = gate.sql(sql, **{"epsilon": 1, "fresh": True, **terms})
     except ng.NoisegateError as refusal:
         return type(refusal).__name__, everything_in(refusal)
-    table, question = answer.table, answer.plan.question
+    table, question = answer.table, answer.plan.expected.question
     names = shown_names(question)
     keys = {names.get((block.name, key.name)) for block in question.blocks for key in block.by}
     exact = [

@@ -15,6 +15,7 @@ from door import ONE, by, curator, field, table
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.mechanisms.above_threshold import AboveThreshold
@@ -24,9 +25,8 @@ from noisegate.privacy.event import DeclaredEvent
 from noisegate.releases.recipes.above import (
     AboveOrder,
     AboveRelease,
+    above_job,
     boxes_matrix,
-    plan_above,
-    release_above,
 )
 from noisegate.releases.workload import all_ranges, ranges
 from noisegate.sources.duckdb import DuckDBSource
@@ -154,7 +154,8 @@ def gate(**more):
 
 def ask(door, **order):
     base = {"columns": {"age": 10, "ward": None}, "threshold": 150, "epsilon": 10}
-    return release_above(door._curator, door._rules, AboveOrder(**base | order))
+    desk = Desk(door._curator, door._rules)
+    return desk.run(above_job(desk, AboveOrder(**base | order)))
 
 
 def test_the_questions_that_reach_the_threshold_are_named():
@@ -232,17 +233,18 @@ def test_of_many_questions_a_picture_shows_those_that_reach_it():
 def test_the_plan_states_the_error_of_all_answers_and_costs_nothing():
     door = gate()
     order = AboveOrder(columns={"age": 10}, questions="ranges", threshold=100, epsilon=10, most=20)
-    plan = plan_above(door._curator, door._rules, order)
+    desk = Desk(door._curator, door._rules)
+    plan = desk.plan(above_job(desk, order))
     assert (plan.price.epsilon, plan.fits, door.spent.epsilon) == (10, True, 0)
-    found = release_above(door._curator, door._rules, order)
+    found = desk.run(above_job(desk, order))
     for sure in (0.5, 0.95, 0.999):
-        assert plan.margin(sure) == found.margin_at(sure)
-        assert plan.to_dict(sure)["margin"] == float(plan.margin(sure))
-        said = f"threshold 100 ± {plan.margin(sure)} at {percent(sure)} confidence"
+        assert plan.expected.margin(sure) == found.margin_at(sure)
+        assert plan.to_dict(sure)["margins"]["threshold"] == float(plan.expected.margin(sure))
+        said = f"threshold 100 ± {plan.expected.margin(sure)} at {percent(sure)} confidence"
         assert any(said in fact for _, fact in plan.facts(sure))
-    assert plan.margin(0.5) < plan.margin(0.999)
+    assert plan.expected.margin(0.5) < plan.expected.margin(0.999)
     for fresh, price in ((False, 0), (True, 10)):
-        again = plan_above(door._curator, door._rules, order, fresh=fresh)
+        again = desk.plan(above_job(desk, order), fresh=fresh)
         assert again.price.epsilon == price
         assert ("free: released before" in str(again)) == (not fresh)
     true = all_ranges((11,)).answers(np.array([0, 0, 400, 0, 300, 0, 0, 0, 5, 0, 0]))

@@ -13,13 +13,14 @@ import noisegate
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.algebra.blocks import STEPS
 from noisegate.desk.card import verify
+from noisegate.desk.desk import Desk
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.isolated import cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.releases.applied import Applied
-from noisegate.releases.applying import applying
+from noisegate.releases.applying import apply_job
 from noisegate.releases.programs import program_of
 
 runs = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
@@ -228,28 +229,30 @@ def test_a_plan_tells_price_time_and_error_and_runs_nothing(unspent):
     plan = door.apply_plan(lambda rows: 1 / 0, epsilon=2, **TERMS | {"blocks": 50, "seconds": 1})
     facts = dict(plan.facts())
     assert facts["price"] == "ε = 2"
-    assert 50 < plan.seconds < 65
-    assert plan.widths(0.95)[0] == pytest.approx(100 / (50 * 2) * math.log(20), rel=0.01)
+    assert 50 < plan.expected.seconds < 65
+    assert plan.expected.widths(0.95)[0] == pytest.approx(100 / (50 * 2) * math.log(20), rel=0.01)
     assert plan.to_dict()["blocks"] == 50
 
 
 def test_within_buys_the_cheapest_noise_that_keeps_it(unspent):
     door = unspent
     plan = door.apply_plan(mean_age, within=3, **TERMS | {"blocks": 50})
-    assert plan.widths(0.95)[0] <= 3
+    assert plan.expected.widths(0.95)[0] <= 3
     dearer = door.apply_plan(
         mean_age, epsilon=plan.price.epsilon * Fraction(99, 100), **TERMS | {"blocks": 50}
     )
-    assert dearer.widths(0.95)[0] > 3
+    assert dearer.expected.widths(0.95)[0] > 3
 
 
 def test_epsilon_and_within_say_how_many_blocks(unspent):
     terms = {name: value for name, value in TERMS.items() if name != "blocks"}
     plan = unspent.apply_plan(mean_age, epsilon=1, within=2, resample=2, **terms)
-    assert plan.widths(0.95)[0] <= 2
+    assert plan.expected.widths(0.95)[0] <= 2
     assert plan.price.epsilon == 1
-    fewer = unspent.apply_plan(mean_age, epsilon=1, resample=2, blocks=plan.blocks - 1, **terms)
-    assert fewer.widths(0.95)[0] > 2
+    fewer = unspent.apply_plan(
+        mean_age, epsilon=1, resample=2, blocks=plan.expected.tally.blocks - 1, **terms
+    )
+    assert fewer.expected.widths(0.95)[0] > 2
     with pytest.raises(SpecError, match="averages"):
         unspent.apply_plan(mean_age, epsilon=1, within=2, aggregate="median", **terms)
 
@@ -259,8 +262,8 @@ def test_dealing_more_often_does_not_change_the_noise_of_a_mean(unspent):
         unspent.apply_plan(mean_age, epsilon=1, resample=n, **TERMS | {"blocks": 40})
         for n in (1, 4)
     )
-    assert four.widths(0.95)[0] == pytest.approx(one.widths(0.95)[0], rel=1e-3)
-    assert four.seconds == pytest.approx(4 * one.seconds)
+    assert four.expected.widths(0.95)[0] == pytest.approx(one.expected.widths(0.95)[0], rel=1e-3)
+    assert four.expected.seconds == pytest.approx(4 * one.expected.seconds)
 
 
 def test_blocks_at_once_take_less_time_and_more_noise_unless_they_are_trusted(unspent, monkeypatch):
@@ -270,14 +273,18 @@ def test_blocks_at_once_take_less_time_and_more_noise_unless_they_are_trusted(un
         return unspent.apply_plan(mean_age, epsilon=1, **TERMS | {"blocks": 40} | more)
 
     one, four, own = plan(), plan(workers=4), plan(workers=4, trusted=True)
-    assert four.seconds == own.seconds == pytest.approx(one.seconds / 4)
-    assert four.widths(0.95)[0] == pytest.approx(4 * one.widths(0.95)[0], rel=1e-3)
-    assert own.widths(0.95) == one.widths(0.95)
+    assert four.expected.seconds == own.expected.seconds == pytest.approx(one.expected.seconds / 4)
+    assert four.expected.widths(0.95)[0] == pytest.approx(
+        4 * one.expected.widths(0.95)[0], rel=1e-3
+    )
+    assert own.expected.widths(0.95) == one.expected.widths(0.95)
 
 
 def test_the_number_of_blocks_follows_from_public_rows(unspent):
     terms = {name: value for name, value in TERMS.items() if name != "blocks"}
-    assert unspent.apply_plan(mean_age, rows=100_000, epsilon=1, **terms).blocks == 100
+    assert (
+        unspent.apply_plan(mean_age, rows=100_000, epsilon=1, **terms).expected.tally.blocks == 100
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +294,7 @@ def test_accounts_of_rho_pay_the_same_rho(aggregate, kind):
     """Of whatever kind the noise is: two numbers together cost ρ = ε² / 2."""
     door = gate(epsilon=20, delta="1e-6", accountant="zcdp")
     terms = {"epsilon": 2, "aggregate": aggregate, **TERMS, "range": [(0, 1), (0, 9)]}
-    asked = applying(door._curator, door._rules, mean_age, None, terms)._asked
+    asked = apply_job(Desk(door._curator, door._rules), mean_age, None, terms).measurement
     assert {type(each) for each in asked.mechanisms} == {kind}
     assert Fraction(1999, 1000) < zcdp_loss(asked.event()).rho <= 2
 
@@ -297,7 +304,9 @@ def test_a_centre_with_a_delta_has_lighter_noise():
 
     def noise(**more):
         terms = {"epsilon": 1, "aggregate": "center", **TERMS, **more}
-        return applying(door._curator, door._rules, mean_age, None, terms)._asked.mechanisms[0]
+        return apply_job(
+            Desk(door._curator, door._rules), mean_age, None, terms
+        ).measurement.mechanisms[0]
 
     assert type(noise()) is SmoothStudent
     assert type(noise(delta="1e-6")) is SmoothLaplace

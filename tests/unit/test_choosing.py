@@ -57,7 +57,7 @@ def test_the_largest_group_is_chosen_and_how_far_it_leads():
     choice = gate().choose(BY_WARD, epsilon=20, gap=True)
     assert choice.winner == "north"  # another one with e^-800
     assert abs(choice.gap - 40) <= 3  # missed with e^-40
-    assert choice.plan.method == "noisy-max"
+    assert choice.expected.method == "noisy-max"
 
 
 def test_the_smallest_group_is_chosen_on_request():
@@ -69,8 +69,10 @@ def test_the_best_of_a_sample_is_chosen_at_its_amplified_price():
     held = gate()
     choosing = held.sample("1/2")
     plan = choosing.choose_plan(BY_WARD, epsilon=1)
-    assert float(plan.selection.factor) == pytest.approx(log(1 + 2 * (exp(1) - 1)), rel=1e-6)
-    assert plan.grain == 2
+    assert float(plan.expected.selection.factor) == pytest.approx(
+        log(1 + 2 * (exp(1) - 1)), rel=1e-6
+    )
+    assert plan.expected.grain == 2
     choice = choosing.choose(BY_WARD, epsilon=1)
     assert float(choice.cost.epsilon) == pytest.approx(1, rel=1e-6)
     assert choice.cost.epsilon <= 1
@@ -84,7 +86,7 @@ def test_several_are_chosen_best_first():
     assert len(choice.gaps) == 2
     everyone = gate().choose(BY_WARD, epsilon=60, k=3)
     assert (everyone.winners, everyone.gaps) == (WARDS, None)
-    assert everyone.plan.method == "exponential"
+    assert everyone.expected.method == "exponential"
 
 
 def test_each_aggregate_is_a_candidate_under_its_name():
@@ -131,23 +133,23 @@ def test_filters_and_null_values_count_nothing():
 )
 def test_counts_are_monotone_so_that_all_of_epsilon_is_the_weight_of_a_row(asked, terms, kind):
     plan = asked.choose_plan(BY_WARD, epsilon=1, **terms)
-    assert type(plan.selection) is kind
-    assert plan.selection.monotone
-    assert plan.selection.factor == Fraction(1, terms.get("k", 1))
+    assert type(plan.expected.selection) is kind
+    assert plan.expected.selection.monotone
+    assert plan.expected.selection.factor == Fraction(1, terms.get("k", 1))
     assert plan.price.epsilon == 1
 
 
 def test_sums_of_both_signs_pay_twice():
     sql = "SELECT SUM(age - 50) AS a, SUM(age - 10) AS b FROM data"
     plan = gate().choose_plan(sql, epsilon=1)
-    assert not plan.selection.monotone
-    assert plan.selection.factor == Fraction(1, 2 * 89)
+    assert not plan.expected.selection.monotone
+    assert plan.expected.selection.factor == Fraction(1, 2 * 89)
 
 
 def test_the_density_of_a_price_is_e_to_its_revenue():
     """The auction of McSherry and Talwar: weight e^(ε · revenue / highest price), ε in all."""
     plan = gate().choose_plan(prices(), epsilon=2, method="exponential")
-    assert plan.selection.factor / plan.grain == Fraction(2, 9)
+    assert plan.expected.selection.factor / plan.expected.grain == Fraction(2, 9)
     counts = dict.fromkeys(range(1, 10), 9) | {1: 999}  # the lowest price earns most
     for bid in (0, 4, 9):  # with one more bidder, at most e^2 and nearly that
         more = {p: count + (bid >= p) for p, count in counts.items()}
@@ -196,12 +198,16 @@ def test_no_lie_gains_more_than_the_factor_of_a_change():
 
 def test_people_with_many_rows_move_a_count_by_their_cap():
     capped = gate(unit="who", rows_per_unit=4)
-    assert capped.choose_plan(BY_WARD, epsilon=1).selection.factor * 4 == Fraction(1, 1 << 18)
+    assert capped.choose_plan(BY_WARD, epsilon=1).expected.selection.factor * 4 == Fraction(
+        1, 1 << 18
+    )
     people = "SELECT ward, COUNT(DISTINCT who) AS n FROM data GROUP BY ward"
     plan = capped.choose_plan(people, epsilon=1)
-    assert plan.selection.factor == plan.grain  # one person moves each by one, in all groups
+    assert (
+        plan.expected.selection.factor == plan.expected.grain
+    )  # one person moves each by one, in all groups
     assert dict(plan.facts())["because"].endswith("one person moves each score by at most 1")
-    assert plan.caveats == ()
+    assert plan.notes == ()
     rows_count = dict(capped.choose_plan(BY_WARD, epsilon=1).facts())["because"]
     assert rows_count.endswith("by at most 4")
     assert capped.choose(people, epsilon=30).winner == "north"
@@ -210,10 +216,10 @@ def test_people_with_many_rows_move_a_count_by_their_cap():
 def test_zcdp_buys_twice_the_epsilon_for_an_exponential_choice():
     careful = gate(epsilon=8, delta="1e-6", accountant="zcdp")
     plan = careful.choose_plan(BY_WARD, epsilon="1/2")
-    assert type(plan.selection) is Exponential
-    assert plan.selection.factor == 1
+    assert type(plan.expected.selection) is Exponential
+    assert plan.expected.selection.factor == 1
     four = careful.choose_plan(BY_WARD, epsilon="1/2", k=3)
-    assert 0.999 < float(four.selection.factor) ** 2 * 3 <= 1
+    assert 0.999 < float(four.expected.selection.factor) ** 2 * 3 <= 1
     careful.choose(BY_WARD, epsilon="1/2")
     reserved = next(e for e in careful.ledger.history() if e.kind == "reserve")
     rho, delta = map(int, reserved.body["charges"]["data"])
@@ -226,8 +232,12 @@ def test_a_plan_is_free_and_says_how_good_the_choice_will_be():
     asked = gate()
     plan = asked.choose_plan(BY_WARD, epsilon=1, gap=True)
     assert asked.spent.epsilon == 0
-    assert 2 * exp(-(plan.shortfall(0.95) + 1)) <= 0.05 < 2 * exp(-plan.shortfall(0.95))
-    assert log(3 / 0.05) <= plan.gap_error(0.95) <= log(3 / 0.05) + 2
+    assert (
+        2 * exp(-(plan.expected.shortfall(0.95) + 1))
+        <= 0.05
+        < 2 * exp(-plan.expected.shortfall(0.95))
+    )
+    assert log(3 / 0.05) <= plan.expected.gap_error(0.95) <= log(3 / 0.05) + 2
     words = dict(plan.facts())
     assert words["candidates"] == "3, of which 1 chosen"
     assert words["price"] == "ε = 1"

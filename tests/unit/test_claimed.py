@@ -5,6 +5,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.curator.claimed import ClaimedMeasurement
+from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.gaussian import DiscreteGaussian
@@ -66,7 +67,7 @@ def test_what_nobody_vouches_for_is_refused_before_any_charge(asked, terms, kind
 
 def test_the_door_takes_one_whole_number_of_all_rows_only():
     door = gate()
-    query = _query(Till(door._curator, door._rules), repeated, ClaimOrder(trusted=True))
+    query = _query(Till(Desk(door._curator, door._rules)), repeated, ClaimOrder(trusted=True))
     fair = ClaimedMeasurement(query=query, noise=Geometric(scale=1))
     assert fair.event().sensitivity.value == 1
     with pytest.raises(NoisegateError):

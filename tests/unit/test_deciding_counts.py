@@ -41,7 +41,7 @@ def gate(**more):
 
 
 def finder(plan):
-    return finder_of(plan.bought[0].keys[0])
+    return finder_of(plan.expected.bought[0].keys[0])
 
 
 @pytest.mark.parametrize("groups", [1, 4, 16])

@@ -119,10 +119,10 @@ def test_groups_err_each_by_its_own_rows():
     gate = gate_of()
     sql = "SELECT ward, AVG(age) AS x FROM people GROUP BY ward"
     gate.sql("SELECT COUNT(*) AS n FROM people", epsilon=HIGH)
-    even = gate.plan(sql, epsilon=1).expected.columns(0.95)["x"]
+    even = gate.plan(sql, epsilon=1).expected.error.columns(0.95)["x"]
     assert even.least == even.most
     gate.sql(BY_WARD, epsilon=HIGH)
-    known = gate.plan(sql, epsilon=1).expected.columns(0.95)["x"]
+    known = gate.plan(sql, epsilon=1).expected.error.columns(0.95)["x"]
     assert known.least < even.most < known.most == pytest.approx(3 * known.least, rel=0.2)
     assert any(
         " to " in words for kind, words in gate.plan(sql, epsilon=1).facts() if kind == "error"
@@ -153,9 +153,9 @@ def test_a_condition_of_its_own_needs_a_count_of_its_own():
 def test_groups_of_a_released_table_are_picked_and_added_up():
     gate = gate_of()
     gate.sql(BY_WARD, epsilon=HIGH)
-    picked = gate.plan(f"{MEAN} WHERE ward = 'south'", epsilon=1).expected.columns(0.95)["x"]
+    picked = gate.plan(f"{MEAN} WHERE ward = 'south'", epsilon=1).expected.error.columns(0.95)["x"]
     assert picked.rows == (SIZE // 4,)
-    assert gate.plan(MEAN, epsilon=1).expected.columns(0.95)["x"].rows == (SIZE,)
+    assert gate.plan(MEAN, epsilon=1).expected.error.columns(0.95)["x"].rows == (SIZE,)
 
 
 def test_the_most_rows_of_a_policy_are_a_bound_on_the_error_from_below():

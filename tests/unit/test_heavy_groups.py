@@ -33,7 +33,7 @@ def gate(**more):
 
 
 def asked(plan):
-    (measured,) = plan.bought[0].keys
+    (measured,) = plan.expected.bought[0].keys
     return measured
 
 

@@ -37,7 +37,7 @@ def test_found_bounds_and_caps_cost_a_share_and_the_whole_costs_what_was_said(vi
     plan = gate.plan(AVERAGE, epsilon=1, choose=("bounds", "caps"))
     assert (plan.price.epsilon, plan.fits) == (1, True)
     assert gate.spent.epsilon == 0
-    said = " ".join(plan.clipping)
+    said = " ".join(plan.expected.clipping)
     assert "found first, for ε = 0.125; errors are shown for a cap of 1, and grow with it" in said
     assert "found first, for ε = 0.125; errors are shown for values from 0 to 1" in said
     answer = gate.sql(AVERAGE, epsilon=1, choose=("bounds", "caps"))
@@ -53,7 +53,7 @@ def test_what_was_found_is_free_afterwards_and_shown_by_the_plan(visits):
     gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="bounds")
     again = gate.plan("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="bounds")
     assert again.price.epsilon == 0
-    assert any("the bounds of x, as found: " in words for words in again.clipping)
+    assert any("the bounds of x, as found: " in words for words in again.expected.clipping)
     other = gate.plan("SELECT AVG(x) AS s FROM visits", epsilon=1, choose="bounds")
     assert other.price.epsilon <= Fraction(7, 8)
 

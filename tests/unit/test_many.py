@@ -109,7 +109,7 @@ def test_all_answers_keep_the_promise(accountant, start):
     assert len(promised) > 15
     for each in promised:
         assert abs(each.value - exact(each.sql)) <= each.margin
-    assert balance.left + balance.surprises == session.plan.surprises
+    assert balance.left + balance.surprises == session.plan.expected.surprises
     assert session.balance.surprises == balance.surprises  # also when it is over
     assert gate.spent.epsilon <= session.plan.price.epsilon
     assert gate.ledger.verify().ok
@@ -184,14 +184,14 @@ def test_a_promise_to_the_last_question_is_kept():
     gate = opened()
     terms = {"epsilon": 20, "rows": COUNT, "sure": True, "confidence": SURE, "questions": 80}
     plan = gate.many_plan(COLUMNS, **terms)
-    assert plan.endless
-    assert plan.within < COUNT / 3
+    assert plan.expected.endless
+    assert plan.expected.within < COUNT / 3
     with gate.many(COLUMNS, **terms) as session:
         answers = session.answers(random_questions(80))
         assert session.balance.left > 0
         assert session.balance.surprises > 0
     assert all(each.margin is not None for each in answers)
-    assert max(abs(each.value - exact(each.sql)) for each in answers) <= plan.within
+    assert max(abs(each.value - exact(each.sql)) for each in answers) <= plan.expected.within
 
 
 def test_a_session_that_learns_nothing_runs_out(monkeypatch):
@@ -207,14 +207,16 @@ def test_the_plan_follows_the_wish():
     gate = opened()
     usual = gate.many_plan(COLUMNS, epsilon=1)
     more = gate.many_plan(COLUMNS, epsilon=1, surprises=128)
-    assert 1.6 < more.within / usual.within < 2.2  # the root of 4, less false alarms
-    narrow = gate.many_plan(COLUMNS, epsilon=1, within=usual.within)
-    assert narrow.surprises >= 32
-    assert narrow.within <= usual.within
+    assert (
+        1.6 < more.expected.within / usual.expected.within < 2.2
+    )  # the root of 4, less false alarms
+    narrow = gate.many_plan(COLUMNS, epsilon=1, within=usual.expected.within)
+    assert narrow.expected.surprises >= 32
+    assert narrow.expected.within <= usual.expected.within
     known = gate.many_plan(COLUMNS, epsilon=1, rows=COUNT)
-    assert known.sure_within > known.within
+    assert known.expected.sure_within > known.expected.within
     pure = opened("pure")
-    one, four = (pure.many_plan(COLUMNS, epsilon=1, surprises=n).within for n in (10, 40))
+    one, four = (pure.many_plan(COLUMNS, epsilon=1, surprises=n).expected.within for n in (10, 40))
     assert 2.5 < four / one < 4
     assert "all together" in str(usual)
     assert json.dumps(usual.to_dict())
@@ -301,7 +303,7 @@ def test_known_questions_make_a_table_of_their_own(accountant):
     asked = [counting(f"age < {age} AND city = {city}") for age in (10, 25) for city in range(4)]
     plan = gate.release_plan("questions", workload=asked, epsilon=100, rounds=12)
     made = gate.release("questions", workload=asked, epsilon=100, rounds=12, total=COUNT)
-    assert (plan.questions, plan.fits, plan.shape) == (8, True, (4, 4))
+    assert (plan.expected.questions, plan.fits, plan.expected.shape) == (8, True, (4, 4))
     assert made.axes[0].keys == (0, 10, 25, None)
     assert made.values.sum() == COUNT
     for city in range(4):
@@ -407,7 +409,7 @@ def test_rows_in_no_cell_are_named_by_plan_answer_model_and_release(accountant):
     assert UNLISTED in made.words
     assert any(
         UNLISTED in words
-        for words in gate.release_plan("questions", workload=asked, epsilon=1).words
+        for words in gate.release_plan("questions", workload=asked, epsilon=1).notes
     )
 
 

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import noisegate
+from noisegate.desk.attempts import Attempts
 from noisegate.desk.card import verify as card_problems
+from noisegate.desk.desk import Desk
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, SpecError
 from noisegate.releases.asking import Noisy
 from noisegate.releases.axes import Axis
 from noisegate.releases.cube import CubeRelease
-from noisegate.releases.marginal_bench import MarginalBench, MarginalOrder
+from noisegate.releases.cube_job import MarginalOrder, cube_job
 from noisegate.releases.marginal_fit import (
     agreeing,
     disagreement,
@@ -285,26 +287,34 @@ def gate_of(**more):
     return noisegate.open(table, columns=facts, table="people", ledger=":memory:", **more)
 
 
-def bench(gate, **order):
-    return MarginalBench(gate._curator, gate._rules, MarginalOrder(columns=COLUMNS, **order))
+def job(gate, **order):
+    return cube_job(Desk(gate._curator, gate._rules), MarginalOrder(columns=COLUMNS, **order))
+
+
+def planned(gate, **order):
+    return Desk(gate._curator, gate._rules).plan(job(gate, **order))
+
+
+def released(gate, progress=None, **order):
+    return Desk(gate._curator, gate._rules).run(job(gate, **order), progress=progress)
 
 
 @pytest.mark.parametrize("terms", [{}, {"accountant": "zcdp", "delta": 1e-9}])
 def test_through_the_door_it_is_paid_once_and_is_the_same_ever_after(terms):
     gate = gate_of(epsilon=20, **terms)
-    plan = bench(gate, epsilon=2).plan()
+    plan = planned(gate, epsilon=2)
     assert gate.spent.epsilon == 0
     assert plan.fits
-    assert set(plan.rms) == {("age", "ward"), ("age", "sick"), ("ward", "sick")}
-    first = bench(gate, epsilon=2).release()
+    assert set(plan.expected.rms) == {("age", "ward"), ("age", "sick"), ("ward", "sick")}
+    first = released(gate, epsilon=2)
     spent = gate.spent.epsilon
-    again = bench(gate, epsilon=2).release()
+    again = released(gate, epsilon=2)
     assert gate.spent.epsilon == spent > 0
     if not terms:
         assert 2 - Fraction(1, 10**6) < spent <= 2
     assert all(map(np.array_equal, first.tables.values, again.tables.values))
     assert (first.free, again.free, again.request_id) == (False, True, first.request_id)
-    assert bench(gate, epsilon=2).plan().price.epsilon == 0
+    assert planned(gate, epsilon=2).price.epsilon == 0
     assert abs(first.total.value - 400) <= 60
     assert first.query(age=(70, 99), sick=1).value >= 0
     assert "people" in first.promise
@@ -321,9 +331,9 @@ def test_bad_orders_are_refused_before_any_charge():
         {"epsilon": 1, "sets": []},
     ):
         with pytest.raises(SpecError):
-            bench(gate, **order)
+            job(gate, **order)
     with pytest.raises(OverBudget):
-        bench(gate, epsilon=3).release()
+        released(gate, epsilon=3)
     assert gate.spent.epsilon == 0
 
 
@@ -334,9 +344,9 @@ def test_an_interrupted_release_can_be_made_again():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bench(gate, epsilon=1).release(stop)
+        released(gate, stop, epsilon=1)
     assert 0 < gate.spent.epsilon < 1
-    assert bench(gate, epsilon=1).release().disagreement == 0
+    assert released(gate, epsilon=1).disagreement == 0
     assert gate.ledger.verify().ok
 
 
@@ -379,7 +389,7 @@ def test_a_cube_says_what_its_caps_leave_out():
     facts = {"ward": {"in": ["north", "south"]}}
     gate = noisegate.open(rows, epsilon=2, unit="pid", rows_per_unit=3, columns=facts)
     terms = {"columns": {"ward": None}, "sets": 1, "epsilon": 1}
-    words = gate.release_plan("cube", **terms).words
+    words = gate.release_plan("cube", **terms).notes
     assert any("Capped: 3 rows per person" in each for each in words)
     assert gate.release("cube", **terms).footer().endswith(words[-1])
     assert gate.release("cube", **terms).footer().endswith(words[-1])
@@ -421,14 +431,15 @@ def test_a_release_that_was_killed_can_be_made_afresh():
     columns = {"a": {"in": [0, 1, 2]}, "b": {"in": [0, 1]}}
     gate = noisegate.open(rows, epsilon=10, table="t", ledger=":memory:", columns=columns)
     order = MarginalOrder(columns={"a": None, "b": None}, sets=2, epsilon=1)
-    bench = MarginalBench(gate._curator, gate._rules, order)
-    begun = bench._attempts.begin(bench._event)
+    desk = Desk(gate._curator, gate._rules)
+    made = cube_job(desk, order)
+    begun = Attempts(gate._curator, made.question).begin(made.event)
     begun.__enter__()  # and never left, as if killed
     with pytest.raises(RequestConflict, match="fresh=True"):
-        bench.release()
-    bench.release(fresh=True)
+        desk.run(made)
+    desk.run(made, fresh=True)
     assert 1 < gate.spent.epsilon <= 2
-    again = bench.release()  # the finished one is found behind the killed one
-    assert (gate.spent.epsilon <= 2, bench.plan().price.epsilon) == (True, 0)
+    again = desk.run(made)  # the finished one is found behind the killed one
+    assert (gate.spent.epsilon <= 2, desk.plan(made).price.epsilon) == (True, 0)
     assert again.names == (("a", "b"),)
     begun.__exit__(None, None, None)

@@ -49,7 +49,7 @@ def model(values, variance, name="x"):
 
 
 def released(exact, method, workload, price=Fraction(1, 10), **options):
-    """A release as the workbench makes it, without the door."""
+    """A release as a job makes it, without the door."""
     asked = workload_of(workload, exact.shape)
     ask = Listening(CellsAsk(exact, price))
     found = recipe(method, **options).build(ask, asked)

@@ -35,9 +35,9 @@ def test_the_profile_counts_units_by_their_rows():
 def test_what_a_cap_loses_is_told_before_asking():
     door = gate()
     question = "SELECT COUNT(*) AS n FROM t"
-    assert "is not known" in door.plan(question, epsilon=1).clipping[1]
+    assert "is not known" in door.plan(question, epsilon=1).expected.clipping[1]
     door.caps("t", epsilon=SURE)
-    _, words = door.plan(question, epsilon=1).clipping
+    _, words = door.plan(question, epsilon=1).expected.clipping
     assert "the cap loses about 8" in words  # (1000 - 10) of 1,200 rows, in coarse bins
     assert "clipping" in dict(door.plan(question, epsilon=1).facts())
 
@@ -116,7 +116,7 @@ def test_what_is_lost_is_that_of_the_rows_of_the_question():
     door = noisegate.open(rows, epsilon=10 * SURE, table="t", unit="who", rows_per_unit=10)
     door.caps("t", epsilon=SURE)
     few = "SELECT COUNT(*) AS n FROM t WHERE x < 0"
-    assert 'choose="caps" in place of the cap' in door.plan(few, epsilon=1).clipping[1]
+    assert 'choose="caps" in place of the cap' in door.plan(few, epsilon=1).expected.clipping[1]
     answer = door.sql(few, epsilon=SURE, choose="caps")
     assert answer.rows == ((300,),)
     assert "the cap loses about 0.0%" in " ".join(answer.caveats)

@@ -11,6 +11,7 @@ import pytest
 
 import noisegate
 from noisegate.accounting.pure import promised
+from noisegate.desk import job
 from noisegate.learners.fitting import Task, learn
 from noisegate.learners.queries import StatisticalQueries
 from noisegate.privacy.event import (
@@ -21,7 +22,6 @@ from noisegate.privacy.event import (
     Sequential,
 )
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases import workbench
 from noisegate.synthetic import making
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
@@ -83,7 +83,7 @@ def test_a_table_promises_what_it_reserved_however_early_it_stopped():
 
 
 def test_a_promise_of_what_was_used_is_caught(monkeypatch):
-    monkeypatch.setattr(workbench, "promised", lambda used, _reserved: used)
+    monkeypatch.setattr(job, "promised", lambda used, _reserved: used)
     gate = opened()
     made = gate.release("privtree", SQL, epsilon=1)  # its tree costs less than its share
     assert made.guarantee.loss != loss_of_all(gate)

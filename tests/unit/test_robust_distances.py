@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.robust.distances import Distance, DistanceOrder
@@ -81,7 +82,7 @@ def test_a_unit_with_three_rows_has_three_times_the_noise():
 def test_plans_are_free():
     door = gate()
     lines = {"columns": ["x", "y"], "label": "sick = 1", "separators": [([1, 1], 10)]}
-    assert door.distance_plan(**lines, epsilon=1).margin("0.95") == 3
+    assert door.distance_plan(**lines, epsilon=1).expected.margin("0.95") == 3
     balls = {"columns": ["x", "y"], "centers": [(0, 0)], "radius": 3}
     assert door.distance_plan(**balls, epsilon=1).price.epsilon == 1
     assert door.spent.epsilon == 0
@@ -92,7 +93,7 @@ def exact_distance(table):
     door = gate(table=table)
     lines = (([1, 0], 5), ([1, 1], "10.5"), ([0, 1], 3))
     order = DistanceOrder(columns=("x", "y"), label="sick = 1", separators=lines, epsilon=1)
-    asked = Distance(Till(door._curator, door._rules), order)
+    asked = Distance(Till(Desk(door._curator, door._rules)), order)
     sums = door._curator._source.sums(asked.measurement.query.tally)
     return sums.min(), asked.measurement
 

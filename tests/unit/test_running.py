@@ -549,7 +549,7 @@ def test_a_series_ends_with_its_bounds(tmp_path, unit, until, periods):
     made = gate_of(tmp_path, 60, "1").release_plan(
         "series", columns={"day": unit}, until=until, epsilon=1
     )
-    assert made.questions == periods
+    assert made.expected.questions == periods
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_periods_of_numbers_end_too(tmp_path, until, said):
     gate = noisegate.open(rows, epsilon=1, columns={"t": {"between": [0, 99]}}, table="visits")
     asked = {"columns": {"t": 10}, "until": until, "epsilon": 1}
     if said is None:
-        assert gate.release_plan("series", **asked).questions == until // 10 + 1
+        assert gate.release_plan("series", **asked).expected.questions == until // 10 + 1
     else:
         with pytest.raises(SpecError, match=said):
             gate.release("series", **asked)

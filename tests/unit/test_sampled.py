@@ -233,7 +233,7 @@ def test_less_noise_about_the_sample_is_more_about_all_rows(gate):
     sampled = gate.sample("1/4").plan(question, epsilon="0.1")
     assert sampled.price.epsilon <= Fraction(1, 10)
     scales = [
-        each.plan(question, epsilon="0.1").bought[0].mechanisms[0][0].scale
+        each.plan(question, epsilon="0.1").expected.bought[0].mechanisms[0][0].scale
         for each in (gate, gate.sample("1/4"))
     ]
     assert scales[0] < 4 * scales[1] < 2 * scales[0]
@@ -280,9 +280,9 @@ def test_accounts_of_rho_pay_for_pure_noise_about_a_sample():
     gate = ng.open(PEOPLE, epsilon=9, delta=1e-6, accountant="zcdp", columns=DECLARED)
     asked = "SELECT ward, COUNT(*) AS n FROM data GROUP BY ward"
     plan = gate.sample("1/2").plan(asked, epsilon=1)
-    assert isinstance(plan.event, PoissonSampled)
-    assert isinstance(plan.event.event, GeometricEvent)
-    assert Fraction(4999, 10000) < zcdp_loss(plan.event).rho <= Fraction(1, 2)
+    assert isinstance(plan.expected.event, PoissonSampled)
+    assert isinstance(plan.expected.event.event, GeometricEvent)
+    assert Fraction(4999, 10000) < zcdp_loss(plan.expected.event).rho <= Fraction(1, 2)
     bell = Measurement(
         query=Query(sums(Sampled(Table(domain("id")), P))),
         mechanisms=(DiscreteGaussian(variance=100),),
@@ -300,8 +300,8 @@ def test_accounts_of_rho_have_gaussian_noise_about_a_sample_where_it_errs_less()
     asked = "SELECT day, COUNT(DISTINCT id) AS n FROM data GROUP BY day"
     for p, delta in (("1/2", 0), ("1/100", SAMPLED_DELTA)):
         plan = gate.sample(p).plan(asked, epsilon="1/10", groups_per_unit=50)
-        assert isinstance(plan.event.event, DiscreteGaussianEvent)
-        loss = zcdp_loss(plan.event)
+        assert isinstance(plan.expected.event.event, DiscreteGaussianEvent)
+        loss = zcdp_loss(plan.expected.event)
         assert Fraction(4999, 10**6) < loss.rho <= Fraction(1, 200)
         assert loss.delta == delta
     answer = gate.sample("1/100").sql(asked, epsilon="1/10", groups_per_unit=50)
@@ -309,7 +309,7 @@ def test_accounts_of_rho_have_gaussian_noise_about_a_sample_where_it_errs_less()
     assert gate.ledger.verify().ok
     pure = ng.open(rows, epsilon=9, delta=1e-6, unit="id", columns=columns)
     plan = pure.sample("1/100").plan(asked, epsilon="1/10", groups_per_unit=50)
-    assert isinstance(plan.event.event, GeometricEvent)
+    assert isinstance(plan.expected.event.event, GeometricEvent)
 
 
 def test_groups_of_a_sample_are_found_with_a_delta_that_is_amplified_too():

@@ -21,6 +21,7 @@ from noisegate.cli import app
 from noisegate.curator import blocks as door_of_blocks
 from noisegate.curator.blocks import BlockMeasurement, said_of_blocks
 from noisegate.curator.claimed import ClaimedMeasurement
+from noisegate.desk.desk import Desk
 from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell
 from noisegate.isolated.lockdown import can_lock
@@ -37,7 +38,7 @@ from noisegate.privacy.event import (
     SmoothStudentEvent,
 )
 from noisegate.releases.applied import Applied
-from noisegate.releases.applying import applying
+from noisegate.releases.applying import apply_job
 from noisegate.sources.duckdb import DuckDBSource
 from noisegate.transforms.blocks import BlockQuery
 
@@ -214,13 +215,14 @@ def test_the_noise_is_for_the_inner_price_and_all_pay_what_they_said(accountant,
     door = gate(delta="1e-3", accountant=accountant)
     sample = door.sample(P)
     order = {"epsilon": 1, **TERMS, **terms}
-    made = applying(door._curator, sample._rules, mean_age, None, order)
-    event = made._asked.event()
+    desk = Desk(door._curator, sample._rules)
+    made = apply_job(desk, mean_age, None, order)
+    event = made.event
     assert type(event) is PoissonSampled
     assert event.probability == P
     assert {type(each) for each in event.event.events} == {kind}
     inner, outer = pure_loss(event.event), pure_loss(event)
-    assert outer == poisson(inner, probability=P) == made.plan().price
+    assert outer == poisson(inner, probability=P) == desk.plan(made).price
     assert Fraction(999, 1000) < outer.epsilon <= 1
     assert inner.epsilon > 2
     delta = Fraction(terms.get("delta", 0))
@@ -236,16 +238,21 @@ def test_a_margin_is_bought_at_the_amplified_price_in_every_account():
     whole = door.apply_plan(mean_age, **terms)
     for each in (door, of_rho):
         plan = each.sample(P).apply_plan(mean_age, **terms)
-        assert plan.widths(0.95) == whole.widths(0.95)
+        assert plan.expected.widths(0.95) == whole.expected.widths(0.95)
         assert plan.price == poisson(whole.price, probability=P)
     less = {"epsilon": 1, "within": 1, "columns": ["age"], "range": (0, 9)}
     of_all, few = (each.apply_plan(mean_age, **less) for each in (door, door.sample(P)))
-    assert of_all.blocks / few.blocks == pytest.approx(log(1 + (exp(1) - 1) * 4), rel=0.1)
+    assert of_all.expected.tally.blocks / few.expected.tally.blocks == pytest.approx(
+        log(1 + (exp(1) - 1) * 4), rel=0.1
+    )
 
 
 def test_the_usual_number_of_blocks_is_that_of_the_rows_in_the_sample():
     terms = {"columns": ["age"], "range": (0, 100), "epsilon": 1}
-    assert gate().sample("1/10").apply_plan(mean_age, rows=1_000_000, **terms).blocks == 100
+    assert (
+        gate().sample("1/10").apply_plan(mean_age, rows=1_000_000, **terms).expected.tally.blocks
+        == 100
+    )
 
 
 def test_questions_about_samples_are_others_than_those_about_all():

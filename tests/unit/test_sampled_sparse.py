@@ -99,7 +99,7 @@ def test_thresholds_about_a_sample_are_compared_at_the_amplified_price():
     assert isinstance(event.event, AboveThresholdEvent)
     assert Fraction(999, 1000) < pure_loss(event).epsilon <= 1
     spread = (6000 * 3) ** 0.5
-    assert 1.96 * spread < made.margin_at(0.95) == plan.margin(0.95) < 4 * spread
+    assert 1.96 * spread < made.margin_at(0.95) == plan.expected.margin(0.95) < 4 * spread
     assert any("secret sample" in words for words in made.answer().caveats)
 
 

@@ -89,7 +89,7 @@ def test_grouping_sets_say_that_their_bars_are_about_noise():
     gate = ng.open(ROWS, epsilon=100, columns=COLUMNS)
     asked = 'SELECT "group", SUM(cost) AS n FROM data GROUP BY ROLLUP("group")'
     found = gate.sample(P).plan(asked, epsilon=1)
-    assert "the ± is about the noise" in " ".join(found.caveats)
+    assert "the ± is about the noise" in " ".join(found.notes)
 
 
 def test_errors_in_ranks_are_said_to_be_about_noise():
@@ -104,7 +104,7 @@ def test_errors_in_ranks_are_said_to_be_about_noise():
         ("COUNT(*), COUNT(DISTINCT cost)", "the ± holds what sampling adds"),
     ]:
         plan = gate.sample(P).plan(f"SELECT {asked} FROM data", epsilon=1)
-        assert said in " ".join(plan.caveats)
+        assert said in " ".join(plan.notes)
 
 
 def test_plans_foresee_errors_of_sums_only_for_a_number_of_rows():

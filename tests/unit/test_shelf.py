@@ -138,7 +138,7 @@ def test_the_same_question_is_free_and_has_the_same_answer():
     assert again.free
     assert not first.free
     assert str(again.guarantee) == str(first.guarantee)
-    assert again.plan.reused == ("asked before",)
+    assert again.plan.expected.reused == ("asked before",)
     assert "free: answered from the ledger" in again.footer()
 
 
@@ -313,7 +313,7 @@ def test_where_units_weigh_otherwise_it_is_another_question(accountant, delta):
     def reused(first, sql, cap=4):
         gate = gate_of(people(unit="pid"), accountant=accountant, delta=delta)
         gate.sql(first, epsilon=1, rows_per_unit=4)
-        return gate.plan(sql, epsilon=1, rows_per_unit=cap).reused != ()
+        return gate.plan(sql, epsilon=1, rows_per_unit=cap).expected.reused != ()
 
     assert reused(BY_K, BY_K)
     assert not reused(BY_K, BY_K, cap=3)  # a row has the same grain under 3 and 4
@@ -477,9 +477,9 @@ def test_other_questions_in_the_ledger_are_passed_over(question):
 def test_what_a_strategy_measured_is_no_answer_about_its_cells():
     gate = gate_of()
     plan = gate.plan(BY_K, epsilon=1)
-    tally = plan.bought[0].draft.parts[0].query.tally
+    tally = plan.expected.bought[0].draft.parts[0].query.tally
     backwards = Strategy(tally.cells, (Groups(np.arange(4, dtype=np.int32)[::-1].copy(), 4),))
     noise = Geometric(scale=Fraction(1))
     gate._curator.measure(Measurement(query=Query(tally, backwards), mechanisms=(noise,)))
     again = gate.plan(BY_K, epsilon=1)
-    assert (again.price, again.reused) == (plan.price, ())
+    assert (again.price, again.expected.reused) == (plan.price, ())

@@ -8,6 +8,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
 from noisegate.mechanisms.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth import SmoothStudent
@@ -122,12 +123,12 @@ def test_a_plan_is_free_and_says_what_is_known_of_the_error():
     door = gate(delta="1e-5")
     plan = door.smooth_plan(MEDIAN, epsilon=1)
     assert float(plan.price.epsilon) == pytest.approx(1, rel=1e-9)
-    assert plan.margin() is None
+    assert plan.expected.margin() is None
     assert "1.49558 smooth bounds" in str(plan)
     tested = door.smooth_plan(MEDIAN, epsilon=4, delta="1e-6", method="ptr", bound=2)
     assert "steps away" in str(tested)
     paid = door.smooth(MEDIAN, epsilon=4, delta="1e-6", method="ptr", bound=2)
-    assert tested.margin() == paid.margins()["middle"][0]
+    assert tested.expected.margin() == paid.margins()["middle"][0]
     assert (
         door.smooth_plan(MEDIAN, epsilon=4, delta="1e-6", method="ptr", bound=2).price.epsilon == 0
     )
@@ -176,7 +177,7 @@ def test_noise_of_strangers_is_refused_at_the_door():
             return value
 
     door = gate()
-    till = Till(door._curator, door._rules)
+    till = Till(Desk(door._curator, door._rules))
     fair = SmoothQuantile(till, MEDIAN, Order(epsilon=1)).measurement
     quiet = LocalQuantile(tau="1/2", noise=Quiet(scale=1, beta=1, low=0, high=9))
     with pytest.raises(Unsupported):

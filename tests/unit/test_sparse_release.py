@@ -10,6 +10,7 @@ import pytest
 
 import noisegate
 from noisegate.desk.card import verify
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.sparse_geometric import SparseGeometric
@@ -44,12 +45,14 @@ def gate(ledger=":memory:", epsilon=100, **more):
 
 
 def ask(door, *, fresh=False, **order):
-    order = SparseOrder(**{"epsilon": 5} | order)
-    return sparse_asking.release_sparse(door._curator, door._rules, order, fresh=fresh)
+    desk = Desk(door._curator, door._rules)
+    job = sparse_asking.sparse_job(desk, SparseOrder(**{"epsilon": 5} | order))
+    return desk.run(job, fresh=fresh)
 
 
 def plan(door, **order):
-    return sparse_asking.plan_sparse(door._curator, door._rules, SparseOrder(**order))
+    desk = Desk(door._curator, door._rules)
+    return desk.plan(sparse_asking.sparse_job(desk, SparseOrder(**order)))
 
 
 def rows(release):
@@ -214,25 +217,28 @@ def test_the_plan_says_how_surely_a_cell_is_shown_and_how_many_are_false(epsilon
     shown = sure_of(release.noise)
     for sure in (0.9, 0.95, 0.999):
         least = release.missing(sure)
-        assert (least, release.margin(sure)) == (free.sure(sure), free.margin(sure))
+        assert (least, release.margin(sure)) == (
+            free.expected.sure(sure),
+            free.expected.margin(sure),
+        )
         assert shown(least) >= sure
         assert least == release.noise.threshold or shown(least - 1) < sure
-        said = f"± {free.margin(sure):,} at {percent(sure)} confidence"
+        said = f"± {free.expected.margin(sure):,} at {percent(sure)} confidence"
         assert any(said in fact for _, fact in free.facts(sure))
-        assert free.to_dict(sure)["margin"] == free.margin(sure)
-    assert free.margin(0.9) < free.margin(0.999)
+        assert free.to_dict(sure)["margin"] == free.expected.margin(sure)
+    assert free.expected.margin(0.9) < free.expected.margin(0.999)
     alpha = np.exp(-float(epsilon))
-    expected = 2**40 * alpha**free.threshold / (1 + alpha)
-    assert expected == pytest.approx(free.false_cells)
+    expected = 2**40 * alpha**free.expected.threshold / (1 + alpha)
+    assert expected == pytest.approx(free.expected.false_cells)
     assert expected <= 1 < expected / alpha
 
 
 def test_more_cells_may_be_false_where_more_are_expected():
     door = gate()
     few, many = (plan(door, epsilon=1, columns={"x": None}, expected=n) for n in (None, 10**6))
-    assert many.threshold < few.threshold
-    assert few.false_cells <= 1
-    assert 3000 < many.false_cells <= 10_000
+    assert many.expected.threshold < few.expected.threshold
+    assert few.expected.false_cells <= 1
+    assert 3000 < many.expected.false_cells <= 10_000
 
 
 def test_samples_are_offered_too():

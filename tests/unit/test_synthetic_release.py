@@ -139,12 +139,12 @@ print(made.free, made.to_arrow().to_pydict(), gate.ledger.balance("people").spen
 
 def test_a_plan_is_free_and_says_what_would_be_measured(gate):
     plan = gate.release_plan("synthetic", columns=["ward", "age"], epsilon="0.7")
-    assert (plan.price.epsilon, plan.fits, plan.tables) == (Fraction(7, 10), True, 1)
-    assert dict(plan.columns) == {"ward": 2, "age": 20}
-    assert plan.cells == 40
+    assert (plan.price.epsilon, plan.fits, plan.expected.tables) == (Fraction(7, 10), True, 1)
+    assert dict(plan.expected.columns) == {"ward": 2, "age": 20}
+    assert plan.expected.cells == 40
     ratio = -np.expm1(-0.7)
-    assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
-    assert "price     ε = 0.7" in str(plan)
+    assert plan.expected.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
+    assert "price       ε = 0.7" in str(plan)
     assert "of a cell of a column ± " in str(plan)
     assert "<table>" in plan._repr_html_()
     assert plan.to_dict()["tables"] == 1
@@ -164,7 +164,7 @@ def test_a_workload_with_weights_is_a_release_of_its_own():
     asked = "SELECT COUNT(*) FROM people WHERE "
     questions = {f"{asked}age < 30": 1, f"{asked}age < 30 AND married": 2, f"{asked}age >= 50": 5}
     plan = gate.release_plan("synthetic", workload=questions, **terms)
-    assert (plan.tables, plan.workload) == (2, "given questions, by weights")
+    assert (plan.expected.tables, plan.expected.workload) == (2, "given questions, by weights")
 
 
 def test_a_plan_says_the_noise_of_what_will_be_measured(gate):
@@ -179,7 +179,7 @@ def test_a_plan_says_the_noise_of_what_will_be_measured(gate):
         ratio = -np.expm1(-0.7 * float(share))
         return np.sqrt(2 * (1 - ratio)) / ratio
 
-    (column, *ends), (other, *alike) = plan.noise
+    (column, *ends), (other, *alike) = plan.expected.noise
     assert (column, other) == ("a column", "a table, if all are measured alike")
     assert ends == pytest.approx([rms(most), rms(least)])
     assert alike == pytest.approx([rms(table)] * 2)
@@ -357,7 +357,7 @@ def test_bounds_that_nobody_declared_are_found_inside_the_price():
     terms = {"columns": ["ward", "age"], "epsilon": 5, "choose": "bounds"}
     plan = gate.release_plan("synthetic", **terms)
     assert (plan.price.epsilon, gate.spent.epsilon) == (5, 0)
-    assert any("found first" in words for words in plan.words)
+    assert any("found first" in words for words in plan.notes)
     made = gate.release("synthetic", **terms)
     assert 4.999 < gate.spent.epsilon <= 5
     assert made.cost.epsilon == made.guarantee.loss.epsilon == gate.spent.epsilon

@@ -53,10 +53,10 @@ def test_of_a_sample_those_are_shown_that_the_sample_has():
 def test_the_plan_and_every_answer_say_how_large_a_group_must_be():
     door = gate()
     plan = door.plan(BY_TOWN, epsilon=2)
-    finder = finder_of(plan.bought[0].keys[0])
+    finder = finder_of(plan.expected.bought[0].keys[0])
     least = finder.last + 1
     assert f"town: found privately, those of {least} units for certain" in str(plan)
-    assert f"from {least} on they are shown for certain" in " ".join(plan.caveats)
+    assert f"from {least} on they are shown for certain" in " ".join(plan.notes)
     answer = door.sql(BY_TOWN, epsilon=2)
     assert f"from {least} on they are shown for certain" in str(answer)
     few = door.sql(f"{BY_TOWN} HAVING n > 10000", epsilon=2)

@@ -197,7 +197,7 @@ def test_files_with_types_and_declared_columns_stay_as_they_are(town):
     with pytest.raises(Unsupported, match="Integer and text"):
         gate.plan("SELECT COUNT(*) FROM people WHERE age < 50", epsilon=1)
     gate = noisegate.open(town / "towns.csv", epsilon=1, columns={"size": {"between": [0, 9]}})
-    assert not gate.plan("SELECT COUNT(*) FROM towns WHERE size < 5", epsilon=1).caveats
+    assert not gate.plan("SELECT COUNT(*) FROM towns WHERE size < 5", epsilon=1).notes
 
 
 def test_large_whole_numbers_are_told_apart(tmp_path):

@@ -26,7 +26,7 @@ def gate(**who):
 def test_rows_of_nobody_are_said_to_be_left_out(asked):
     door, sql = gate(), f"SELECT {asked} FROM t"
     said = "Rows of t whose who is NULL belong to nobody and are left out."
-    assert said in door.plan(sql, epsilon=1).caveats
+    assert said in door.plan(sql, epsilon=1).notes
     answer = door.sql(sql, epsilon=1)
     assert said in str(answer)
     assert said in answer.to_dict()["caveats"]

@@ -70,7 +70,7 @@ def test_the_first_row_of_a_unit_needs_no_cap():
     sql = "SELECT COUNT(*) AS n FROM (SELECT * FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY visit_id) = 1)"
     plan = gate().plan(sql, epsilon=1)
     assert plan.margins(0.95)["n"] == pytest.approx(3, abs=1)
-    assert not plan.clipping
+    assert not plan.expected.clipping
 
 
 @pytest.mark.parametrize("how", [Among.FIRST, Among.LAST, Fold.COUNT])

@@ -20,6 +20,7 @@ from noisegate.audit.door import DoorRuns
 from noisegate.audit.of_recipes import Asked, opened, rows
 from noisegate.audit.path import path_audit, weaker
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
+from noisegate.desk.desk import Desk
 from noisegate.gate import Gate
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.synthetic.many import ManyOrder
@@ -143,7 +144,7 @@ def _many() -> Audit:
     """
     gate, terms = opened(), {"epsilon": _EPSILON, "surprises": 1, "start": 0, "rows": 10}
     order = ManyOrder(columns={"key": None}, **terms)  # type: ignore[arg-type]
-    usual = Many(gate.door, gate.rules, order, sure=False).bargain.spec
+    usual = Many(Desk(gate.door, gate.rules), order, sure=False).bargain.spec
     band = replace(usual.band, threshold_scale=Fraction(20), query_scale=Fraction(20))
     spec = replace(usual, band=band, number=Geometric(scale=Fraction(10, 19)))
     short = replace(spec, band=weaker(spec.band), number=weaker(spec.number))

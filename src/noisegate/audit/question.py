@@ -58,7 +58,7 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
     reach = "" if found.reach is None else f"; it moves the answer {found.reach:.0%} of the way"
     planned = Rehearsal(opened(), found.one).gate().plan(sql, fresh=True, **plain)
     return Audit(
-        name=sql, claims=claims_of(planned.event), draws=(draws[0], draws[1]),
+        name=sql, claims=claims_of(planned.expected.event), draws=(draws[0], draws[1]),
         neighbours=found.words + reach, trials=_TRIALS, scores=scores,
         reachable=1.0 if found.reach is None else min(1.0, found.reach),
         why="" if found.reach is None or found.reach > _NEARLY else

@@ -83,7 +83,7 @@ def apply(
         print_plan(found, confidence, as_json=as_json)
         return
     if found.price.epsilon:
-        say(f"This takes {found.seconds:,.3g} seconds.", err=True)
+        say(f"This takes {found.expected.seconds:,.3g} seconds.", err=True)
     with bar() as progress:
         made = gate.apply(program, sql, progress=progress, **terms)
     with saved(save, lambda path: made.save(path, confidence)):

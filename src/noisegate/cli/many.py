@@ -68,7 +68,7 @@ def many(
         return
     shown = [(each.sql, str(each).partition(" (")[0], each.words) for each in answers]
     print_table(None, ("question", "count", ""), shown)
-    for words in (str(balance), *session.plan.caveats):
+    for words in (str(balance), *session.plan.notes):
         say(words)
 
 

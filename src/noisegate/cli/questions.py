@@ -63,7 +63,7 @@ def ask(
     if any(path.suffix.lower() in PICTURES for path in save or []):
         from noisegate.desk.plot import require_numbers  # noqa: PLC0415
 
-        require_numbers(gate.plan(sql, **terms).numbers)
+        require_numbers(gate.plan(sql, **terms).expected.numbers)
     answer = gate.sql(sql, **terms)
     with saved(save, lambda path: write(answer, path, confidence)):
         if as_json:

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.crowd.histogram import CrowdOrder, release_crowd
-from noisegate.curator.curator import Curator
+from noisegate.crowd.histogram import CrowdOrder, crowd_job
 from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.desk import Desk
 from noisegate.desk.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
@@ -42,9 +42,9 @@ def crowd_of(sql: str, rules: Rules, tables: Mapping[str, TableDomain]) -> Crowd
     )
 
 
-def ask_having(curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool) -> Answer:
+def ask_having(desk: Desk, order: CrowdOrder, *, fresh: bool) -> Answer:
     """The groups that are shown, as SQL has it."""
-    made = release_crowd(curator, rules, order, fresh=fresh)
+    made = desk.run(crowd_job(desk, order), fresh=fresh)
     answer = made.answer()
     shown = np.flatnonzero(~made.hidden)  # maybe none, and then still of numbers
 

@@ -18,25 +18,25 @@ from noisegate.crowd.blending import Blending, Sampled, solved
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Drawn, Measured, Receipt, drawn_of
+from noisegate.desk.plan import Fact
 from noisegate.desk.plot import drawn, framed, nothing
-from noisegate.desk.release import Charged, loading, read_held, standing
-from noisegate.desk.rules import Rules
+from noisegate.desk.release import Charged, loading, read_held
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, shown
-from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.release import Release
+from noisegate.privacy.release import Release as Measurements
 from noisegate.query.estimates.counted import between, most
 from noisegate.query.estimates.sampling import chance_of
 from noisegate.query.question import Block
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis, require_names
-from noisegate.releases.grid import Edges, Grid, grid_of, sql_of
+from noisegate.releases.grid import Grid, asked_sql, grid_of
 from noisegate.transforms.stability import stability_of
 
 if TYPE_CHECKING:
@@ -69,44 +69,31 @@ class CrowdOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrowdPlan:
-    """Price and error before paying: free, and depends on no row."""
+class CrowdExpected:
+    """How many cells there are, and which of them would be hidden."""
 
-    numbers: ClassVar[tuple[str, ...]] = ("n",)  # as of the plan of a question: it counts
-    sql: str
     cells: int
-    probability: Fraction
-    crowd: int
-    price: ApproxDP
-    fits: bool
-    words: tuple[str, ...]
+    noise: CrowdCounts
+    numbers: tuple[str, ...] = ("n",)  # as of the plan of a question: it counts
 
-    def facts(self, confidence: Numeric = 0.95) -> list[tuple[str, str]]:  # noqa: ARG002 - as others
-        """The plan in two columns."""
-        fits = "" if self.fits else ", which is more than is left"
+    def facts(self, confidence: Numeric) -> list[Fact]:  # noqa: ARG002 - as others
+        """In words, one fact a line."""
         return [
             ("cells", f"{self.cells:,}"),
-            ("sample", f"each person with probability {shown(self.probability)}"),
-            ("crowd", f"{self.crowd} of the sample"),
-            *(("mind", words) for words in self.words),
-            ("price", f"{self.price}{fits}"),
+            ("sample", f"each person with probability {shown(self.noise.probability)}"),
+            ("crowd", f"{self.noise.crowd} of the sample"),
         ]
 
-    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:  # noqa: ARG002 - as others
-        """Plain JSON values; numbers are exact text."""
-        return {
-            "sql": self.sql,
-            "cells": self.cells,
-            "probability": str(self.probability),
-            "crowd": self.crowd,
-            "epsilon": str(self.price.epsilon),
-            "delta": str(self.price.delta),
-            "fits": self.fits,
-            "words": list(self.words),
-        }
+    def margins(self, confidence: Numeric) -> dict[str, float | None]:  # noqa: ARG002 - as others
+        """It grows with the root of the count, which nobody knows yet."""
+        return {"n": None}
 
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:<8}{words}" for name, words in self.facts()))
+    def to_dict(self, confidence: Numeric) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
+        noise = self.noise
+        return {
+            "cells": self.cells, "probability": float(noise.probability), "crowd": noise.crowd,
+        }  # fmt: skip
 
 
 @final
@@ -299,115 +286,86 @@ class CrowdRelease(Charged):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Job:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
+    """Counts of a secret sample, small ones hidden."""
+
+    kind: str = "crowd-histogram"
+    endings: tuple[str, ...] = CrowdRelease.endings
     grid: Grid
-    noise: CrowdCounts
-    measurement: Measurement
+
+    def found(self, curator: Curator) -> Drawn[Measurements] | None:
+        """The latest table of the same cells and chance that hides no more than is asked, if any.
+
+        To hide more of it is free, and so is another point of its curve: what was charged holds.
+        """
+        query = json.loads(self.measurement.question())["query"]
+        wanted = self.expected.noise
+
+        def is_such(text: str) -> bool:
+            try:
+                said = json.loads(text) if CrowdCounts.name in text else {}
+            except ValueError:  # a question of another kind
+                return False
+            if not isinstance(said, dict) or said.get("query") != query:
+                return False
+            noise = from_record(said["mechanisms"][0])
+            if not isinstance(noise, CrowdCounts) or noise.probability != wanted.probability:
+                return False
+            return noise.crowd <= wanted.crowd
+
+        found = None
+        for each in curator.ledger.settled(wanted=is_such):
+            if each.answer is not None:
+                found = Measurements.from_bytes(
+                    each.answer, question=each.question, request_id=each.request_id, free=True
+                )
+        return None if found is None else drawn_of(found)
+
+    def result(self, content: Measurements, receipt: Receipt) -> CrowdRelease:
+        """The counts, 0 where they are hidden."""
+        counts, noise = content.values[0], self.expected.noise
+        return CrowdRelease(
+            sql=self.sql,
+            axes=self.grid.axes,
+            counts=np.where(counts >= noise.crowd, counts, 0),
+            noise=noise,
+            value=self.grid.value,
+            **receipt.standing,
+        )
 
 
-def plan_crowd(
-    curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool = False
-) -> CrowdPlan:
-    """What `release_crowd` would cost, and which cells it would hide."""
-    job = _job(curator, rules, order)
-    stored = None if fresh else _stored(curator, job)
-    price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
-    crowd, p = job.noise.crowd, job.noise.probability
-    hidden = (
-        f"Cells with fewer than {crowd} people in the sample are hidden: most with fewer than "
-        f"{float(crowd / p):,.0f} people."
-    )
-    return CrowdPlan(
-        sql=job.grid.sql,
-        cells=int(np.prod(job.grid.shape)),
-        probability=p,
-        crowd=crowd,
-        price=price,
-        fits=fits,
-        words=(
-            hidden,
-            f"A count of n people is off by about ± {1.96 * float((1 - p) / p) ** 0.5:.3g} √n.",
-            *job.grid.caveats,
-        ),
-    )
-
-
-def release_crowd(
-    curator: Curator, rules: Rules, order: CrowdOrder, *, fresh: bool = False
-) -> CrowdRelease:
-    """The counts: from the ledger if they were released before, else for their price."""
-    job = _job(curator, rules, order)
-    found = None if fresh else _stored(curator, job)
-    if found is None:
-        found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
-    counts = found.values[0]
-    return CrowdRelease(
-        sql=job.grid.sql,
-        axes=job.grid.axes,
-        counts=np.where(counts >= job.noise.crowd, counts, 0),
-        noise=job.noise,
-        value=job.grid.value,
-        question=found.question,
-        **standing(curator, rules, job.grid.query.tables, found),
-    )
-
-
-def _stored(curator: Curator, job: _Job) -> Release | None:
-    """The latest table of the same cells and chance that hides no more than is asked, if any.
-
-    To hide more of it is free, and so is another point of its curve: what it was charged for holds.
-    """
-    query, wanted = json.loads(job.measurement.question())["query"], job.noise
-
-    def is_such(text: str) -> bool:
-        try:
-            said = json.loads(text) if CrowdCounts.name in text else {}
-        except ValueError:  # a question of another kind
-            return False
-        if not isinstance(said, dict) or said.get("query") != query:
-            return False
-        noise = from_record(said["mechanisms"][0])
-        if not isinstance(noise, CrowdCounts) or noise.probability != wanted.probability:
-            return False
-        return noise.crowd <= wanted.crowd
-
-    found = None
-    for each in curator.ledger.settled(wanted=is_such):
-        if each.answer is not None:
-            found = Release.from_bytes(
-                each.answer, question=each.question, request_id=each.request_id, free=True
-            )
-    return found
-
-
-def _job(curator: Curator, rules: Rules, order: CrowdOrder) -> _Job:
+def crowd_job(desk: Desk, order: CrowdOrder) -> CrowdJob:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
-    grid = _grid(curator, order)
-    probability = chance_of(order.probability)
+    grid = _grid(desk, order)
+    p = chance_of(order.probability)
     crowd, loss = solved(
-        probability,
+        p,
         crowd=order.crowd,
         epsilon=None if order.epsilon is None else positive(order.epsilon, name="epsilon"),
         delta=None if order.delta is None else positive(order.delta, name="delta"),
     )
-    rules.require_price(loss.epsilon)
-    noise = CrowdCounts(probability=probability, crowd=crowd, epsilon=loss.epsilon)
-    return _Job(grid, noise, Measurement(query=grid.query, mechanisms=(noise,)))
+    desk.rules.require_price(loss.epsilon)
+    noise = CrowdCounts(probability=p, crowd=crowd, epsilon=loss.epsilon)
+    hidden = (
+        f"Cells with fewer than {crowd} people in the sample are hidden: most with fewer than "
+        f"{float(crowd / p):,.0f} people."
+    )
+    off = f"A count of n people is off by about ± {1.96 * float((1 - p) / p) ** 0.5:.3g} √n."
+    return CrowdJob(
+        sql=grid.sql,
+        epsilon=loss.epsilon,
+        expected=CrowdExpected(cells=int(np.prod(grid.shape)), noise=noise),
+        notes=(hidden, off, *grid.caveats),
+        measurement=Measurement(query=grid.query, mechanisms=(noise,)),
+        grid=grid,
+    )
 
 
-def _grid(curator: Curator, order: CrowdOrder) -> Grid:
-    if (order.sql is None) == (order.columns is None):
-        raise SpecError(
-            "Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5, "ward": None}.'
-        )
-    sql = order.sql or ""
-    edges: dict[int, Edges] = {}
-    if order.columns is not None:
-        sql, edges = sql_of(curator.tables, order.table, order.columns, order.where)
-    elif order.table is not None or order.where is not None:
-        raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
-    question = read(sql, curator.tables)
+def _grid(desk: Desk, order: CrowdOrder) -> Grid:
+    tables = desk.curator.tables
+    sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
+    question = read(sql, tables)
     for block in question.blocks:
         _require_one_row(block)
     return grid_of(question, sql, Terms(), edges=edges)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from noisegate.desk.card import Card
-    from noisegate.query.plan import Plan
+    from noisegate.desk.plan import Plan
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...] | None
 CHOSEN: Final = (
@@ -48,7 +48,7 @@ class Answer:
     cost: ApproxDP
     remaining: ApproxDP | None  # None: read from a file, away from its ledger
     guarantee: Guarantee
-    plan: "Plan | None" = None  # None: of a release
+    plan: "Plan[Any] | None" = None  # None: of a release
     request_ids: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()

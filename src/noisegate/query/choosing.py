@@ -11,11 +11,12 @@ from fractions import Fraction
 from sys import float_info
 from typing import Any, Final, TypeAlias, final
 
-from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import bare, percent
-from noisegate.desk.price import Funds, inner_price
-from noisegate.desk.rules import Rules
+from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.plan import Fact
+from noisegate.desk.price import Funds
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
@@ -28,10 +29,10 @@ from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.top_k import TopK
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
 from noisegate.query.candidates import Candidate, Candidates, candidates_of
-from noisegate.query.question import Question
+from noisegate.query.question import Question, sampled
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Run
 
 METHODS: Final = ("auto", "exponential", "permute-and-flip", "noisy-max")
 Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
@@ -54,18 +55,13 @@ class ChoiceOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoicePlan:
-    """A choice before it is paid for: free, and depends on no row."""
+class ChoiceExpected:
+    """Who can be chosen, how, and how far a chosen score may be below the best."""
 
-    sql: str
     candidates: tuple[Candidate, ...]
     selection: Selection
     grain: Fraction
-    epsilon: Fraction
-    price: ApproxDP
-    fits: bool
     path: tuple[str, ...]
-    caveats: tuple[str, ...]
 
     @property
     def method(self) -> str:
@@ -84,8 +80,8 @@ class ChoicePlan:
         found = self.selection.gap_error(confidence, candidates=len(self.candidates))
         return _double(found * self.grain)
 
-    def facts(self, confidence: Number = USUAL) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
         sure = f"at {percent(confidence)} confidence"
         chosen = getattr(self.selection, "k", 1)
         lines = [
@@ -96,29 +92,23 @@ class ChoicePlan:
         ]
         if (off := self.gap_error(confidence)) is not None:
             lines.append(("gap", f"± {bare(off)} {sure}"))
-        lines += [("mind", words) for words in self.caveats]
-        lines.append(("price", f"{self.price}" + ("" if self.fits else " (more than is left)")))
         return lines
 
-    def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
-        """Plain values, for --json."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """How far a choice may fall short, and a gap be off."""
+        gap = self.gap_error(confidence)
+        found: dict[str, float | None] = {"shortfall": self.shortfall(confidence)}
+        return found if gap is None else found | {"gap": gap}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
         return {
-            "sql": self.sql,
             "candidates": len(self.candidates),
             "method": self.method,
             "mechanism": to_record(self.selection),
-            "epsilon": float(self.epsilon),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            "fits": self.fits,
-            "confidence": float(fraction(confidence)),
             "shortfall": self.shortfall(confidence),
             "gap_error": self.gap_error(confidence),
-            "caveats": list(self.caveats),
         }
-
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
 
 
 @final
@@ -129,7 +119,9 @@ class Choice:
     ``gaps`` say how far each led the next, where that was released: see `gap_error`.
     """
 
-    plan: ChoicePlan
+    sql: str
+    expected: ChoiceExpected
+    notes: tuple[str, ...]
     winners: tuple[Candidate, ...]
     gaps: tuple[float, ...] | None
     cost: ApproxDP
@@ -157,21 +149,21 @@ class Choice:
 
     def shortfall(self, confidence: Number = USUAL) -> float:
         """How far a chosen score may be below the best that was left, at this confidence."""
-        return self.plan.shortfall(confidence)
+        return self.expected.shortfall(confidence)
 
     def gap_error(self, confidence: Number = USUAL) -> float | None:
         """How far a gap may be from the true lead over the best of the others."""
-        return self.plan.gap_error(confidence)
+        return self.expected.gap_error(confidence)
 
     def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
         """Plain values, for --json."""
-        planned = self.plan.to_dict(confidence)
-        kept = ("sql", "candidates", "method", "mechanism", "confidence", "shortfall", "gap_error",
-                "caveats")  # fmt: skip
         return {
             "winners": [_plain(winner) for winner in self.winners],
             "gaps": None if self.gaps is None else list(self.gaps),
-            **{name: planned[name] for name in kept},
+            "sql": self.sql,
+            "confidence": float(fraction(confidence)),
+            **self.expected.to_dict(confidence),
+            "notes": list(self.notes),
             "cost": {"epsilon": float(self.cost.epsilon), "delta": float(self.cost.delta)},
             "remaining": {
                 "epsilon": float(self.remaining.epsilon), "delta": float(self.remaining.delta),
@@ -196,7 +188,7 @@ class Choice:
         paid = "free" if self.free else f"cost {self.cost}"
         made_up = "made-up rows · " if self.practice else ""
         first = f"{made_up}{below} at {percent(confidence)} · {paid} · left {self.remaining:left}"
-        return "\n".join([first, *self.plan.caveats])
+        return "\n".join([first, *self.notes])
 
     def __str__(self) -> str:
         return lines("\n".join(["\t".join(row) for row in self.rows()] + [self.footer()]))
@@ -207,78 +199,63 @@ class Choice:
 
 
 @final
-class Choosing:
-    """Chooses through a curator, by the rules of a policy."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceJob(Measured[Choice, ChoiceExpected]):
+    """A private choice: which candidates score best, and nothing else about the scores."""
 
-    def __init__(self, curator: Curator, rules: Rules, order: ChoiceOrder) -> None:
-        self._curator, self._rules, self._order = curator, rules, order
-        question = Run(curator, rules).sampled(read(order.sql, curator.tables))
-        accountant = curator.ledger.balance(curator.account).accountant
-        terms = self._terms(question)
-        assert terms.epsilon is not None  # noqa: S101 - just made sure
-        self._epsilon = terms.epsilon
-        self._candidates = candidates_of(
-            question, terms, accountant=accountant, least=_flag(order.least, "least")
-        )
-        gaussian = accountant != "pure" and rules.sample is None
-        inner = inner_price(self._epsilon, rules.sample)
-        funds = Funds(epsilon=inner, gaussian=gaussian)
-        selection = selection_of(self._candidates, funds, order)
-        self._measurement = Measurement(query=self._candidates.query, mechanisms=(selection,))
-        self._selection = selection
+    kind: str = "choice"
 
-    def plan(self, *, fresh: bool = False) -> ChoicePlan:
-        """Price and error: free, reads no row."""
-        stored = None if fresh else self._curator.find(self._measurement)
-        price, fits = ApproxDP(0), True
-        if stored is None:
-            price, fits = self._curator.price(self._measurement.event())
-        found = self._candidates
-        return ChoicePlan(
-            sql=self._order.sql,
-            candidates=found.names,
-            selection=self._selection,
-            grain=found.grain,
-            epsilon=self._epsilon,
-            price=price,
-            fits=fits,
-            path=found.path,
-            caveats=found.caveats,
-        )
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """About the choice."""
+        return guarantee_of(loss, self.tables, "this choice about")
 
-    def choose(self, *, fresh: bool = False) -> Choice:
-        """The choice: from the ledger if it was made before, else for its price."""
-        plan, curator = self.plan(fresh=fresh), self._curator
-        request = curator.fresh_id() if fresh else None
-        found = curator.measure(self._measurement, request_id=request)
-        loss = curator.loss_of(found.event)
-        k = getattr(self._selection, "k", 1)
-        places, rest = found.values[0][:k].tolist(), found.values[0][k:].tolist()
+    def result(self, content: Measurements, receipt: Receipt) -> Choice:
+        """The chosen, best first, and their gaps if they were released."""
+        known = self.expected
+        k = getattr(known.selection, "k", 1)
+        places, rest = content.values[0][:k].tolist(), content.values[0][k:].tolist()
         return Choice(
-            plan=plan,
-            winners=tuple(plan.candidates[place] for place in places),
-            gaps=tuple(float(gap * plan.grain) for gap in rest) or None,
-            cost=ApproxDP(0) if found.free else loss,
-            remaining=curator.remaining(),
-            guarantee=guarantee_of(loss, self._candidates.query.tables, "this choice about"),
-            question=found.question,
-            request_id=found.request_id,
-            practice=self._rules.practice,
-            log=curator.ledger.log(),
+            sql=self.sql,
+            expected=known,
+            notes=self.notes,
+            winners=tuple(known.candidates[place] for place in places),
+            gaps=tuple(float(gap * known.grain) for gap in rest) or None,
+            **receipt.standing,
         )
 
-    def _terms(self, question: Question) -> Terms:
-        """What the order says, then the SQL, then the policy."""
-        order, said = self._order, question.terms
-        wanted = {each.name for each in fields(Terms) if getattr(said, each.name) is not None}
-        if wanted - {"epsilon", "rows_per_unit", "groups_per_unit", "confidence"}:
-            raise SpecError("A choice is paid by ε alone.", fix="Give epsilon, and caps per unit.")
-        return replace(
-            said,
-            epsilon=self._rules.price(order.epsilon, said.epsilon),
-            rows_per_unit=order.rows_per_unit or said.rows_per_unit,
-            groups_per_unit=order.groups_per_unit or said.groups_per_unit,
-        )
+
+def choice_job(desk: Desk, order: ChoiceOrder) -> ChoiceJob:
+    """The choice that an order asks for; whatever is wrong with it is refused, for nothing."""
+    question = sampled(read(order.sql, desk.curator.tables), desk.rules.sample)
+    terms = _terms(desk, order, question)
+    assert terms.epsilon is not None  # noqa: S101 - just made sure
+    found = candidates_of(
+        question, terms, accountant=desk.accountant, least=_flag(order.least, "least")
+    )
+    selection = selection_of(found, desk.funds(terms.epsilon), order)
+    return ChoiceJob(
+        sql=order.sql,
+        epsilon=terms.epsilon,
+        expected=ChoiceExpected(
+            candidates=found.names, selection=selection, grain=found.grain, path=found.path
+        ),
+        notes=found.caveats,
+        measurement=Measurement(query=found.query, mechanisms=(selection,)),
+    )
+
+
+def _terms(desk: Desk, order: ChoiceOrder, question: Question) -> Terms:
+    """What the order says, then the SQL, then the policy."""
+    said = question.terms
+    wanted = {each.name for each in fields(Terms) if getattr(said, each.name) is not None}
+    if wanted - {"epsilon", "rows_per_unit", "groups_per_unit", "confidence"}:
+        raise SpecError("A choice is paid by ε alone.", fix="Give epsilon, and caps per unit.")
+    return replace(
+        said,
+        epsilon=desk.epsilon(order.epsilon, said.epsilon),
+        rows_per_unit=order.rows_per_unit or said.rows_per_unit,
+        groups_per_unit=order.groups_per_unit or said.groups_per_unit,
+    )
 
 
 def _double(exact: Fraction) -> float:

@@ -20,7 +20,7 @@ from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
     from noisegate.desk.answer import Answer
-    from noisegate.query.plan import Plan
+    from noisegate.desk.plan import Plan
 
 _DIALECT: Final = "duckdb"
 
@@ -32,7 +32,7 @@ class TableQuestion:
 
     table: str
     _ask: Callable[..., "Answer"]
-    _plan: Callable[..., "Plan"]
+    _plan: Callable[..., "Plan[Any]"]
     _where: tuple[str, ...] = ()
     _by: tuple[tuple[str, str | None], ...] = ()  # expression and name
     _shown: tuple[tuple[str, str | None], ...] = ()
@@ -112,7 +112,7 @@ class TableQuestion:
         """Ask it; the terms are those of ``Gate.sql``: epsilon, within, confidence, fresh."""
         return self._ask(self.sql, **terms)
 
-    def plan(self, **terms: Any) -> "Plan":  # noqa: ANN401 - the gate's terms
+    def plan(self, **terms: Any) -> "Plan[Any]":  # noqa: ANN401 - the gate's terms
         """Price and error of it, free; the terms are those of ``Gate.plan``."""
         return self._plan(self.sql, **terms)
 

@@ -5,21 +5,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 from re import escape, sub
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import sqlglot
 from sqlglot import exp
 
 from noisegate.desk.display import bare, percent
+from noisegate.desk.plan import Fact, Plan
 from noisegate.exact import Number
-from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.key_selection import KeySelection, Thresholded
 from noisegate.mechanisms.quantiles import Quantiles
 from noisegate.privacy.event import Event
-from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.draft import Draft
 from noisegate.query.estimates.known import grains_of
 from noisegate.query.estimates.purchase import Purchase, finder_of
@@ -27,53 +26,32 @@ from noisegate.query.expected import Expectation, Foreseen
 from noisegate.query.question import Question
 from noisegate.transforms.query import Query
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _OF_FIRST: Final = ("first", "groups", "measured", "noise", "because", "error", "price")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What would be measured, what it would cost now, and how far the answer may be off.
+class AnswerExpected:
+    """What would be measured for a question, and how far the answer may be off.
 
-    ``price`` is what asking now would charge: less than ``epsilon`` where some of it was released
-    before, 0 where all of it was; ``early`` is what it would charge if no group is found, where
-    that is less. ``reused`` says in words what comes from earlier answers.
-    ``expected`` says how far numbers may be off. ``numbers`` are the columns that hold some.
+    ``event`` is what asking now would charge. ``reused`` says in words what comes from earlier
+    answers. ``error`` says how far numbers may be off. ``numbers`` are the columns that hold some.
     ``firsts`` are the plans of numbers that are measured before the question, and in its price.
     """
 
-    sql: str
     question: Question
     bought: tuple[Purchase, ...]
-    epsilon: Fraction
     event: Event
-    price: ApproxDP
-    fits: bool
-    expected: Expectation
-    early: ApproxDP | None = None
+    error: Expectation
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
-    firsts: "tuple[Plan, ...]" = ()
+    firsts: "tuple[AnswerPlan, ...]" = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the answer's columns."""
         return self.question.columns
-
-    def margins(self, confidence: Number = 0.95) -> dict[str, float | None]:
-        """The ± to expect of each noisy column of the answer, in its worst row.
-
-        Averages, ratios and quantiles err by how many rows there are: as said (``rows``), or as
-        released before. None where that is not known, and where the free SQL does not say how
-        errors follow. Conditions may leave any share of the rows: the ± is the larger one. That of
-        quantiles is for values that are spread evenly over their bounds.
-        """
-        found = self.expected.columns(confidence).items()
-        return {name: None if each.at_best else each.most for name, each in found}
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -81,33 +59,36 @@ class Plan:
         drafted = (words for bought in self.bought for words in bought.caveats)
         return tuple(dict.fromkeys((*self.question.caveats, *drafted)))
 
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values, for --json."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± to expect of each noisy column of the answer, in its worst row.
+
+        Averages, ratios and quantiles err by how many rows there are: as said (``rows``), or as
+        released before. None where that is not known, and where the free SQL does not say how
+        errors follow. Conditions may leave any share of the rows: the ± is the larger one. That of
+        quantiles is for values that are spread evenly over their bounds.
+        """
+        found = self.error.columns(confidence).items()
+        return {name: None if each.at_best else each.most for name, each in found}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
         return {
             "columns": list(self.columns),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            **({} if self.early is None else {"price_if_none_found": float(self.early.epsilon)}),
-            "fits": self.fits,
-            "epsilon": float(self.epsilon),
-            "confidence": float(confidence),
-            "margins": self.margins(confidence),
             "margins_at_best": {
                 name: each.most
-                for name, each in self.expected.columns(confidence).items()
+                for name, each in self.error.columns(confidence).items()
                 if each.at_best
             },
             "measurements": [each for bought in self.bought for each in _measurements(bought)],
             "reused": list(self.reused),
             "clipping": list(self.clipping),
-            "caveats": list(self.caveats),
             **(
                 {"first": [each.to_dict(confidence) for each in self.firsts]} if self.firsts else {}
             ),
         }
 
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
         lines = [("columns", ", ".join(self.columns))]
         for each in self.firsts:
             told = each.facts(confidence)
@@ -122,22 +103,11 @@ class Plan:
                 lines.append(("because", because))
         lines += self._errors(confidence)
         lines += [("clipping", words) for words in self.clipping]
-        lines += [("reused", words) for words in self.reused]
-        lines += [("mind", words) for words in self.caveats]
-        more = "" if self.fits else " (more than is left)"
-        none = "" if self.early is None else f"; {self.early} if no group is found"
-        return [*lines, ("price", f"{self.price}{more}{none}")]
-
-    def table(self, confidence: Number = 0.95) -> "pa.Table":
-        """The facts as a table."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        facts = self.facts(confidence)
-        return pa.table({"about": [name for name, _ in facts], "plan": [fact for _, fact in facts]})
+        return lines + [("reused", words) for words in self.reused]
 
     def _errors(self, confidence: Number) -> list[tuple[str, str]]:
         """How far each number may be off."""
-        names, found = shown_names(self.question), self.expected.columns(confidence)
+        names, found = shown_names(self.question), self.error.columns(confidence)
         ranked = {
             names.get((bought.draft.block.name, each.aggregate.name), each.aggregate.name)
             for bought in self.bought
@@ -150,13 +120,8 @@ class Plan:
         said |= dict.fromkeys(ranked & said.keys(), "in ranks, as said below")
         return [("error", f"{name}: {words}") for name, words in said.items()]
 
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
 
-    def _repr_html_(self) -> str:
-        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
-
-        return facts_html(self.facts())
+AnswerPlan: TypeAlias = Plan[AnswerExpected]
 
 
 def _off(foreseen: Foreseen, confidence: Number) -> str:

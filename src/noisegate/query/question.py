@@ -5,13 +5,13 @@ SQL does above it (HAVING, ORDER BY, LIMIT, windows, ratios, joins of released t
 ``outer`` SQL, which runs on released and public tables only.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import final
 
 from noisegate.algebra.expression import Expression
-from noisegate.algebra.relation import Relation
+from noisegate.algebra.relation import Relation, Sampled
 from noisegate.desk.terms import Terms
 from noisegate.privacy.domain import Domain
 
@@ -104,3 +104,11 @@ class Question:
     terms: Terms = field(default_factory=Terms)
     explain: bool = False
     caveats: tuple[str, ...] = ()
+
+
+def sampled(question: Question, chance: Fraction | None) -> Question:
+    """The question about a secret sample that holds each unit with this chance, if there is one."""
+    if chance is None:
+        return question
+    blocks = (replace(each, relation=Sampled(each.relation, chance)) for each in question.blocks)
+    return replace(question, blocks=tuple(blocks))

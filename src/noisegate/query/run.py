@@ -10,12 +10,12 @@ import sqlglot
 from sqlglot import exp
 
 from noisegate.algebra.expression import Expression
-from noisegate.algebra.relation import Sampled
 from noisegate.algebra.tally import Sums
 from noisegate.arrow import holds_numbers
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import CHOSEN, Answer, HalfWidths
+from noisegate.desk.plan import Plan
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import USUAL, Terms, checked_terms
 from noisegate.errors import Bug, OverBudget, SpecError, Unsupported
@@ -56,8 +56,8 @@ from noisegate.query.orders import (
     shares,
 )
 from noisegate.query.outer import shown_table
-from noisegate.query.plan import Plan
-from noisegate.query.question import Block, Question
+from noisegate.query.plan import AnswerExpected, AnswerPlan
+from noisegate.query.question import Block, Question, sampled
 from noisegate.query.reading.reader import read
 from noisegate.query.released import blank_table, released_block
 from noisegate.query.shelf import Needed, Shelf
@@ -67,7 +67,7 @@ from noisegate.transforms.stability import stability_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Prepared: TypeAlias = tuple[Asked, list[Order], Plan]
+Prepared: TypeAlias = tuple[Asked, list[Order], AnswerPlan]
 NOTHING: Final = ApproxDP(0)
 _PARTLY: Final = (
     "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
@@ -87,12 +87,12 @@ class Run:
     def _accountant(self) -> str:
         return self._curator.ledger.balance(self._curator.account).accountant
 
-    def plan(self, sql: str, terms: Terms, *, fresh: bool) -> Plan:
+    def plan(self, sql: str, terms: Terms, *, fresh: bool) -> AnswerPlan:
         """The plan of a question, as of now."""
         asked, orders, plan = self._prepared(sql, terms, fresh=fresh)
         shown = self._rehearse(asked.question, orders)
         numbers = tuple(each.name for each in shown.schema if holds_numbers(each.type))
-        return replace(plan, numbers=numbers)
+        return replace(plan, expected=replace(plan.expected, numbers=numbers))
 
     def ask(self, sql: str, terms: Terms, *, fresh: bool) -> Answer:
         """The answer of a question: paid for as far as it is new."""
@@ -100,12 +100,12 @@ class Run:
         self._rehearse(asked.question, orders)
         if asked.question.explain:
             return self._explained(plan, asked.terms)
-        self._curator.ledger.require_room(plan.event, account=self._curator.account)
+        self._curator.ledger.require_room(plan.expected.event, account=self._curator.account)
         return self._answer(*self._paid(prepared, terms, fresh=fresh))
 
     def _paid(
         self, prepared: Prepared, terms: Terms, *, fresh: bool
-    ) -> tuple[Plan, list[Parcel], list[Release]]:
+    ) -> tuple[AnswerPlan, list[Parcel], list[Release]]:
         """What was measured for a question, and before it."""
         asked, orders, plan = prepared
         known = {
@@ -136,7 +136,7 @@ class Run:
         """Those numbers that cost nothing: of public tables, or measured before."""
         for each in asked.firsts:
             plan = self.plan(each.sql, each.terms or Terms(), fresh=fresh)
-            if isinstance(plan.event, NothingEvent):
+            if isinstance(plan.expected.event, NothingEvent):
                 yield self._known(each, fresh=fresh)
 
     def _known(self, first: First, *, fresh: bool) -> First:
@@ -173,7 +173,8 @@ class Run:
             return found.value
 
         tables, public = self._curator.tables, self._curator.public
-        question = self.sampled(read(sql, tables, public, lines=True, first=first))
+        found = read(sql, tables, public, lines=True, first=first)
+        question = sampled(found, self._rules.sample)
         agreed = self._agreed(terms, question)
         delta = self._rules.keys_delta if agreed.delta is None else agreed.delta
         if firsts and agreed.epsilon is not None:
@@ -196,16 +197,6 @@ class Run:
         shown = self._rehearse(asked.question, self._orders(asked, fresh=False))
         blocks = len(asked.question.blocks) + sum(each.blocks for each in asked.firsts)
         return First(sql=sql, blocks=blocks, value=number_of(shown)[0])
-
-    def sampled(self, question: Question) -> Question:
-        """The question about a sample, if these are the rules."""
-        chance = self._rules.sample
-        if chance is None:
-            return question
-        blocks = (
-            replace(each, relation=Sampled(each.relation, chance)) for each in question.blocks
-        )
-        return replace(question, blocks=tuple(blocks))
 
     def _agreed(self, terms: Terms, question: Question) -> Terms:
         """What the caller says goes before what the SQL says, and both before the policy."""
@@ -309,10 +300,11 @@ class Run:
         found = self._curator.find(Measurement(query=query, mechanisms=tuple(noises)))
         return replace(needed, stored=found)
 
-    def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> Plan:
+    def _plan(self, asked: Asked, orders: Sequence[Order], *, fresh: bool) -> AnswerPlan:
         unknown = [each for each in asked.firsts if not each.is_known]
         firsts = tuple(self.plan(each.sql, each.terms or Terms(), fresh=fresh) for each in unknown)
-        before = [each.event for each in firsts if not isinstance(each.event, NothingEvent)]
+        told = [each.expected.event for each in firsts]
+        before = [each for each in told if not isinstance(each, NothingEvent)]
         events = [*asked.events(orders, fresh=fresh), *before]
         paying = [order.epsilon for order in orders] + [each.epsilon for each in firsts]
         price, fits = self._curator.price(all_of(events))
@@ -325,19 +317,24 @@ class Run:
             if order.bought.draft.block.name not in blind
             for words in clipping(order.bought, order.profiles, order.caps.rows_per_unit)
         )
-        return Plan(
-            sql=asked.sql,
+        expected = AnswerExpected(
             question=asked.question,
             bought=tuple(order.bought for order in orders),
-            epsilon=sum(paying, asked.epsilon),
             event=all_of(events),
-            price=price,
-            fits=fits,
-            early=self._curator.price(all_of(early))[0] if early != events else None,
-            expected=self._expected(asked, orders),
+            error=self._expected(asked, orders),
             reused=tuple(dict.fromkeys(words for words in reused if words)),
             clipping=tuple(dict.fromkeys((*asked.chosen.words, *clipped))),
             firsts=firsts,
+        )
+        return Plan(
+            kind="answer",
+            sql=asked.sql,
+            epsilon=sum(paying, asked.epsilon),
+            price=price,
+            fits=fits,
+            early=self._curator.price(all_of(early))[0] if early != events else None,
+            expected=expected,
+            notes=expected.caveats,
         )
 
     def _expected(self, asked: Asked, orders: Sequence[Order]) -> Expectation:
@@ -422,8 +419,10 @@ class Run:
 
     # after paying
 
-    def _answer(self, plan: Plan, parcels: Sequence[Parcel], looked: Sequence[Release]) -> Answer:
-        question = plan.question
+    def _answer(
+        self, plan: AnswerPlan, parcels: Sequence[Parcel], looked: Sequence[Release]
+    ) -> Answer:
+        question = plan.expected.question
         names = [block.name for block in question.blocks]
         released = {
             name: released_block(parcel.bought.draft, parcel.estimates)
@@ -445,7 +444,7 @@ class Run:
             noise = Margins(question.outer, proven, public, shown)
         releases = [*looked, *(release for parcel in parcels for release in parcel.releases)]
         paid = [release.event for release in releases if not release.free]
-        caveats = [*plan.clipping, *plan.caveats, *([CHOSEN] if margins.chosen else [])]
+        caveats = [*plan.expected.clipping, *plan.notes, *([CHOSEN] if margins.chosen else [])]
         return Answer(
             sql=plan.sql,
             table=shown,
@@ -458,7 +457,7 @@ class Run:
             request_ids=tuple(dict.fromkeys(r.request_id for r in releases if r.request_id)),
             questions=tuple(dict.fromkeys(release.question for release in releases)),
             caveats=tuple(caveats),
-            reused=plan.reused,
+            reused=plan.expected.reused,
             practice=self._rules.practice,
             unfollowed=margins.unknown if question.blocks else tuple,
             unsigned=margins.unsigned,
@@ -484,7 +483,7 @@ class Run:
         named = {table.name.lower() for table in tree.find_all(exp.Table)}
         return {name: self._curator.public(name) for name in public if name.lower() in named}
 
-    def _explained(self, plan: Plan, terms: Terms) -> Answer:
+    def _explained(self, plan: AnswerPlan, terms: Terms) -> Answer:
         """EXPLAIN: the plan as a table, for clients that know only SQL."""
         return Answer(
             sql=plan.sql,
@@ -492,7 +491,7 @@ class Run:
             half_widths=lambda _: (None, None),
             cost=NOTHING,
             remaining=self._curator.remaining(),
-            guarantee=self._guarantee((), plan.question),
+            guarantee=self._guarantee((), plan.expected.question),
             plan=plan,
         )
 

@@ -5,7 +5,7 @@ average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one
 has to be known about the program but the range of its numbers.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,22 +26,24 @@ from noisegate.algebra.schema import schema_of
 from noisegate.curator.blocks import BlockMeasurement, turns_of
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import HalfWidths
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
+from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
+from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price, inner_delta
-from noisegate.desk.release import standing
-from noisegate.desk.rules import Rules
 from noisegate.desk.terms import checked, require_known
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, sqrt_down
-from noisegate.inert import lines
 from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.quantile import Quantile
 from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.mechanisms.winsorised import Winsorised
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
 from noisegate.query.question import Function as Aggregation
 from noisegate.query.question import Question
 from noisegate.query.reading.reader import read
@@ -91,8 +93,6 @@ class ApplyOrder:
         workers: How many blocks run at once. They may feel how busy each other are, so the noise is
             for as many of them, unless the program is trusted.
         rehearse: Try it on made-up rows before anything is paid.
-        fresh: Pay for new, independent draws instead of the release that exists.
-        progress: Called with a part from 0 to 1 and words, now and then.
     """
 
     range: Any
@@ -117,177 +117,165 @@ class ApplyOrder:
     trusted: bool = False
     workers: int = 1
     rehearse: bool = True
-    fresh: bool = False
-    progress: Callable[[float, str], None] | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyPlan:
-    """Price, time and error before paying: free, and depends on no row."""
+class ApplyExpected:
+    """How a program would be run, for how long, and how far its numbers may be off."""
 
-    sql: str
-    program: Program
+    tally: Blocks
     aggregate: str
-    blocks: int
-    resample: int
-    seconds: float  # of all blocks together
-    price: ApproxDP
-    fits: bool
     names: tuple[str, ...]
-    widths: Callable[[Numeric], HalfWidths]
-    words: tuple[str, ...]
+    noise: tuple[Mechanism[Any], ...]
 
-    def facts(self, confidence: Numeric = 0.95) -> list[tuple[str, str]]:
-        """The plan in two columns."""
-        fits = "" if self.fits else ", which is more than is left"
-        dealt = f", dealt {self.resample} times" if self.resample > 1 else ""
-        bars = self.widths(confidence) or ()
+    @property
+    def seconds(self) -> float:
+        """How long all blocks take together."""
+        return turns_of(self.tally)
+
+    def widths(self, confidence: Numeric) -> HalfWidths | None:
+        """The ± of each number by the noise, where it is known."""
+        tally = self.tally
+        return widths_of(self.noise, None, tally.ranges, tally.answers, confidence)
+
+    def facts(self, confidence: Numeric) -> list[Fact]:
+        """In words, one fact a line."""
+        tally = self.tally
+        dealt = f", dealt {tally.resample} times" if tally.resample > 1 else ""
         return [
-            ("program", self.program.name),
-            ("rows", self.sql),
-            ("blocks", f"{self.blocks:,}{dealt}; released is the {self.aggregate}"),
+            ("program", tally.program.name),
+            ("blocks", f"{tally.blocks:,}{dealt}; released is the {self.aggregate}"),
             ("time", f"{self.seconds:,.3g} seconds, whatever the rows are"),
             *(
                 ("error", f"{name} ± {width:.3g} by the noise, at {percent(confidence)}")
-                for name, width in zip(self.names, bars, strict=False)
+                for name, width in self.margins(confidence).items()
+                if width is not None
             ),
-            *(("mind", words) for words in self.words),
-            ("price", f"{self.price}{fits}"),
         ]
 
-    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
-        """Plain JSON values; prices are exact text."""
-        bars = self.widths(confidence)
+    def margins(self, confidence: Numeric) -> dict[str, float | None]:
+        """The ± of each number by the noise, where it is known."""
+        widths = self.widths(confidence) or [None] * len(self.names)
+        pairs = zip(self.names, widths, strict=True)
+        return {name: None if each is None else float(each) for name, each in pairs}
+
+    def to_dict(self, confidence: Numeric) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
         return {
-            "sql": self.sql,
-            "program": self.program.text,
+            "program": self.tally.program.text,
             "aggregate": self.aggregate,
-            "blocks": self.blocks,
-            "resample": self.resample,
+            "blocks": self.tally.blocks,
+            "resample": self.tally.resample,
             "seconds": self.seconds,
-            "names": list(self.names),
-            "margins": None if bars is None else list(bars),
-            "epsilon": str(self.price.epsilon),
-            "delta": str(self.price.delta),
-            "fits": self.fits,
-            "words": list(self.words),
         }
-
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:<8}{words}" for name, words in self.facts()))
-
-
-def applying(
-    curator: Curator, rules: Rules, function: Function, sql: str | None, terms: Mapping[str, Any]
-) -> "Applying":
-    """What is to be done, from all that was said."""
-    require_known(terms, ApplyOrder, "sql")
-    if "range" not in terms:
-        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
-    return Applying(curator, rules, function, checked(ApplyOrder(sql=sql, **terms)))
 
 
 @final
-class Applying:
-    """Plans and makes the release of a program, through a curator and by the rules of a policy."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyJob(Measured[Applied, ApplyExpected]):
+    """A program on blocks of rows; what leaves is a noisy average of what it says."""
 
-    def __init__(
-        self,
-        curator: Curator,
-        rules: Rules,
-        function: Function,
-        order: ApplyOrder,
-    ) -> None:
-        if order.aggregate not in AGGREGATES:
-            raise SpecError(
-                f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
-            )
-        self._curator, self._rules, self._order = curator, rules, order
-        self._sql, program = _sql(curator, order), program_of(function, imports=(*order.imports,))
-        if order.within is not None and order.epsilon is not None and order.blocks is None:
-            self._order = self._with_blocks(program, positive(order.within, name="within"))
-        self._tally = self._blocks_of(program)
-        self._names = _names(order, len(self._tally.ranges))
-        query = BlockQuery(self._tally)
-        self._asked = BlockMeasurement(query=query, mechanisms=self._noise(query))
+    kind: str = "program"
+    endings: tuple[str, ...] = Applied.endings
+    rehearse: bool
 
-    def plan(self) -> ApplyPlan:
-        """Price and time: free, reads no row and runs nothing."""
-        stored = None if self._order.fresh else self._curator.find(self._asked)
-        price, fits = ApproxDP(0), True
-        if stored is None:
-            price, fits = self._curator.price(self._asked.event())
-        tally, noise = self._tally, self._asked.mechanisms
-        return ApplyPlan(
-            sql=self._sql,
-            program=tally.program,
-            aggregate=self._order.aggregate,
-            blocks=tally.blocks,
-            resample=tally.resample,
-            seconds=turns_of(tally),
-            price=price,
-            fits=fits,
-            names=self._names,
-            widths=lambda confidence: widths_of(
-                noise, None, tally.ranges, tally.answers, confidence
-            ),
-            words=words_of(noise, tally.answers, trusted=tally.trusted, sample=tally.sample),
-        )
-
-    def release(self) -> Applied:
-        """The numbers: from the ledger if they were released before, else for their price."""
-        asked, curator, tally, fresh = self._asked, self._curator, self._tally, self._order.fresh
-        known = not fresh and curator.find(asked) is not None
-        if not known and self._order.rehearse:
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Measurements]:
+        """Try it on made-up rows, then pay."""
+        asked = self.measurement
+        if self.rehearse and isinstance(asked, BlockMeasurement):
             asked = curator.rehearse(asked)
-        with _ticking(self._order.progress, turns_of(tally)):
-            found = curator.measure(asked, request_id=curator.fresh_id() if fresh else None)
-        stated = standing(curator, self._rules, asked.query.tables, found)
-        if tally.trusted:
-            held = stated["guarantee"]
-            scope = f"{held.scope}, if the program, which was trusted, tells nobody what it saw"
-            stated["guarantee"] = replace(held, scope=scope)
+        with _ticking(progress, self.expected.seconds):
+            request = curator.fresh_id() if fresh else None
+            return drawn_of(curator.measure(asked, request_id=request))
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """Of a trusted program, provided that it is silent."""
+        silent = ", if the program, which was trusted, tells nobody what it saw"
+        return guarantee_of(loss, self.tables, then=silent if self.expected.tally.trusted else "")
+
+    def result(self, content: Measurements, receipt: Receipt) -> Applied:
+        """The numbers."""
+        known = self.expected
         return Applied(
-            sql=self._sql,
-            names=self._names,
-            ranges=tally.ranges,
-            answers=tally.answers,
-            aggregate=self._order.aggregate,
-            noise=asked.mechanisms,
-            released=tuple(map(tuple, found.values.tolist())),
-            program=tally.program.name,
-            source=tally.program.text,
-            trusted=tally.trusted,
-            sample=tally.sample,
-            question=found.question,
-            **stated,
+            sql=self.sql,
+            names=known.names,
+            ranges=known.tally.ranges,
+            answers=known.tally.answers,
+            aggregate=known.aggregate,
+            noise=known.noise,
+            released=tuple(map(tuple, content.values.tolist())),
+            program=known.tally.program.name,
+            source=known.tally.program.text,
+            trusted=known.tally.trusted,
+            sample=known.tally.sample,
+            **receipt.standing,
         )
 
-    def _blocks_of(self, program: Program) -> Blocks:
-        return _tally(self._curator, self._sql, program, self._order, self._rules.sample)
 
-    def _with_blocks(self, program: Program, within: Fraction) -> ApplyOrder:
-        """The order with as many blocks as keep the noise of a mean within this, for its ε."""
-        self._order = order = replace(self._order, blocks=1, within=None)
-        tally = self._blocks_of(program)
-        noise = self._noise(BlockQuery(tally))
-        widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
-        if widths is None:
-            raise SpecError("within is said of plain averages.", fix=_PRICED)
-        return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
+def apply_job(
+    desk: Desk, function: Function, sql: str | None, terms: Mapping[str, Any]
+) -> ApplyJob:
+    """What is to be run; whatever is wrong with the order is refused here, for nothing."""
+    require_known(terms, ApplyOrder, "sql")
+    if "range" not in terms:
+        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
+    order = checked(ApplyOrder(sql=sql, **terms))
+    if order.aggregate not in AGGREGATES:
+        raise SpecError(
+            f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
+        )
+    rows, program = _sql(desk.curator, order), program_of(function, imports=(*order.imports,))
+    if order.within is not None and order.epsilon is not None and order.blocks is None:
+        order = _with_blocks(desk, rows, program, order)
+    tally = _tally(desk, rows, program, order)
+    query = BlockQuery(tally)
+    noise = _Buying(desk, order).noise(query)
+    measurement = BlockMeasurement(query=query, mechanisms=noise)
+    return ApplyJob(
+        sql=rows,
+        epsilon=desk.curator.loss_of(measurement.event()).epsilon,
+        expected=ApplyExpected(
+            tally=tally, aggregate=order.aggregate, names=_names(order, len(tally.ranges)),
+            noise=noise,
+        ),
+        notes=words_of(noise, tally.answers, trusted=tally.trusted, sample=tally.sample),
+        measurement=measurement,
+        rehearse=order.rehearse,
+    )  # fmt: skip
 
-    def _noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
-        order = self._order
+
+def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> ApplyOrder:
+    """The order with as many blocks as keep the noise of a mean within this, for its ε."""
+    within = positive(order.within or 0, name="within")
+    order = replace(order, blocks=1, within=None)
+    tally = _tally(desk, sql, program, order)
+    noise = _Buying(desk, order).noise(BlockQuery(tally))
+    widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
+    if widths is None:
+        raise SpecError("within is said of plain averages.", fix=_PRICED)
+    return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Buying:
+    """The noise that an order buys."""
+
+    desk: Desk
+    order: ApplyOrder
+
+    def noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
+        """That of each number."""
+        order, rules = self.order, self.desk.rules
         if order.within is not None:
             if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
                 raise SpecError("within is said of plain averages, not of ε too.", fix=_PRICED)
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
-            self._rules.require_price(self._curator.loss_of(event).epsilon)
+            rules.require_price(self.desk.curator.loss_of(event).epsilon)
             return noise
-        epsilon, count = self._rules.price(order.epsilon), len(query.tally.ranges)
-        price = Price.of(epsilon, accountant=self._accountant, sample=query.tally.sample)
+        price, count = self.desk.price(order.epsilon), len(query.tally.ranges)
         share = replace(price, amount=price.amount / count)
         if order.narrow:
             return (self._narrow(share, query),) * count
@@ -299,7 +287,7 @@ class Applying:
 
     def _narrow(self, price: Price, query: BlockQuery) -> Winsorised:
         """The noise of a mean whose range is found first; refuses what would find none."""
-        if self._order.aggregate != "mean" or price.gaussian or self._order.delta is not None:
+        if self.order.aggregate != "mean" or price.gaussian or self.order.delta is not None:
             raise SpecError(
                 "Only a mean is narrowed, in an account that adds up ε.", fix="Leave out narrow."
             )
@@ -314,10 +302,10 @@ class Applying:
 
     def _delta(self, query: BlockQuery) -> Fraction | None:
         """The δ of each output, if there is one."""
-        order = self._order
+        order = self.order
         if order.delta is None:
             return None
-        if query.changed > 1 or self._accountant != "pure":
+        if query.changed > 1 or self.desk.accountant != "pure":
             raise SpecError(
                 "A δ is for blocks dealt once, one at a time, in an account that adds up ε.",
                 fix="Leave it out.",
@@ -332,25 +320,18 @@ class Applying:
             steps = int(within * STEPS * tally.answers / (high - low))
             if steps < 1:
                 raise SpecError("within is too small.", fix="Use a larger one, or more blocks.")
-            sure = self._order.confidence
-            if self._accountant != "pure" and tally.sample is None:
+            sure = self.order.confidence
+            if self.desk.accountant != "pure" and tally.sample is None:
                 variance = discrete_gaussian_variance_for_error(steps, confidence=sure)
                 noise.append(DiscreteGaussian(variance=variance))
             else:
                 noise.append(Geometric(scale=geometric_scale_for_error(steps, confidence=sure)))
         return tuple(noise)
 
-    @property
-    def _accountant(self) -> str:
-        return self._curator.ledger.balance(self._curator.account).accountant
-
 
 @contextmanager
-def _ticking(progress: Callable[[float, str], None] | None, seconds: float) -> Iterator[None]:
+def _ticking(progress: Progress, seconds: float) -> Iterator[None]:
     """Say how far the clock has come: how long blocks take is known beforehand."""
-    if progress is None:
-        yield
-        return
     ended, begin = Event(), monotonic()
 
     def tick() -> None:
@@ -364,7 +345,6 @@ def _ticking(progress: Callable[[float, str], None] | None, seconds: float) -> I
     finally:
         ended.set()
         thread.join()
-    progress(1.0, "done")
 
 
 def _noise(aggregate: str, price: Price, query: BlockQuery) -> Mechanism[Any]:
@@ -414,11 +394,9 @@ def _quoted(name: str) -> str:
     return exp.to_identifier(str(name), quoted=True).sql("duckdb")
 
 
-def _tally(
-    curator: Curator, sql: str, program: Program, order: ApplyOrder, sample: Fraction | None
-) -> Blocks:
+def _tally(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> Blocks:
     counted = f"SELECT COUNT(*) FROM ({sql}) AS noisegate_rows"  # noqa: S608 - read by us
-    question = read(counted, curator.tables)
+    question, sample = read(counted, desk.curator.tables), desk.rules.sample
     relation = _rows(question)
     ranges = _ranges(order.range)
     return Blocks(

@@ -322,6 +322,25 @@ def counted(record: Mapping[str, Any]) -> list[Any]:
 # without SQL
 
 
+def asked_sql(
+    tables: Mapping[str, TableDomain],
+    sql: str | None,
+    table: str | None,
+    columns: Mapping[str, Any] | None,
+    where: str | None,
+) -> tuple[str, dict[int, Edges]]:
+    """The SQL of an order that gives SQL, or columns of a table instead."""
+    if (sql is None) == (columns is None):
+        raise SpecError(
+            "Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5, "ward": None}.'
+        )
+    if columns is not None:
+        return sql_of(tables, table, columns, where)
+    if table is not None or where is not None:
+        raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
+    return sql or "", {}
+
+
 def sql_of(
     tables: Mapping[str, TableDomain],
     table: str | None,

@@ -1,4 +1,4 @@
-"""What is asked of the workbench, as people say it, and as the names with own results read it."""
+"""What is asked of a release, as people say it, and as the names with own results read it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace

@@ -1,66 +1,33 @@
-"""A release before it is paid for: price, method and predicted error. Made without a row."""
+"""A table before it is released: method and predicted error. Made without a row."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, final
 
 from noisegate.desk.display import percent
+from noisegate.desk.plan import Fact
 from noisegate.exact import Number
-from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.axes import Axis
 from noisegate.releases.table import model_factor
 from noisegate.releases.tails import tail_factor
 
 
-def price_words(price: ApproxDP, *, fits: bool) -> str:
-    """What releasing now would charge, and whether it can be paid."""
-    if price.epsilon == 0 and price.delta == 0:
-        return "free: released before"
-    return f"{price}" if fits else f"{price} (more than is left)"
-
-
-class Facts(ABC):
-    """A plan that is read as facts, on a terminal and in a notebook."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
-
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:10}{fact}" for name, fact in self.facts()))
-
-    def _repr_html_(self) -> str:
-        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
-
-        return facts_html(self.facts())
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasePlan(Facts):
-    """What would be released, by which method, for what, and how far it may be off.
+class TableExpected:
+    """What would be released, by which method, and how far it may be off.
 
     ``rms`` is the root mean square error over the ``questions`` of the workload, before numbers are
-    mended; None where it depends on the rows, and then ``words`` say on what, ``most`` is about
+    mended; None where it depends on the rows, and then notes say on what, ``most`` is about
     what hardly any rows exceed, and ``noise`` the part that does not depend on them, if known;
     ``share`` is what rows may add, as a part of their total. Of errors that a release knows from
     ``seen`` numbers alone it states a wider ±. ``levels`` are the errors of sums of a hierarchy.
-    ``price`` is what releasing now would charge: 0 where it was released before.
     """
 
-    sql: str
     axes: tuple[Axis, ...]
     method: str
     workload: str
     questions: int
-    epsilon: Fraction
-    price: ApproxDP
-    fits: bool
     rms: float | None
     gaussian: bool
     most: float | None = None
@@ -68,7 +35,6 @@ class ReleasePlan(Facts):
     share: float | None = None
     seen: int | None = None
     levels: tuple[float, ...] = ()
-    words: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -104,18 +70,21 @@ class ReleasePlan(Facts):
             return rms * model_factor(failure, self.seen)
         return rms * tail_factor(failure, gaussian=self.gaussian)
 
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of a usual question of the workload; None where it depends on the rows."""
+        return {self.workload: self.margin(confidence)}
+
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
         size = " × ".join(f"{size:,}" for size in self.shape)
-        lines = [("cells", f"{size}, by {', '.join(axis.name for axis in self.axes)}")]
+        lines: list[Fact] = [("cells", f"{size}, by {', '.join(axis.name for axis in self.axes)}")]
         lines.append(("method", self.method))
         lines.append(("for", f"{self.workload} ({self.questions:,} questions)"))
         lines.append(("error", self._error(confidence)))
         if self.levels:
             each = ", ".join(f"± {width:.3g}" for width in self.level_margins(confidence))
             lines.append(("levels", f"{each}, from single keys to all"))
-        lines += [("mind", words) for words in self.words]
-        return [*lines, ("price", price_words(self.price, fits=self.fits))]
+        return lines
 
     def _error(self, confidence: Number) -> str:
         sure = f"at {percent(confidence)} confidence for each question"
@@ -134,25 +103,18 @@ class ReleasePlan(Facts):
             return f"± {noise:.3g} by noise alone {sure}; the rest depends on the rows"
         return "depends on the rows"
 
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values, for --json."""
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
         return {
-            "sql": self.sql,
             "shape": list(self.shape),
             "axes": [axis.name for axis in self.axes],
             "method": self.method,
             "workload": self.workload,
             "questions": self.questions,
-            "epsilon": float(self.epsilon),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            "fits": self.fits,
             "rms": self.rms,
             "margin": self.margin(confidence),
             "most_margin": self.most_margin(confidence),
             "noise_margin": self.noise_margin(confidence),
             "share_margin": self.share_margin(confidence),
             "level_margins": self.level_margins(confidence),
-            "confidence": float(confidence),
-            "words": list(self.words),
         }

@@ -27,13 +27,16 @@ from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
 from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.price import inner_price, variance_of
-from noisegate.desk.release import Charged, loading, read_held
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Drawn, Job, Progress, Receipt
+from noisegate.desk.price import variance_of
+from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.domain import Key, ordinal
-from noisegate.privacy.guarantee import guarantee_of
+from noisegate.privacy.domain import Key, TableDomain, ordinal
+from noisegate.privacy.event import Event
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.question import Block
@@ -41,7 +44,7 @@ from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis, require_names
 from noisegate.releases.estimate import Floats
 from noisegate.releases.grid import Grid
-from noisegate.releases.plan import ReleasePlan
+from noisegate.releases.plan import TableExpected
 from noisegate.releases.table import Number
 from noisegate.releases.tails import tail_factor
 
@@ -162,26 +165,18 @@ def counter_of(
     return min((root, tree), key=lambda each: float(predicted(each, last).mean()))
 
 
-def running_of(  # noqa: PLR0913 - each is said by the order
-    curator: Curator,
-    grid: Grid,
-    *,
-    epsilon: Fraction,
-    gaussian: bool,
-    method: str,
-    options: Mapping[str, Any],
-    practice: bool,
-) -> "Running":
+def series_job(
+    desk: Desk, grid: Grid, *, epsilon: Fraction, method: str, options: Mapping[str, Any]
+) -> "SeriesJob":
     """The series that is asked for; refuses what it cannot do, before any charge."""
     if unknown := options.keys() - {"until", "horizon"}:
         raise SpecError(
             f"A series has no option {min(unknown)!r}.", fix="Its options: until, horizon."
         )
-    block = read(grid.sql, curator.tables).blocks[0]
-    gaussian = gaussian and grid.sample is None
-    amount = epsilon**2 / 2 if gaussian else inner_price(epsilon, grid.sample)
+    block = read(grid.sql, desk.curator.tables).blocks[0]
+    price = desk.price(epsilon)
     counter = counter_of(
-        grid, block, amount=amount, gaussian=gaussian, method=method,
+        grid, block, amount=price.amount, gaussian=price.gaussian, method=method,
         horizon=options.get("horizon"),
     )  # fmt: skip
     until = periods_until(grid, counter.period, options["until"])
@@ -190,8 +185,22 @@ def running_of(  # noqa: PLR0913 - each is said by the order
         raise SpecError(
             f"The series ends after {last:,} periods.", fix="Use an earlier until, or open another."
         )
-    return Running(
-        curator=curator, grid=grid, counter=counter, until=until, epsilon=epsilon, practice=practice
+    rms = sqrt(float(predicted(counter, until).mean())) * float(_grain(counter))
+    return SeriesJob(
+        sql=grid.sql,
+        epsilon=epsilon,
+        expected=TableExpected(
+            axes=grid.axes,
+            method=f"series by {counter.factor}",
+            workload="running totals",
+            questions=until,
+            rms=rms,
+            gaussian=counter.gaussian,
+        ),
+        notes=(f"paid once for {last:,} periods", *_words(counter)),
+        grid=grid,
+        counter=counter,
+        until=until,
     )
 
 
@@ -216,98 +225,89 @@ def periods_until(grid: Grid, period: Expression, until: Any) -> int:  # noqa: A
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A series that can be opened or continued through a curator."""
+class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
+    """A series that is opened or continued: new periods are measured, old ones never change."""
 
-    curator: Curator
+    kind: str = "series"
+    endings: tuple[str, ...] = ENDINGS
     grid: Grid
     counter: Counter
     until: int
-    epsilon: Fraction
-    practice: bool = False
 
     @property
-    def _series(self) -> Series:
-        return Series(self.curator, self.counter)
+    def event(self) -> Event:
+        """Paid once, for all periods."""
+        return self.counter.event
 
     @property
-    def _grain(self) -> Fraction:
-        """What a number counts in; of a sample, scaled up to all units."""
-        return self.counter.term.grain / (self.counter.sample or 1)
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the cells."""
+        return self.grid.query.tables
 
-    @property
-    def _sampling(self) -> Sampling | None:
-        """What sampling adds to totals from 0 on.
-
-        Why: a total is an average, with weights from 0 on, of numbers from samples of their own, so
-            its exponential moments are at most those of one sample, and Bernstein's bound holds.
-        """
-        sample, counter = self.counter.sample, self.counter
-        if sample is None or counter.term.low < 0:
-            return None
-        return replace(sampling_of(sample, counter.moved, self._grain), ones=False)
-
-    @property
-    def _words(self) -> tuple[str, ...]:
-        sample = self.counter.sample
-        if sample is None:
-            return _words(self.counter)
-        return (*_words(self.counter), sample_words(sample, in_bars=self._sampling is not None))
-
-    def plan(self) -> ReleasePlan:
-        """Price and error. Free; reads no row."""
-        counter, grid = self.counter, self.grid
-        opened = self._series.is_open
-        price, fits = (ApproxDP(0), True) if opened else self.curator.price(counter.event)
-        rms = sqrt(float(predicted(counter, self.until).mean())) * float(self._grain)
-        life = counter.epochs[-1].end
-        return ReleasePlan(
-            sql=grid.sql,
-            axes=grid.axes,
-            method=f"series by {counter.factor}",
-            workload="running totals",
-            questions=self.until,
-            epsilon=self.epsilon,
-            price=price,
-            fits=fits,
-            rms=rms,
-            gaussian=counter.gaussian,
-            words=(f"paid once for {life:,} periods", *self._words),
+    def require_anew(self) -> None:
+        """Totals that are out stay."""
+        raise SpecError(
+            "A series that grows keeps the totals that are out.",
+            fix="Leave out fresh, or release it without until.",
         )
 
-    def release(self) -> "SeriesRelease":
-        """The totals so far: new periods are measured, old ones come from the ledger."""
-        counter, curator, series = self.counter, self.curator, self._series
+    def is_paid(self, curator: Curator) -> bool:
+        """Whether the series is open; later periods are then free."""
+        return Series(curator, self.counter).is_open
+
+    def found(self, curator: Curator) -> None:
+        """New periods have to be measured, though they cost nothing."""
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Totals]:  # noqa: ARG002 - one step
+        """The totals so far."""
+        progress(0.0, "measuring")
+        series = Series(curator, self.counter)
         opened = series.is_open
         answers = series.advance(self.until)[: self.until]
-        found = totals_of(counter, answers)
-        loss = curator.loss_of(counter.event)
-        life = counter.epochs[-1].end
+        return Drawn(
+            content=totals_of(self.counter, answers), used=self.event, question=series.question,
+            request_id=series.name, free=opened,
+        )  # fmt: skip
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """About all states of the table."""
+        life = self.counter.epochs[-1].end
+        kept = f"as long as rows are only added and {_kept(self.counter)}"
+        return guarantee_of(loss, self.tables, "all states of", f" over {life:,} periods, {kept}")
+
+    def result(self, content: Totals, receipt: Receipt) -> "SeriesRelease":
+        """The totals as a release."""
+        counter = self.counter
         return SeriesRelease(
-            sql=self.grid.sql,
+            sql=self.sql,
             axis=self.grid.axes[0],
             value=self.grid.value,
-            totals=found,
+            totals=content,
             factor=counter.factor,
-            grain=self._grain,
+            grain=_grain(counter),
             gaussian=counter.gaussian,
             signed=counter.term.low < 0,
             whole=self.grid.whole,
-            cost=ApproxDP(0) if opened else loss,
-            remaining=curator.remaining(),
-            guarantee=guarantee_of(
-                loss,
-                self.grid.query.tables,
-                "all states of",
-                f" over {life:,} periods, as long as rows are only added and {_kept(counter)}",
-            ),
-            words=self._words,
-            sampling=self._sampling,
-            question=series.question,
-            request_id=series.name,
-            practice=self.practice,
-            log=curator.ledger.log(),
+            words=_words(counter),
+            sampling=_sampling(counter),
+            **receipt.standing,
         )
+
+
+def _grain(counter: Counter) -> Fraction:
+    """What a number counts in; of a sample, scaled up to all units."""
+    return counter.term.grain / (counter.sample or 1)
+
+
+def _sampling(counter: Counter) -> Sampling | None:
+    """What sampling adds to totals from 0 on.
+
+    Why: a total is an average, with weights from 0 on, of numbers from samples of their own, so
+        its exponential moments are at most those of one sample, and Bernstein's bound holds.
+    """
+    if counter.sample is None or counter.term.low < 0:
+        return None
+    return replace(sampling_of(counter.sample, counter.moved, _grain(counter)), ones=False)
 
 
 def _kept(counter: Counter) -> str:
@@ -321,6 +321,8 @@ def _words(counter: Counter) -> tuple[str, ...]:
     if counter.rows_per_unit is not None:
         cap = counter.rows_per_unit
         found.append(f"Of one unit the first {cap} row{'s' if cap > 1 else ''} count, for ever.")
+    if counter.sample is not None:
+        found.append(sample_words(counter.sample, in_bars=_sampling(counter) is not None))
     return tuple(found)
 
 

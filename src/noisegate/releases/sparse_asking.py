@@ -10,25 +10,24 @@ from noisegate.accounting.calibrate import geometric_error, geometric_scale
 from noisegate.algebra.tally import Cells
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
+from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.plan import Fact
 from noisegate.desk.price import inner_price
-from noisegate.desk.release import standing
-from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
-from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
 from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
 from noisegate.query.estimates.selected import clear_from
 from noisegate.query.limits import declared_rows
-from noisegate.query.question import Block, Function, Question
+from noisegate.query.question import Block, Function, Question, sampled
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Run
 from noisegate.releases.grid import OWN, UNITS, axis_names
-from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.sparse import SparseRelease, false_cells, missing_rows
 from noisegate.releases.sparse_axes import STEPS, SparseAxis, axes_of
 from noisegate.transforms.checks import CAP_MAX
@@ -65,16 +64,11 @@ class SparseOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparsePlan(Facts):
-    """Price and error before paying: free, and depends on no row."""
+class SparseExpected:
+    """Which cells would be shown, and how far their counts may be off."""
 
-    sql: str
     noise: SparseGeometric | SparsePriority
     sampling: Sampling | None
-    epsilon: Fraction
-    price: ApproxDP
-    fits: bool
-    words: tuple[str, ...]
 
     @property
     def threshold(self) -> int:
@@ -101,93 +95,58 @@ class SparsePlan(Facts):
         found = clear_from(_bar(self.noise), scale=scale, failure=failure)
         return found if self.sampling is None else ceil(found / self.sampling.probability)
 
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
         cells = f"{self.noise.domain:,}, of which those that hold many rows are shown"
         sure = f"at {percent(confidence)} confidence for a large cell"
         empty = f"one shown with less than {self.clear(confidence):,} may hold no row"
-        return [
-            ("cells", cells),
-            ("error", f"± {self.margin(confidence):,} {sure}; {empty}"),
-            *(("mind", words) for words in self.words),
-            ("price", price_words(self.price, fits=self.fits)),
-        ]
+        return [("cells", cells), ("error", f"± {self.margin(confidence):,} {sure}; {empty}")]
 
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values, for --json."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of a large cell."""
+        return {"large cell": self.margin(confidence)}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
         return {
-            "sql": self.sql,
             "cells": self.noise.domain,
             "threshold": self.threshold,
             "false_cells": self.false_cells,
             "sure": self.sure(confidence),
-            "margin": self.margin(confidence),
             "clear": self.clear(confidence),
-            "confidence": float(confidence),
-            "epsilon": float(self.epsilon),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            "fits": self.fits,
-            "words": list(self.words),
         }
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    sql: str
+class SparseJob(Measured[SparseRelease, SparseExpected]):
+    """A summary of a table too large to list."""
+
+    kind: str = "sparse"
+    endings: tuple[str, ...] = SparseRelease.endings
     axes: tuple[SparseAxis, ...]
-    measurement: Measurement
-    noise: SparseGeometric | SparsePriority
-    epsilon: Fraction
-    words: tuple[str, ...]
-    sampling: Sampling | None
+
+    def result(self, content: Measurements, receipt: Receipt) -> SparseRelease:
+        """The cells that are shown."""
+        assert content.cells is not None  # noqa: S101 - of this kind of measurement
+        return SparseRelease(
+            sql=self.sql,
+            axes=self.axes,
+            cells=content.cells,
+            values=content.values,
+            noise=self.expected.noise,
+            words=self.notes,
+            sampling=self.expected.sampling,
+            **receipt.standing,
+        )
 
 
-def plan_sparse(
-    curator: Curator, rules: Rules, order: SparseOrder, *, fresh: bool = False
-) -> SparsePlan:
-    """What `release_sparse` would cost, and how surely cells would be shown."""
-    job = _job(curator, rules, order)
-    stored = None if fresh else curator.find(job.measurement)
-    price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
-    return SparsePlan(
-        sql=job.sql,
-        noise=job.noise,
-        sampling=job.sampling,
-        epsilon=job.epsilon,
-        price=price,
-        fits=fits,
-        words=job.words,
-    )
-
-
-def release_sparse(
-    curator: Curator, rules: Rules, order: SparseOrder, *, fresh: bool = False
-) -> SparseRelease:
-    """The summary: from the ledger if it was released before, else for its price."""
-    job = _job(curator, rules, order)
-    found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
-    assert found.cells is not None  # noqa: S101 - of this kind of measurement
-    return SparseRelease(
-        sql=job.sql,
-        axes=job.axes,
-        cells=found.cells,
-        values=found.values,
-        noise=job.noise,
-        words=job.words,
-        sampling=job.sampling,
-        question=found.question,
-        **standing(curator, rules, job.measurement.query.tables, found),
-    )
-
-
-def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
+def sparse_job(desk: Desk, order: SparseOrder) -> SparseJob:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
-    sql = _sql(curator, order)
-    question = Run(curator, rules).sampled(read(sql, curator.tables))
+    sql = _sql(desk.curator, order)
+    question = sampled(read(sql, desk.curator.tables), desk.rules.sample)
     block = _block(question)
-    epsilon = _epsilon(rules, order, question)
+    epsilon = _epsilon(desk, order, question)
     tally_axes, axes = axes_of(block, axis_names(question, block, (*OWN, *STEPS)))
     facts = stability_of(block.relation)
     declared = declared_rows(block.relation)
@@ -205,12 +164,14 @@ def _job(curator: Curator, rules: Rules, order: SparseOrder) -> _Job:
         sampling = sampling_of(query.sample, query.per_unit, 1 / query.sample)
         secret = [sample_words(query.sample, in_bars=True)]
     shown = (*_words(noise, sampling), f"{moves[0].upper()}{moves[1:]}.")
-    words = (*shown, *secret, *_left_out(block))
-    measurement = Measurement(query=query, mechanisms=(noise,))
-    return _Job(
-        sql=sql, axes=axes, measurement=measurement, noise=noise, epsilon=epsilon, words=words,
-        sampling=sampling,
-    )  # fmt: skip
+    return SparseJob(
+        sql=sql,
+        epsilon=epsilon,
+        notes=(*shown, *secret, *_left_out(block)),
+        measurement=Measurement(query=query, mechanisms=(noise,)),
+        axes=axes,
+        expected=SparseExpected(noise=noise, sampling=sampling),
+    )
 
 
 def _sql(curator: Curator, order: SparseOrder) -> str:
@@ -261,11 +222,11 @@ def _block(question: Question) -> Block:
     return block
 
 
-def _epsilon(rules: Rules, order: SparseOrder, question: Question) -> Fraction:
+def _epsilon(desk: Desk, order: SparseOrder, question: Question) -> Fraction:
     said = question.terms
     if order.epsilon is None and (said.within is not None or said.relative is not None):
         raise SpecError("A release is bought by its price.", fix="Give epsilon.")
-    return rules.price(order.epsilon, said.epsilon)
+    return desk.epsilon(order.epsilon, said.epsilon)
 
 
 def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometric | SparsePriority:

@@ -2,22 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer
-from noisegate.desk.rules import Rules
+from noisegate.desk.desk import Desk
 from noisegate.robust.paying import Outcome, Till, order_of
 
 if TYPE_CHECKING:
+    from noisegate.desk.plan import Plan
     from noisegate.releases.programs import Function
     from noisegate.robust.graphs import Graph
-    from noisegate.robust.plans import RobustPlan
+    from noisegate.robust.plans import RobustExpected
 
 
 class RobustFace:
     """The part of a gate that asks for quantiles, graphs and distances by what the rows allow."""
 
-    _curator: Curator
-    _rules: Rules
+    _desk: Desk
 
     def smooth(self, sql: str, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
         """One quantile with noise by what a row can do to it here, not anywhere.
@@ -34,7 +33,7 @@ class RobustFace:
         """
         return self._smooth(sql, terms, fresh=fresh)  # type: ignore[no-any-return]
 
-    def smooth_plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "RobustPlan":  # noqa: ANN401
+    def smooth_plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "Plan[RobustExpected]":  # noqa: ANN401
         """Price and noise of `smooth`. Free: spends nothing, reads no row."""
         return self._smooth(sql, terms, fresh=fresh, to_plan=True)  # type: ignore[no-any-return]
 
@@ -43,7 +42,7 @@ class RobustFace:
     ) -> Outcome:
         from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415 - when asked for
 
-        till = Till(self._curator, self._rules, to_plan=to_plan)
+        till = Till(self._desk, to_plan=to_plan)
         return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
 
     def distance(
@@ -75,9 +74,9 @@ class RobustFace:
         *,
         fresh: bool = False,
         **terms: Any,  # noqa: ANN401 - as for distance
-    ) -> Any:  # noqa: ANN401 - a RobustPlan; of one count, a Plan
+    ) -> "Plan[Any]":
         """Price and error of `distance`. Free: spends nothing, reads no row, runs nothing."""
-        return self._distance(asked, terms, fresh=fresh, to_plan=True)
+        return self._distance(asked, terms, fresh=fresh, to_plan=True)  # type: ignore[no-any-return]
 
     def _distance(
         self,
@@ -89,7 +88,7 @@ class RobustFace:
     ) -> Outcome:
         from noisegate.robust.distances import ask_distance, distance_of  # noqa: PLC0415
 
-        till = Till(self._curator, self._rules, to_plan=to_plan)
+        till = Till(self._desk, to_plan=to_plan)
         if "trusted" in terms or callable(asked):
             from noisegate.robust.claimed import ask_claimed  # noqa: PLC0415 - when asked for
 
@@ -115,5 +114,5 @@ class RobustFace:
     def _graph(self, table: str | None, terms: dict[str, Any], *, to_plan: bool = False) -> "Graph":
         from noisegate.robust.graphs import Graph, graph_of  # noqa: PLC0415 - when asked for
 
-        till = Till(self._curator, self._rules, to_plan=to_plan)
+        till = Till(self._desk, to_plan=to_plan)
         return Graph(till, graph_of(till.table(table), terms))

@@ -6,12 +6,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.accounting.search import digits_down
-from noisegate.curator.curator import Asked, Curator
+from noisegate.curator.curator import Asked
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.price import Funds, inner_delta, inner_price
-from noisegate.desk.release import standing
-from noisegate.desk.rules import Rules
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.price import inner_delta
 from noisegate.desk.terms import checked, require_known, require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
@@ -21,17 +21,18 @@ from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.question import Question
+from noisegate.privacy.release import Release
+from noisegate.query.question import Question, sampled
 from noisegate.query.reading.reader import read
-from noisegate.query.run import Run
-from noisegate.robust.plans import RobustPlan
+from noisegate.robust.plans import RobustExpected
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
-Outcome: TypeAlias = Any  # an Answer; of a till that plans, a RobustPlan
+Outcome: TypeAlias = Any  # an Answer; of a till that plans, a Plan
 METHODS: Final = ("smooth", "ptr")
 UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
 REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
@@ -58,22 +59,21 @@ class Till:
     About a sample, noise is bought for those who are in it, at the price that all pay.
     """
 
-    def __init__(self, curator: Curator, rules: Rules, *, to_plan: bool = False) -> None:
-        self.curator, self.rules, self.to_plan = curator, rules, to_plan
+    def __init__(self, desk: Desk, *, to_plan: bool = False) -> None:
+        self.desk, self.to_plan = desk, to_plan
+        self.curator, self.rules = desk.curator, desk.rules
 
     def inner(self, *epsilon: Number | None) -> Fraction:
         """What those who take part pay: more than the price, if they are a sample."""
-        return inner_price(self.rules.price(*epsilon), self.rules.sample)
+        return self.desk.funds(*epsilon).epsilon
 
     def read(self, sql: str) -> Question:
         """What the SQL asks, of a sample if these are the rules."""
-        return Run(self.curator, self.rules).sampled(read(sql, self.curator.tables))
+        return sampled(read(sql, self.curator.tables), self.rules.sample)
 
     def plain(self, epsilon: Number | None, *, l1: L1, l2: L2) -> Geometric | DiscreteGaussian:
         """The better noise for numbers that move so far: Gaussian only where accounts have ρ."""
-        gaussian = self.rules.sample is None and "pure" not in self.curator.accountants
-        funds = Funds(epsilon=self.inner(epsilon), gaussian=gaussian)
-        return funds.noise(Fraction(1), l1=l1, l2=l2)
+        return self.desk.funds(epsilon).noise(Fraction(1), l1=l1, l2=l2)
 
     def noise(
         self, order: Order, *, low: int, high: int, grain: Fraction = Fraction(1), steps: int = 1
@@ -126,30 +126,45 @@ class Till:
 
         ``provided`` is what the promise rests on, besides the theorems.
         """
-        if not self.to_plan:
-            return finish(self._measure(measurement, fresh=fresh, provided=provided))
-        price, fits = ApproxDP(0), True
-        if fresh or self.curator.find(measurement) is None:
-            price, fits = self.curator.price(measurement.event())
         path: tuple[str, ...] = ()
         noise: Any = getattr(measurement, "noise", None)
         if isinstance(measurement, Measurement):
             path, noise = measurement.query.path, measurement.mechanisms[0]
         noise = getattr(noise, "noise", noise)  # of a statistic, its own
-        return RobustPlan(
-            asked=asked, noise=noise, unit=unit, path=path, price=price, fits=fits,
-            sampled=self.rules.sample is not None,
+        job = RobustJob(
+            sql=asked,
+            epsilon=self.curator.loss_of(measurement.event()).epsilon,
+            expected=RobustExpected(
+                asked=asked, noise=noise, unit=unit, path=path,
+                sampled=self.rules.sample is not None,
+            ),
+            measurement=measurement,
+            finish=finish,
+            provided=provided,
         )  # fmt: skip
+        return (self.desk.plan if self.to_plan else self.desk.run)(job, fresh=fresh)
 
-    def _measure(self, measurement: Asked, *, fresh: bool, provided: str | None) -> "Found":
-        """The numbers: from the ledger if they were released before, else for their price."""
-        request = self.curator.fresh_id() if fresh else None
-        found = self.curator.measure(measurement, request_id=request)
-        what = "this answer" if provided is None else f"this answer (provided that {provided})"
-        tables = measurement.query.tables
-        stated = standing(self.curator, self.rules, tables, found, f"{what} about")
-        ids = {"request_ids": (stated.pop("request_id"),), "questions": (found.question,)}
-        return Found(values=found.values.tolist(), standing=stated | ids)
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobustJob(Measured[Answer, RobustExpected]):
+    """A number that single rows rarely move."""
+
+    kind: str = "robust"
+    finish: "Callable[[Found], Answer]"
+    provided: str | None
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """With what it rests on besides the theorems."""
+        told = self.provided
+        what = "this answer" if told is None else f"this answer (provided that {told})"
+        return guarantee_of(loss, self.tables, f"{what} about")
+
+    def result(self, content: Release, receipt: Receipt) -> Answer:
+        """The answer."""
+        stated = receipt.standing
+        ids = {"request_ids": (stated.pop("request_id"),), "questions": (stated.pop("question"),)}
+        return self.finish(Found(values=content.values.tolist(), standing=stated | ids))
 
 
 @final

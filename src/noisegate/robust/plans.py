@@ -5,15 +5,14 @@ from fractions import Fraction
 from typing import Any, Final, final
 
 from noisegate.desk.display import bare, percent
+from noisegate.desk.plan import Fact
 from noisegate.desk.terms import USUAL
-from noisegate.exact import Number, fraction
-from noisegate.inert import lines
+from noisegate.exact import Number
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.mechanisms.geometric import Geometric
 from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.mechanisms.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth import SmoothNoise
-from noisegate.privacy.loss import ApproxDP
 
 _LAWS: Final = {
     "smooth-student/1": "Student's t",
@@ -24,15 +23,13 @@ _LAWS: Final = {
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RobustPlan:
-    """Price and noise of a robust number: free, and depends on no row. ``unit`` is one step."""
+class RobustExpected:
+    """How a robust number would be drawn. ``unit`` is one step of the noise."""
 
     asked: str
     noise: SmoothNoise | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
     unit: Fraction
     path: tuple[str, ...]
-    price: ApproxDP
-    fits: bool
     sampled: bool = False
 
     def margin(self, confidence: Number = USUAL) -> float | None:
@@ -41,9 +38,9 @@ class RobustPlan:
             return None
         return float(self.noise.interval(confidence) * self.unit)
 
-    def facts(self, confidence: Number = USUAL) -> list[tuple[str, str]]:
-        """The plan in two columns."""
-        noise, fits = self.noise, "" if self.fits else " (more than is left)"
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
+        noise = self.noise
         lines = [("asked", self.asked), ("because", "; ".join(self.path))]
         if isinstance(noise, SmoothNoise):
             law, wide = _LAWS[noise.name], bare(float(noise.scale))
@@ -56,18 +53,12 @@ class RobustPlan:
             off = bare(self.margin(confidence))
             more = ", and what sampling adds" if self.sampled else ""
             lines.append(("error", f"± {off} at {percent(confidence)} confidence{more}"))
-        return [*lines, ("price", f"{self.price}{fits}")]
+        return lines
 
-    def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
-        """Plain values, for --json."""
-        return {
-            "asked": self.asked,
-            "margin": self.margin(confidence),
-            "confidence": float(fraction(confidence)),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            "fits": self.fits,
-        }
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of the number by its noise; None where that is a secret."""
+        return {self.asked: self.margin(confidence)}
 
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:12}{words}" for name, words in self.facts()))
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"asked": self.asked, "margin": self.margin(confidence)}

@@ -234,7 +234,7 @@ def _table(
 
 def _answer(one: Answer, basis: Basis) -> Evidence:
     """An answer with one COUNT(*) by declared groups, shown as it was measured."""
-    question = None if one.plan is None else one.plan.question
+    question = None if one.plan is None else one.plan.expected.question
     if question is None or len(question.blocks) != 1 or question.picked is None:
         raise _no_count()
     (block,) = question.blocks
@@ -267,7 +267,9 @@ def _squared(half: float | None, one: Answer) -> float:
     """The variance of noise with that ±."""
     if half is None:
         raise _no_count()
-    noises = [mechanism for bought in one.plan.bought for mechanism in bought.mechanisms[0]]  # type: ignore[union-attr]
+    assert one.plan is not None  # noqa: S101 - it has a question
+    bought = one.plan.expected.bought
+    noises = [mechanism for each in bought for mechanism in each.mechanisms[0]]
     gaussian = any("Gaussian" in type(each).__name__ for each in noises)
     return (half / tail_factor(1 - _SURE, gaussian=gaussian)) ** 2
 

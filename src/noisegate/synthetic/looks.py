@@ -91,9 +91,9 @@ class Looks:
             limits = bounds.get(name) or self._wanted.domain.columns[name].between or _NOT_YET
             sql = self._sql(name, bounds.get(name))
             plan = self._run.plan(sql, self._terms, fresh=False)
-            known = pay or isinstance(plan.event, NothingEvent)
-            events.append(self._run.plan(sql, self._terms, fresh=True).event)
-            missing += [] if known else [plan.event]
+            known = pay or isinstance(plan.expected.event, NothingEvent)
+            events.append(self._run.plan(sql, self._terms, fresh=True).expected.event)
+            missing += [] if known else [plan.expected.event]
             if known:
                 (levels,) = self._run.ask(sql, self._terms, fresh=False).rows
                 cut = edges_of(levels, limits, whole=self._kind(name) is Kind.INTEGER)

@@ -14,19 +14,18 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod, sqrt
-from typing import Any, ClassVar, Final, final
+from typing import Any, Final, final
 
 from noisegate.accounting.pure import promised
-from noisegate.curator.allowance import Scope
-from noisegate.curator.curator import Curator
-from noisegate.desk.attempts import Attempts
+from noisegate.curator.allowance import Allowance
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Drawn, Progress, Receipt, Recipe
 from noisegate.desk.price import Price, variance_of
-from noisegate.desk.rules import Rules
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential, decode, encode
-from noisegate.privacy.guarantee import guarantee_of
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.run import Run
 from noisegate.releases.making import plain_options
@@ -46,12 +45,11 @@ from noisegate.synthetic.fitted import FORMAT, Fitted
 from noisegate.synthetic.known import known_of, lost
 from noisegate.synthetic.looks import Looks, Seen
 from noisegate.synthetic.model import CELLS_MAX, Evidence, digest_of
-from noisegate.synthetic.plan import SyntheticPlan
+from noisegate.synthetic.plan import SyntheticExpected
 from noisegate.synthetic.questions import columns_for
 from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
 from noisegate.synthetic.release import SyntheticRelease, require_rows
 
-Progress = Callable[[float, str], None]
 _SETS_MAX: Final = 100_000
 _USUAL_MAX: Final = 10_000_000  # rows, unless more are asked for
 
@@ -115,32 +113,99 @@ def synthetic_of(order: Order) -> SyntheticOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """An order that can be carried out: nothing about it is left to be refused but its price."""
+class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
+    """Synthetic rows: a model is fitted to noisy tables, and rows follow from it."""
 
+    kind: str = "synthetic"
+    endings: tuple[str, ...] = SyntheticRelease.endings
+    order: SyntheticOrder
     basis: Basis
     workload: TablesWorkload
     impossible: tuple[Impossible, ...]
     known: tuple[Evidence, ...]
-    price: Price
     synthesizer: Synthesizer
     looked: Seen
     words: tuple[str, ...]
-    question: str
+    after_looks: Callable[[], "SyntheticJob"]
 
     @property
-    def event(self) -> Event:
-        return self.price.event()
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the cells."""
+        return self.basis.query((0,)).tables
+
+    def ready(self) -> "SyntheticJob":
+        """The same with bounds and bins that were looked for, and paid."""
+        return self.after_looks()
+
+    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+        """Ask, and fit a model to the answers."""
+        basis, order = self.basis, self.order
+        queries = [basis.query((place,)) for place in range(len(basis.layout.axes))]
+        ask = DoorTables(allowed.whole, queries, self.price, progress=progress)
+        ask.done(0.0, f"measuring by {order.method}")
+        empty = [each.evidence(ask.variance(Fraction(1)) / 100) for each in self.impossible]
+        found = self.synthesizer.build(
+            ask,
+            self.workload,
+            known=(*self.known, *empty),
+            total=None if order.total is None else order.total / float(basis.grain),
+        )
+        ask.done(0.99, "keeping")
+        fitted = Fitted(
+            layout=basis.layout,
+            model=hardened(found.model, self.impossible),
+            evidence=tuple(one for one in found.evidence if all(one is not e for e in empty)),
+            sets=self.workload.sets,
+            method=order.method,
+            gaussian=self.price.gaussian,
+            grain=basis.grain,
+            words=(*self.words, *found.words, *basis.caveats),
+            impossible=self.impossible,
+            total=order.total,
+            targets=tuple(one for one in found.targets if all(one is not e for e in empty)),
+            sampling=basis.sampling,
+        )
+        return fitted.to_bytes(event=encode(allowed.used()))
+
+    def read(self, stored: bytes) -> tuple[Fitted, Event]:
+        """The model; what follows from other columns is not measured, so not kept."""
+        kept, record = Fitted.from_bytes(stored)
+        return replace(kept, layout=self.basis.layout), decode(record["event"])
+
+    def promise(self, drawn: Drawn[Fitted]) -> Event:
+        """With all looks, whoever paid for them."""
+        used = promised(drawn.used, self.event)
+        return Sequential(events=(*self.looked.events, used))
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """With what the evidence has lost."""
+        made_of = ", made with evidence," if self.order.evidence else ""
+        whole = loss + lost(self.order.evidence)
+        return guarantee_of(whole, self.tables, f"these synthetic rows{made_of} of")
+
+    def result(self, content: Fitted, receipt: Receipt) -> SyntheticRelease:
+        """As many rows as are wanted."""
+        rows = self.order.rows
+        return SyntheticRelease(
+            fitted=content,
+            count=min(content.rows, _USUAL_MAX) if rows is None else rows,
+            sql=self.sql,
+            **receipt.standing,
+        )
+
+
+def synthetic_job(desk: Desk, order: SyntheticOrder) -> SyntheticJob:
+    """The rows that an order asks for; whatever is wrong with it is refused here, for nothing."""
+    return _Synthesis(desk, order).job()
 
 
 @final
-class SyntheticBench:
-    """Plans and releases synthetic rows through a curator, by the rules of a policy."""
+class _Synthesis:
+    """What an order is about: columns, and what has to be looked for."""
 
-    endings: ClassVar = SyntheticRelease.endings
-
-    def __init__(self, curator: Curator, rules: Rules, order: SyntheticOrder) -> None:
-        self._curator, self._rules, self._order = curator, rules, order
+    def __init__(self, desk: Desk, order: SyntheticOrder) -> None:
+        self._desk, self._order = desk, order
+        curator, rules = desk.curator, desk.rules
         if rules.sample is not None and (order.evidence or order.choose or order.total is not None):
             raise SpecError(
                 "Evidence, a total and what is chosen are about all rows, not about a sample.",
@@ -156,7 +221,7 @@ class SyntheticBench:
         with suppress(NoisegateError):  # given bins may do
             cuts = columns_for(curator.tables, [*asked, *never])[1]
         self._wanted = uncut(wanted, cuts)
-        self._epsilon = rules.price(order.epsilon)
+        self._epsilon = desk.epsilon(order.epsilon)
         self._looks = Looks(
             curator, Run(curator, rules), self._wanted, order.choose, self._epsilon,
             order.rows_per_unit,
@@ -166,70 +231,18 @@ class SyntheticBench:
         if order.total is not None:
             require_rows(order.total)
 
-    def plan(self, *, fresh: bool = False) -> SyntheticPlan:
-        """Free: spends nothing, reads no row."""
-        job = self._job(self._looks.seen())
-        missing = job.looked.missing
-        stored = None if fresh or missing else Attempts(self._curator, job.question).found()
-        price, fits = self._curator.price(Sequential(events=(*missing, job.event)))
-        layout = job.basis.layout
-        sets, grain = job.workload.sets, float(job.basis.grain)
-
-        def rms(share: Fraction) -> float:
-            (noise,) = job.price.noise(job.basis.query((0,)), [share])
-            return sqrt(variance_of(noise)) * grain
-
-        planned = job.synthesizer.planned(layout.sizes, job.workload, gaussian=job.price.gaussian)
-        return SyntheticPlan(
-            sql=job.basis.sql,
-            columns=tuple((axis.name, axis.size) for axis in layout.axes),
-            method=self._order.method,
-            workload=_workload_words(self._order.workload, job.workload),
-            tables=len(sets),
-            cells=sum(_cells(layout, axes) for axes in sets),
-            model_cells=getattr(job.synthesizer, "cells_max", CELLS_MAX),
-            epsilon=self._epsilon,
-            price=ApproxDP(0) if stored else price,
-            fits=fits or stored is not None,
-            rms=rms(Fraction(1, len(sets))),
-            noise=tuple((each.what, rms(each.most), rms(each.least)) for each in planned),
-            gaussian=job.price.gaussian,
-            words=(*job.words, *job.basis.caveats),
-        )
-
-    def release(self, progress: Progress | None = None, *, fresh: bool = False) -> SyntheticRelease:
-        """The rows: from the ledger if they were released before, else for their price."""
-        job, paid = self._job(self._looks.seen()), tuple[Event, ...]()
-        if job.looked.missing:
-            paid = job.looked.missing
-            every = Sequential(events=(*paid, job.event))
-            self._curator.ledger.require_room(every, account=self._curator.account)
-            job = self._job(self._looks.seen(pay=True))
-        attempts = Attempts(self._curator, job.question)
-        stored = None if fresh else attempts.found()
-        if stored is not None:
-            return self._made(job, *stored, paid=paid, free=True)
-        with attempts.begin(job.event, fresh=fresh) as allowed:
-            fitted = self._built(job, allowed.whole, progress)
-            kept = fitted.to_bytes(event=encode(allowed.used()))
-            allowed.finish(kept)
-        if progress is not None:
-            progress(1.0, "done")
-        return self._made(job, allowed.request_id, kept, paid=paid, free=False)
-
-    # before paying
-
-    def _job(self, looked: Seen) -> _Job:
-        curator, order = self._curator, self._order
+    def job(self, looked: Seen | None = None, paid: tuple[Event, ...] = ()) -> SyntheticJob:
+        """What is to be done, by what was ``looked`` at so far."""
+        looked = looked or self._looks.seen()
+        desk, order = self._desk, self._order
+        tables = desk.curator.tables
         basis = basis_of(
-            curator.tables, looked.cut(self._wanted), where=order.where,
+            tables, looked.cut(self._wanted), where=order.where,
             rows_per_unit=order.rows_per_unit, found=looked.bounds,
-        ).sampled(self._rules.sample)  # fmt: skip
-        epsilon = self._epsilon - self._looks.epsilon
-        accountant = curator.ledger.balance(curator.account).accountant
-        price = Price.of(epsilon, accountant=accountant, sample=self._rules.sample)
-        workload, words = workload_of(order.workload, basis, curator.tables)
-        impossible = impossible_of(order.impossible, basis, curator.tables)
+        ).sampled(desk.rules.sample)  # fmt: skip
+        price = desk.price(self._epsilon - self._looks.epsilon)
+        workload, words = workload_of(order.workload, basis, tables)
+        impossible = impossible_of(order.impossible, basis, tables)
         known = tuple(known_of(order.evidence, basis))
         options = plain_options(order.options)
         chosen = synthesizer(order.method, **options)
@@ -242,90 +255,69 @@ class SyntheticBench:
             "impossible": [[each.axes, digest_of(each.inside)] for each in impossible],
             "evidence": [each.to_record() for each in known],
         }
-        return _Job(
+        words = (*looked.words, *words)
+        return SyntheticJob(
+            sql=basis.sql,
+            epsilon=self._epsilon,
+            expected=_expected(order, basis, price, workload, chosen),
+            notes=(*words, *basis.caveats),
+            before=looked.missing,
+            paid=paid,
+            price=price,
+            question=_question(order, parts, basis, price),
+            order=order,
             basis=basis,
             workload=workload,
             impossible=impossible,
             known=known,
-            price=price,
             synthesizer=chosen,
             looked=looked,
-            words=(*looked.words, *words),
-            question=self._question(parts, basis, price),
+            words=words,
+            after_looks=lambda: self.job(self._looks.seen(pay=True), looked.missing),
         )
 
-    def _question(self, parts: Mapping[str, Any], basis: Basis, price: Price) -> str:
-        """Canonical text: two releases with one text are one release, drawn once.
 
-        How many rows are drawn is not in it: they follow from what was released.
-        """
-        record = {
-            "release": FORMAT,
-            "sql": basis.sql,
-            "columns": list(basis.digests().items()),
-            "method": self._order.method,
-            **price.to_record(),
-            **parts,
-        }
-        return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def _expected(
+    order: SyntheticOrder,
+    basis: Basis,
+    price: Price,
+    workload: TablesWorkload,
+    chosen: Synthesizer,
+) -> SyntheticExpected:
+    layout, sets, grain = basis.layout, workload.sets, float(basis.grain)
 
-    # paying
+    def rms(share: Fraction) -> float:
+        (noise,) = price.noise(basis.query((0,)), [share])
+        return sqrt(variance_of(noise)) * grain
 
-    def _built(self, job: _Job, scope: Scope, progress: Progress | None) -> Fitted:
-        """Ask, and fit a model to the answers."""
-        basis, order = job.basis, self._order
-        queries = [basis.query((place,)) for place in range(len(basis.layout.axes))]
-        ask = DoorTables(scope, queries, job.price, progress=progress)
-        ask.done(0.0, f"measuring by {order.method}")
-        empty = [each.evidence(ask.variance(Fraction(1)) / 100) for each in job.impossible]
-        found = job.synthesizer.build(
-            ask,
-            job.workload,
-            known=(*job.known, *empty),
-            total=None if order.total is None else order.total / float(basis.grain),
-        )
-        ask.done(0.99, "keeping")
-        return Fitted(
-            layout=basis.layout,
-            model=hardened(found.model, job.impossible),
-            evidence=tuple(one for one in found.evidence if all(one is not e for e in empty)),
-            sets=job.workload.sets,
-            method=order.method,
-            gaussian=job.price.gaussian,
-            grain=basis.grain,
-            words=(*job.words, *found.words, *basis.caveats),
-            impossible=job.impossible,
-            total=order.total,
-            targets=tuple(one for one in found.targets if all(one is not e for e in empty)),
-            sampling=basis.sampling,
-        )
+    planned = chosen.planned(layout.sizes, workload, gaussian=price.gaussian)
+    return SyntheticExpected(
+        columns=tuple((axis.name, axis.size) for axis in layout.axes),
+        method=order.method,
+        workload=_workload_words(order.workload, workload),
+        tables=len(sets),
+        cells=sum(_cells(layout, axes) for axes in sets),
+        model_cells=getattr(chosen, "cells_max", CELLS_MAX),
+        rms=rms(Fraction(1, len(sets))),
+        noise=tuple((each.what, rms(each.most), rms(each.least)) for each in planned),
+        gaussian=price.gaussian,
+    )
 
-    def _made(
-        self, job: _Job, request_id: str, stored: bytes, *, paid: Sequence[Event], free: bool
-    ) -> SyntheticRelease:
-        kept, record = Fitted.from_bytes(stored)
-        fitted = replace(kept, layout=job.basis.layout)  # what follows from others is not measured
-        curator, order = self._curator, self._order
-        used = decode(record["event"])
-        bought = [*paid, *([] if free else [used])]
-        tables = job.basis.query((0,)).tables
-        kept_to = promised(used, job.event)
-        loss = curator.loss_of(Sequential(events=(*job.looked.events, kept_to)))
-        made_of = ", made with evidence," if order.evidence else ""
-        return SyntheticRelease(
-            fitted=fitted,
-            count=min(fitted.rows, _USUAL_MAX) if order.rows is None else order.rows,
-            sql=job.basis.sql,
-            cost=curator.loss_of(Sequential(events=tuple(bought))) if bought else ApproxDP(0),
-            remaining=curator.remaining(),
-            guarantee=guarantee_of(
-                loss + lost(order.evidence), tables, f"these synthetic rows{made_of} of"
-            ),
-            question=job.question,
-            request_id=request_id,
-            practice=self._rules.practice,
-            log=curator.ledger.log(),
-        )
+
+def _question(order: SyntheticOrder, parts: Mapping[str, Any], basis: Basis, price: Price) -> str:
+    """Canonical text: two releases with one text are one release, drawn once.
+
+    How many rows are drawn is not in it: they follow from what was released.
+    """
+    record = {
+        "release": FORMAT,
+        "sql": basis.sql,
+        "columns": list(basis.digests().items()),
+        "method": order.method,
+        **price.to_record(),
+        **parts,
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _texts(asked: Any) -> list[str]:  # noqa: ANN401 - as people write it

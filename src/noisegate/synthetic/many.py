@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any, final
 
 from noisegate.desk.display import with_margin
+from noisegate.desk.plan import Fact
 from noisegate.exact import Number
-from noisegate.inert import lines
 from noisegate.privacy.loss import ApproxDP
 
 
@@ -32,8 +32,8 @@ class ManyOrder:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManyPlan:
-    """Price and promise of a session, before paying. ``within`` is in the units of the count.
+class ManyExpected:
+    """The promise of a session. ``within`` is in the units of the count, at the ``confidence``.
 
     ``endless``: with the confidence, the surprises last for all questions, whatever they are.
     ``sure_within`` is the promise of such a session for the same price, where the rows are given.
@@ -46,25 +46,18 @@ class ManyPlan:
     within: float
     number_within: float
     confidence: Fraction
-    price: ApproxDP
-    fits: bool
     endless: bool
     sure_within: float | None = None
     sample: Fraction | None = None
-    caveats: tuple[str, ...] = ()
 
-    def facts(self) -> list[tuple[str, str]]:
-        """The plan as rows of two columns, for people."""
-        fits = "" if self.fits else "; does not fit into what is left"
+    def facts(self, confidence: Number) -> list[Fact]:  # noqa: ARG002 - the session has its own
+        """In words, one fact a line."""
+        sure = f"all together at {float(self.confidence):.3g}"
         facts = [
             ("columns", f"{', '.join(self.columns)}: {self.cells:,} cells"),
             ("questions", f"{self.questions:,}"),
-            (
-                "answers",
-                f"within ±{self.within:,.4g}, all together at {float(self.confidence):.3g}",
-            ),
+            ("answers", f"within ±{self.within:,.4g}, {sure}"),
             ("surprises", f"{self.surprises:,}, each answered within ±{self.number_within:,.4g}"),
-            ("price", f"{self.price}{fits}; what is not used is given back"),
         ]
         if self.sample is not None:
             words = f"each unit with probability {self.sample}, once for the first tables and once"
@@ -76,10 +69,14 @@ class ManyPlan:
             facts.append(("proven", f"{sure}; here the surprises may run out"))
         else:
             facts.append(("proven", "the promise; surprises may run out, and then it ends"))
-        return facts + [("note", words) for words in self.caveats]
+        return facts
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:  # noqa: ARG002 - its own
+        """The ± of answers, and of those that are measured, at the confidence of the session."""
+        return {"answer": self.within, "surprise": self.number_within}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:  # noqa: ARG002 - its own
+        """Plain values, for JSON."""
         return {
             "columns": list(self.columns),
             "cells": self.cells,
@@ -88,16 +85,10 @@ class ManyPlan:
             "within": self.within,
             "number_within": self.number_within,
             "confidence": float(self.confidence),
-            "price": {"epsilon": float(self.price.epsilon), "delta": float(self.price.delta)},
-            "fits": self.fits,
             "endless": self.endless,
             "sure_within": self.sure_within,
-            "sample": None if self.sample is None else str(self.sample),
-            "caveats": list(self.caveats),
+            "sample": None if self.sample is None else float(self.sample),
         }
-
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name}: {words}" for name, words in self.facts()))
 
 
 @final

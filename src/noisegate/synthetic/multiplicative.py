@@ -5,116 +5,113 @@ of them, instead of waiting for it as a session does [HLM12]. See `releases/mult
 """
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
-from noisegate.accounting.pure import promised
-from noisegate.curator.curator import Curator
+from noisegate.curator.allowance import Allowance
 from noisegate.curator.surprises import CELLS_MAX
-from noisegate.desk.attempts import Attempts
-from noisegate.desk.rules import Rules
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Progress, Receipt, Recipe
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import fraction
-from noisegate.privacy.event import decode, encode
-from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.asking import DoorAsk
+from noisegate.releases.estimate import Floats
+from noisegate.releases.grid import Grid
 from noisegate.releases.multiplicative import ROUNDS_MAX, build
 from noisegate.releases.order import Order
-from noisegate.releases.plan import ReleasePlan
+from noisegate.releases.plan import TableExpected
 from noisegate.releases.table import TableRelease, endings_of
-from noisegate.releases.transcript import pack, unpack
-from noisegate.synthetic.cells_release import CellsRelease, price_of
+from noisegate.releases.transcript import Rounds, pack, unpack
+from noisegate.synthetic.cells_release import cells_table
 from noisegate.synthetic.questions import counting_grid
+from noisegate.transforms.strategy import Matrix
 
-Progress = Callable[[float, str], None]
+Contents: TypeAlias = tuple[dict[str, Any], list[Floats], Rounds]
 
 
 @final
-class QuestionsBench:
-    """Makes the release called "questions"."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
+    """A table for a list of counting questions, by multiplicative weights."""
 
-    def __init__(self, curator: Curator, rules: Rules, order: Order) -> None:
-        asked = _questions(order)
-        self._curator, self._rules, self._options = curator, rules, _options(order)
-        known = counting_grid(
-            curator.tables, table=order.table, columns=order.columns,
-            questions=asked, rows_per_unit=order.rows_per_unit,
-        )  # fmt: skip
-        if known.cells > CELLS_MAX:
-            raise Unsupported(
-                f"There would be {known.cells:,} cells, more than {CELLS_MAX:,}.",
-                fix="Use wider bins or fewer columns, or ask for synthetic rows.",
-            )
-        self._grid, self._block = known.grid.sampled(rules.sample), known.block(asked)
-        self._price = price_of(curator, rules, order.epsilon)
-        self._given = order.epsilon if order.epsilon is not None else rules.epsilon
-        record = {
-            "release": "questions/1",
-            "query": self._grid.to_record(),
-            "block": self._block.digest(),
-            "options": self._options,
-            **self._price.to_record(),
-        }
-        self._attempts = Attempts(curator, json.dumps(record, sort_keys=True, ensure_ascii=False))
+    kind: str = "questions"
+    grid: Grid
+    block: Matrix
+    options: Mapping[str, Any]
 
     @property
-    def endings(self) -> tuple[str, ...]:
-        """The forms of file that it can be saved in: known before it is paid for."""
-        return endings_of(self._grid.axes)
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the cells."""
+        return self.grid.query.tables
 
-    def plan(self, *, fresh: bool = False) -> ReleasePlan:
-        """Price: free, reads no row."""
-        price, fits = self._curator.price(self._price.event())
-        if not fresh and self._attempts.found() is not None:
-            price, fits = ApproxDP(0), True
-        return ReleasePlan(
-            sql=self._grid.sql,
-            axes=self._grid.axes,
+    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+        """Round by round, the question that the table has worst."""
+        grid = self.grid
+        ask = DoorAsk(allowed.whole, grid.query, self.price, shape=grid.shape, progress=progress)
+        options = dict(self.options)
+        if "total" in options:
+            options["total"] = float(options["total"] / grid.grain)
+        made = build(ask, self.block, **options)
+        record = {"event": encode(allowed.used()), "words": list(made.words)}
+        return pack(record, [made.cells], ())
+
+    def read(self, stored: bytes) -> tuple[Contents, Event]:
+        """The table, and what was used."""
+        found = unpack(stored)
+        return found, decode(found[0]["event"])
+
+    def result(self, content: Contents, receipt: Receipt) -> TableRelease:
+        """The table."""
+        record, (cells,), _ = content
+        return cells_table(
+            self.grid, cells, method="questions", price=self.price,
+            words=tuple(record["words"]), standing=receipt.standing,
+        )  # fmt: skip
+
+
+def questions_job(desk: Desk, order: Order) -> QuestionsJob:
+    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    asked, options = _questions(order), _options(order)
+    known = counting_grid(
+        desk.curator.tables, table=order.table, columns=order.columns,
+        questions=asked, rows_per_unit=order.rows_per_unit,
+    )  # fmt: skip
+    if known.cells > CELLS_MAX:
+        raise Unsupported(
+            f"There would be {known.cells:,} cells, more than {CELLS_MAX:,}.",
+            fix="Use wider bins or fewer columns, or ask for synthetic rows.",
+        )
+    grid, block = known.grid.sampled(desk.rules.sample), known.block(asked)
+    epsilon = desk.epsilon(order.epsilon)
+    price = desk.price(epsilon)
+    record = {
+        "release": "questions/1",
+        "query": grid.to_record(),
+        "block": block.digest(),
+        "options": options,
+        **price.to_record(),
+    }
+    return QuestionsJob(
+        sql=grid.sql,
+        epsilon=epsilon,
+        expected=TableExpected(
+            axes=grid.axes,
             method="mwem",
-            workload=f"{self._block.size:,} questions",
-            questions=self._block.size,
-            epsilon=fraction(self._given or 0),
-            price=price,
-            fits=fits,
+            workload=f"{block.size:,} questions",
+            questions=block.size,
             rms=None,
-            gaussian=self._price.gaussian,
-            words=("the error depends on the rows", *self._grid.caveats),
-        )
-
-    def release(self, progress: Progress | None = None, *, fresh: bool = False) -> TableRelease:
-        """The table: from the ledger if it was released before, else for its price."""
-        found = None if fresh else self._attempts.found()
-        if found is not None:
-            return self._table(*found, free=True)
-        grid = self._grid
-        with self._attempts.begin(self._price.event(), fresh=fresh) as allowed:
-            ask = DoorAsk(
-                allowed.whole, grid.query, self._price, shape=grid.shape, progress=progress
-            )
-            options = dict(self._options)
-            if "total" in options:
-                options["total"] = float(options["total"] / grid.grain)
-            made = build(ask, self._block, **options)
-            record = {"event": encode(allowed.used()), "words": list(made.words)}
-            stored = pack(record, [made.cells], ())
-            allowed.finish(stored)
-        return self._table(allowed.request_id, stored, free=False)
-
-    def _table(self, request_id: str, stored: bytes, *, free: bool) -> TableRelease:
-        record, (cells,), _ = unpack(stored)
-        used = decode(record["event"])
-        facts = CellsRelease(
-            method="questions",
-            price=self._price,
-            used=used,
-            promised=promised(used, self._price.event()),
-            known=ApproxDP(0),
-            free=free,
-            words=tuple(record["words"]),
-            question=self._attempts.question,
-            request_id=request_id,
-        )
-        return facts.table(self._curator, self._rules, self._grid, cells)
+            gaussian=price.gaussian,
+        ),
+        notes=("the error depends on the rows", *grid.caveats),
+        endings=endings_of(grid.axes),
+        price=price,
+        question=json.dumps(record, sort_keys=True, ensure_ascii=False),
+        grid=grid,
+        block=block,
+        options=options,
+    )
 
 
 def _questions(order: Order) -> Sequence[str]:

@@ -26,10 +26,11 @@ import numpy as np
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.pure import promised
 from noisegate.accounting.search import largest
-from noisegate.curator.curator import Curator, digest
+from noisegate.curator.curator import digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
+from noisegate.desk.desk import Desk
+from noisegate.desk.plan import Plan
 from noisegate.desk.price import Price, variance_of
-from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.mechanisms.base import failure_of
@@ -39,6 +40,7 @@ from noisegate.privacy.event import (
     PoissonSampled,
     Sequential,
 )
+from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.releases.asking import DoorAsk
@@ -47,9 +49,9 @@ from noisegate.releases.transcript import pack
 from noisegate.synthetic.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish
 from noisegate.synthetic.basis import grid_basis
 from noisegate.synthetic.cells_model import CellsModel
-from noisegate.synthetic.cells_release import CellsRelease, price_of
+from noisegate.synthetic.cells_release import cells_table
 from noisegate.synthetic.known import known_of, lost
-from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyOrder, ManyPlan, named
+from noisegate.synthetic.many import ManyAnswer, ManyBalance, ManyExpected, ManyOrder, named
 from noisegate.synthetic.model import Evidence, whole_total
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.synthetic.recipes.shared import evidence_of
@@ -112,12 +114,12 @@ class ManySession:
         name, mask = some[0]
         if not mask.any():  # a public fact
             self._known[name] = ManyAnswer(
-                sql="", value=0, margin=0, free=True, caveats=self.plan.caveats
+                sql="", value=0, margin=0, free=True, caveats=self.plan.notes
             )
             return 1
         some = some[: next((i for i, (_, each) in enumerate(some) if not each.any()), len(some))]
         guesses = np.rint([self._model.cells[each].sum() for _, each in some]).astype(np.int64)
-        room = min(len(some), self.plan.questions - self._asked) if self._door.left else 0
+        room = min(len(some), self.plan.expected.questions - self._asked) if self._door.left else 0
         if room <= 0:
             for (key, _), guess in zip(some, guesses.tolist(), strict=True):
                 self._known[key] = self._answer(guess, None, free=True)
@@ -143,9 +145,9 @@ class ManySession:
         A session that promises to last learns what is certain; else the number's standard error.
         """
         bargain, number = self._desk.bargain, told.number or 0
-        spread = bargain.number_within if self.plan.endless else self._desk.deviation
+        spread = bargain.number_within if self.plan.expected.endless else self._desk.deviation
         low, high = number - spread, number + spread
-        if self.plan.endless:
+        if self.plan.expected.endless:
             far = bargain.spec.band.threshold - bargain.slack
             low = max(low, guess + far) if told.side > 0 else low
             high = min(high, guess - far) if told.side < 0 else high
@@ -164,7 +166,7 @@ class ManySession:
             if margin is None
             else self._desk.widened(rounded, float(margin * grid.grain + off)),
             free=free,
-            caveats=self.plan.caveats,
+            caveats=self.plan.notes,
         )
 
     @property
@@ -196,7 +198,8 @@ class ManySession:
 class Many:
     """A session that can be paid for: nothing about it is left to be refused but its price."""
 
-    def __init__(self, curator: Curator, rules: Rules, order: ManyOrder, *, sure: bool) -> None:
+    def __init__(self, desk: Desk, order: ManyOrder, *, sure: bool) -> None:
+        curator, rules = desk.curator, desk.rules
         self.curator, self._rules, self._order = curator, rules, order
         self.grid = counting_grid(
             curator.tables, table=order.table, columns=order.columns,
@@ -220,7 +223,8 @@ class Many:
         self._known = list[Evidence]()
         if order.evidence:
             self._known = known_of(order.evidence, grid_basis(self.grid.grid))
-        self.price = _for_two(price_of(curator, rules, order.epsilon), start=order.start > 0)
+        self._epsilon = desk.epsilon(order.epsilon)
+        self.price = _for_two(desk.price(self._epsilon), start=order.start > 0)
         self.bargain = self._bargain(sure=sure)
         self.plan = self._plan(sure=sure)
 
@@ -268,13 +272,13 @@ class Many:
             return self._wish.promised(wanted, start=order.start > 0)
         return self._wish.usual(order.surprises, start=order.start > 0)
 
-    def _plan(self, *, sure: bool) -> ManyPlan:
+    def _plan(self, *, sure: bool) -> Plan[ManyExpected]:
         bargain, order, grain = self.bargain, self._order, float(self.grid.grid.grain)
         price, fits = self.curator.price(self.event)
         last = None
         if order.rows is not None and not sure and self._rules.sample is None:
             last = self._wish.endless(floor(order.rows / self.grid.grid.grain)).within * grain
-        return ManyPlan(
+        expected = ManyExpected(
             columns=tuple(axis.name for axis in self.grid.grid.axes),
             cells=self.grid.cells,
             questions=order.questions,
@@ -282,12 +286,18 @@ class Many:
             within=bargain.within * grain,
             number_within=bargain.number_within * grain,
             confidence=1 - failure_of(order.confidence),
-            price=price,
-            fits=fits,
             endless=sure,
             sure_within=last,
             sample=self._rules.sample,
-            caveats=self.grid.grid.caveats,
+        )
+        return Plan(
+            kind="many",
+            sql=self.grid.grid.sql,
+            epsilon=self._epsilon,
+            price=price,
+            fits=fits,
+            expected=expected,
+            notes=self.grid.grid.caveats,
         )
 
     @property
@@ -364,18 +374,21 @@ class Many:
 
     def table(self, model: CellsModel, used: Event, words: str, door: Surprises) -> TableRelease:
         """A model as a released table."""
-        facts = CellsRelease(
-            method="many",
-            price=self.price,
-            used=used,
-            promised=promised(used, self.event),
-            known=lost(self._order.evidence),
-            free=False,
-            words=(f"the model of a session: {words}",),
-            question=door.question,
-            request_id=door.request_id,
-        )
-        return facts.table(self.curator, self._rules, self.grid.grid, model.cells)
+        curator, grid = self.curator, self.grid.grid
+        loss = curator.loss_of(promised(used, self.event)) + lost(self._order.evidence)
+        standing = {
+            "cost": curator.loss_of(used),
+            "remaining": curator.remaining(),
+            "guarantee": guarantee_of(loss, grid.query.tables),
+            "question": door.question,
+            "request_id": door.request_id,
+            "practice": self._rules.practice,
+            "log": curator.ledger.log(),
+        }
+        return cells_table(
+            grid, model.cells, method="many", price=self.price,
+            words=(f"the model of a session: {words}",), standing=standing,
+        )  # fmt: skip
 
 
 def _for_two(price: Price, *, start: bool) -> Price:

@@ -1,43 +1,36 @@
-"""Synthetic rows before they are paid for: price, tables and noise. Made without a row."""
+"""Synthetic rows before they are drawn: tables and noise. Made without a row."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, final
 
 from noisegate.desk.display import percent
+from noisegate.desk.plan import Fact
 from noisegate.exact import Number
-from noisegate.inert import lines
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.tails import tail_factor
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticPlan:
+class SyntheticExpected:
     """What would be measured, for what, and with how much noise.
 
     ``columns`` are names and numbers of cells. ``rms`` is the noise of each cell if all ``tables``
     of the workload were measured with equal shares; a synthesizer that chooses some does better.
     ``noise`` is that of a cell of what the method will measure, whatever the rows are: what it is,
     the least and the most. How far the model is off without noise depends on the rows, and is not
-    in it. The model has at most ``model_cells``. ``price`` is what releasing now would charge.
+    in it. The model has at most ``model_cells``.
     """
 
-    sql: str
     columns: tuple[tuple[str, int], ...]
     method: str
     workload: str
     tables: int
     cells: int
     model_cells: int
-    epsilon: Fraction
-    price: ApproxDP
-    fits: bool
     rms: float
     noise: tuple[tuple[str, float, float], ...]
     gaussian: bool
-    words: tuple[str, ...] = ()
 
     def margin(self, confidence: Number = 0.95) -> float:
         """The ± of a cell if all tables were measured with equal shares."""
@@ -48,15 +41,17 @@ class SyntheticPlan:
         factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
         return {what: (factor * low, factor * high) for what, low, high in self.noise}
 
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:  # noqa: ARG002 - as others
+        """The error depends on the rows."""
+        return {"cell": None}
+
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
         columns = ", ".join(f"{name} ({size})" for name, size in self.columns)
         cells = [
             f"{what} ± {low:.3g}" + (f" to {high:.3g}" if high > 1.005 * low else "")
             for what, (low, high) in self.reaches(confidence).items()
         ]
-        paid = f"{self.price}" + ("" if self.fits else " (more than is left)")
-        free = self.price.epsilon == 0 and self.price.delta == 0
         return [
             ("columns", f"{columns} cells"),
             ("method", self.method),
@@ -64,37 +59,20 @@ class SyntheticPlan:
             ("noise", f"of a cell of {'; of '.join(cells)}; at {percent(confidence)} confidence"),
             ("error", "depends on the rows: what the model leaves out comes on top of the noise"),
             ("model", f"at most {self.model_cells:,} cells"),
-            *(("mind", words) for words in self.words),
-            ("price", "free: released before" if free else paid),
         ]
 
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values, for --json."""
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
         return {
-            "sql": self.sql,
             "columns": dict(self.columns),
             "method": self.method,
             "workload": self.workload,
             "tables": self.tables,
             "cells": self.cells,
             "model_cells": self.model_cells,
-            "epsilon": float(self.epsilon),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            "fits": self.fits,
             "margin": self.margin(confidence),
             "noise": {what: list(ends) for what, ends in self.reaches(confidence).items()},
-            "confidence": float(confidence),
-            "words": list(self.words),
         }
-
-    def __str__(self) -> str:
-        return lines("\n".join(f"{name:10}{fact}" for name, fact in self.facts()))
-
-    def _repr_html_(self) -> str:
-        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
-
-        return facts_html(self.facts())
 
 
 def _of(count: int, noun: str) -> str:

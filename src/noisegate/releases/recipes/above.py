@@ -17,27 +17,27 @@ from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
 from noisegate.algebra.relation import Sampled
-from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent, with_margin
+from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.plan import Fact
 from noisegate.desk.plot import altair, framed
 from noisegate.desk.price import inner_price
-from noisegate.desk.release import Charged, loading, read_held, standing
-from noisegate.desk.rules import Rules
+from noisegate.desk.release import Charged, loading, read_held
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.above_threshold import AboveThreshold
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
-from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.query.reading.reader import read
 from noisegate.releases.axes import Axis
-from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.releases.grid import Grid, asked_sql, grid_of
 from noisegate.releases.making import spec_of, workload_of
-from noisegate.releases.plan import Facts, price_words
 from noisegate.releases.workload import Workload
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Matrix, Strategy
@@ -121,16 +121,6 @@ class Bar:
             grain=Fraction(record["grain"]),
             sampling=Sampling.from_record(record["sampling"]),
         )
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    grid: Grid
-    asked: Workload
-    bar: Bar
-    measurement: Measurement
-    epsilon: Fraction
 
 
 @final
@@ -267,87 +257,58 @@ class AboveRelease(Charged):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbovePlan(Facts):
-    """Price and error before paying: free, and depends on no row."""
+class AboveExpected:
+    """How many questions would be compared with the threshold, and how far all may be off."""
 
-    sql: str
     bar: Bar
-    most: int
-    workload: str
-    questions: int
-    epsilon: Fraction
-    price: ApproxDP
-    fits: bool
-    words: tuple[str, ...]
+    asked: Workload
 
     def margin(self, confidence: Number = 0.95) -> Fraction:
         """How far all answers may be off together, in the units of the sum. Rounding: up."""
-        return self.bar.margin(self.questions, confidence)
+        return self.bar.margin(self.asked.size, confidence)
 
-    def facts(self, confidence: Number = 0.95) -> list[tuple[str, str]]:
-        """The plan in words, one fact a line."""
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
         return [
-            ("asked", f"{self.workload} ({self.questions:,} questions)"),
-            ("answered", f"yes or no, up to {self.most:,} yes"),
-            ("error", f"threshold {self.bar.words(self.questions, confidence)}"),
-            *(("mind", words) for words in self.words),
-            ("price", price_words(self.price, fits=self.fits)),
+            ("asked", f"{self.asked.words} ({self.asked.size:,} questions)"),
+            ("answered", f"yes or no, up to {self.bar.noise.cutoff:,} yes"),
+            ("error", f"threshold {self.bar.words(self.asked.size, confidence)}"),
         ]
 
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values, for --json."""
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of the threshold, for all answers together."""
+        return {"threshold": float(self.margin(confidence))}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
         return {
-            "sql": self.sql,
-            "workload": self.workload,
-            "questions": self.questions,
+            "workload": self.asked.words,
+            "questions": self.asked.size,
             "threshold": float(self.bar.threshold),
-            "most": self.most,
-            "margin": float(self.margin(confidence)),
-            "confidence": float(confidence),
-            "epsilon": float(self.epsilon),
-            "price": float(self.price.epsilon),
-            "price_delta": float(self.price.delta),
-            "fits": self.fits,
-            "words": list(self.words),
+            "most": self.bar.noise.cutoff,
         }
 
 
-def plan_above(
-    curator: Curator, rules: Rules, order: AboveOrder, *, fresh: bool = False
-) -> AbovePlan:
-    """What `release_above` would cost, and how far all answers may be off."""
-    job = _job(curator, rules, order)
-    stored = None if fresh else curator.find(job.measurement)
-    price, fits = curator.price(job.measurement.event()) if stored is None else (ApproxDP(0), True)
-    return AbovePlan(
-        sql=job.grid.sql,
-        bar=job.bar,
-        most=job.bar.noise.cutoff,
-        workload=job.asked.words,
-        questions=job.asked.size,
-        epsilon=job.epsilon,
-        price=price,
-        fits=fits,
-        words=job.grid.caveats,
-    )
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboveJob(Measured[AboveRelease, AboveExpected]):
+    """Which questions reach a threshold."""
 
+    kind: str = "above"
+    endings: tuple[str, ...] = AboveRelease.endings
+    axes: tuple[Axis, ...]
 
-def release_above(
-    curator: Curator, rules: Rules, order: AboveOrder, *, fresh: bool = False
-) -> AboveRelease:
-    """Which questions reach it: from the ledger if this was asked before, else for its price."""
-    job = _job(curator, rules, order)
-    found = curator.measure(job.measurement, request_id=curator.fresh_id() if fresh else None)
-    return AboveRelease(
-        sql=job.grid.sql,
-        axes=job.grid.axes,
-        questions=job.asked,
-        answers=found.values[0].astype(np.bool_),
-        bar=job.bar,
-        words=job.grid.caveats,
-        question=found.question,
-        **standing(curator, rules, job.grid.query.tables, found),
-    )
+    def result(self, content: Measurements, receipt: Receipt) -> AboveRelease:
+        """A yes or no for each question until the run ended."""
+        return AboveRelease(
+            sql=self.sql,
+            axes=self.axes,
+            questions=self.expected.asked,
+            answers=content.values[0].astype(np.bool_),
+            bar=self.expected.bar,
+            words=self.notes,
+            **receipt.standing,
+        )
 
 
 def boxes_matrix(asked: Workload) -> Matrix:
@@ -373,9 +334,9 @@ def _cells(
     return np.ravel_multi_index(np.broadcast_arrays(*places), tuple(shape)).reshape(-1)
 
 
-def _job(curator: Curator, rules: Rules, order: AboveOrder) -> _Job:
+def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
     """What is to be compared; whatever is wrong with the order is refused here, for nothing."""
-    grid, epsilon = _grid(curator, rules, order)
+    grid, epsilon = _grid(desk, order)
     asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
     if type(order.most) is not int or order.most < 1:
         raise SpecError(f"most is {order.most!r}.", fix="Use a whole number of at least 1.")
@@ -398,20 +359,23 @@ def _job(curator: Curator, rules: Rules, order: AboveOrder) -> _Job:
         monotone=not grid.signed,
     )
     bar = Bar(threshold=threshold, noise=noise, grain=grid.grain, sampling=sampling)
-    measurement = Measurement(query=query, mechanisms=(noise,))
-    return _Job(grid=grid, asked=asked, bar=bar, measurement=measurement, epsilon=epsilon)
+    return AboveJob(
+        sql=grid.sql,
+        epsilon=epsilon,
+        expected=AboveExpected(bar=bar, asked=asked),
+        notes=grid.caveats,
+        measurement=Measurement(query=query, mechanisms=(noise,)),
+        axes=grid.axes,
+    )
 
 
-def _grid(curator: Curator, rules: Rules, order: AboveOrder) -> tuple[Grid, Fraction]:
-    if (order.sql is None) == (order.columns is None):
-        raise SpecError("Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5}.')
-    sql, edges = order.sql or "", None
-    if order.columns is not None:
-        sql, edges = sql_of(curator.tables, order.table, order.columns, order.where)
-    question = read(sql, curator.tables)
+def _grid(desk: Desk, order: AboveOrder) -> tuple[Grid, Fraction]:
+    tables = desk.curator.tables
+    sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
+    question = read(sql, tables)
     if question.terms.within is not None or question.terms.relative is not None:
         raise Unsupported("A threshold is bought by its price.", fix="Give epsilon.")
-    epsilon = rules.price(order.epsilon, question.terms.epsilon)
+    epsilon = desk.epsilon(order.epsilon, question.terms.epsilon)
     terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
     grid = grid_of(question, sql, terms, edges=edges)
-    return grid.sampled(rules.sample), epsilon
+    return grid.sampled(desk.rules.sample), epsilon

@@ -13,7 +13,7 @@ import noisegate
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError
-from noisegate.releases import workbench
+from noisegate.releases import table_job
 from noisegate.releases.estimate import Predicted
 from noisegate.releases.recipes import FROM_ZERO
 from noisegate.releases.recipes.cells import Cells
@@ -102,10 +102,17 @@ def test_other_terms_are_another_release():
 def test_a_plan_is_free_and_says_what_a_release_then_costs_and_errs():
     gate = gate_of()
     plan = gate.release_plan("cells", SQL, epsilon=0.5)
-    assert (plan.price.epsilon, plan.fits, plan.method, plan.shape) == (0.5, True, "cells", (10, 2))
+    assert (plan.price.epsilon, plan.fits, plan.expected.method, plan.expected.shape) == (
+        0.5,
+        True,
+        "cells",
+        (10, 2),
+    )
     ratio = -np.expm1(-0.5)
-    assert plan.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
-    assert plan.margin(0.95) == pytest.approx(plan.rms * tail_factor(0.05, gaussian=False))
+    assert plan.expected.rms == pytest.approx(np.sqrt(2 * (1 - ratio)) / ratio)
+    assert plan.expected.margin(0.95) == pytest.approx(
+        plan.expected.rms * tail_factor(0.05, gaussian=False)
+    )
     assert len(gate.history()) == 1  # the account alone
     assert "about ± 6.05 at 95% confidence" in str(plan)
     assert plan.to_dict()["questions"] == 20
@@ -126,9 +133,9 @@ def test_the_mean_error_of_cells_is_as_predicted():
     exact = np.stack([np.bincount(AGES[side::2], minlength=100) for side in (0, 1)], axis=1)
     made = [gate.release("cells", sql, epsilon="0.1", fresh=True) for _ in range(5)]
     raw = [each.making.estimate(each.shape).cells - exact for each in made]
-    assert np.mean(np.square(raw)) / plan.rms**2 == pytest.approx(1, abs=0.43)
+    assert np.mean(np.square(raw)) / plan.expected.rms**2 == pytest.approx(1, abs=0.43)
     after = np.mean(np.square([each.values - exact for each in made]))
-    assert after < plan.rms**2 / 2  # what cannot be is mended
+    assert after < plan.expected.rms**2 / 2  # what cannot be is mended
 
 
 def test_margins_cover_the_exact_numbers():
@@ -164,7 +171,8 @@ def test_the_policys_price_and_limit_hold():
     gate = gate_of()
     with pytest.raises(SpecError, match="price"):
         gate.release("cells", SQL)
-    gate._rules = noisegate.gate.Rules(epsilon=Fraction(1, 4), epsilon_max=Fraction(1, 2))
+    rules = noisegate.gate.Rules(epsilon=Fraction(1, 4), epsilon_max=Fraction(1, 2))
+    gate = noisegate.Gate(gate.door, rules)
     assert gate.release_plan("cells", SQL).price.epsilon == Fraction(1, 4)
     hinted = SQL.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.125)")
     assert gate.release_plan("histogram", hinted).price.epsilon == Fraction(1, 8)
@@ -263,7 +271,10 @@ def test_sums_that_may_be_negative_go_to_the_tree():
     gate = gate_of()
     sql = "SELECT SUM(age - 50) FROM people GROUP BY BIN(age, 1)"
     plan = gate.release_plan("histogram", sql, epsilon=1)
-    assert (plan.method, gate.release_plan("cells", sql, epsilon=1).method) == ("tree", "cells")
+    assert (plan.expected.method, gate.release_plan("cells", sql, epsilon=1).expected.method) == (
+        "tree",
+        "cells",
+    )
     made = gate.release("histogram", sql, epsilon=4)
     assert made.method == "tree"
     assert made.values[:10].sum() < 0 < made.values[-10:].sum()  # ± 60 × 45, noise of 25 × √10
@@ -275,7 +286,7 @@ def test_only_plans_of_sums_from_0_on_speak_of_clipping(method):
     for term, clipped in (("age", True), ("age - 50", False)):
         sql = f"SELECT SUM({term}) FROM people GROUP BY BIN(age, 10)"
         plan = gate.release_plan("histogram", sql, epsilon=1, method=method, **terms)
-        assert plan.rms is not None
+        assert plan.expected.rms is not None
         assert ("clipping" in str(plan)) == clipped
 
 
@@ -286,13 +297,15 @@ def test_the_plan_of_a_hierarchy_states_every_level_in_the_units_of_the_sum():
         for term in ("COUNT(*)", "SUM(age / 8)")
     )
     for plan in (counts, sums):
-        single, parent, whole = plan.level_margins(0.9)
-        assert single == pytest.approx(plan.margin(0.9))
+        single, parent, whole = plan.expected.level_margins(0.9)
+        assert single == pytest.approx(plan.expected.margin(0.9))
         assert single < parent < whole
-        assert f"± {plan.level_margins()[2]:.3g}, from single keys to all" in str(plan)
+        assert f"± {plan.expected.level_margins()[2]:.3g}, from single keys to all" in str(plan)
         assert plan.to_dict(0.9)["level_margins"] == [single, parent, whole]
     reach = 99 / 8  # of a row in a sum
-    assert sums.level_margins() == pytest.approx([reach * e for e in counts.level_margins()], 0.05)
+    assert sums.expected.level_margins() == pytest.approx(
+        [reach * e for e in counts.expected.level_margins()], 0.05
+    )
 
 
 def test_bins_without_bounds_say_which_bounds_are_missing():
@@ -303,7 +316,7 @@ def test_bins_without_bounds_say_which_bounds_are_missing():
             gate.release("histogram", epsilon=1, **asked)
         assert "between = [low, high] for 'age'" in refused.value.fix
     own = "SELECT COUNT(*) FROM people GROUP BY BIN(LEAST(GREATEST(age, 0), 99), 10)"
-    assert gate.release_plan("histogram", own, epsilon=1).shape == (10,)
+    assert gate.release_plan("histogram", own, epsilon=1).expected.shape == (10,)
 
 
 def test_progress_is_told_from_0_to_1():
@@ -326,11 +339,11 @@ def test_auto_takes_the_method_that_predicts_the_least_error(monkeypatch):
             raise SpecError("Not this.", fix="Another.")
         return type("Kind", (Fake,), {"__slots__": ("_rms",)})({"a": 3.0, "b": 2.0}.get(name))
 
-    monkeypatch.setattr(workbench, "RECIPES", dict.fromkeys(("a", "refuses", "b", "unknown")))
-    monkeypatch.setattr(workbench, "recipe", fake)
+    monkeypatch.setattr(table_job, "RECIPES", dict.fromkeys(("a", "refuses", "b", "unknown")))
+    monkeypatch.setattr(table_job, "recipe", fake)
     gate = gate_of()
-    assert gate.release_plan("histogram", SQL, epsilon=1).method == "b"
-    assert gate.release_plan("histogram", SQL, epsilon=1, method="unknown").rms is None
+    assert gate.release_plan("histogram", SQL, epsilon=1).expected.method == "b"
+    assert gate.release_plan("histogram", SQL, epsilon=1, method="unknown").expected.rms is None
 
 
 @pytest.mark.parametrize("method", sorted(FROM_ZERO))

@@ -1,0 +1,111 @@
+"""The desk: plan a job, or run it. Everything that an analyst can order goes this way.
+
+found in the ledger?   → the release, free
+room                   for what has to be bought first and for the job together
+ready                  buy what comes first, such as bounds that nobody declared
+draw                   charge, then ask; the door keeps what it gave
+receipt                cost, balance, guarantee, where the ledger has it
+"""
+
+from fractions import Fraction
+from typing import TypeVar, final
+
+from noisegate.curator.curator import Curator
+from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
+from noisegate.desk.plan import Plan
+from noisegate.desk.price import Funds, Price, inner_price
+from noisegate.desk.rules import Rules
+from noisegate.errors import SpecError
+from noisegate.exact import Number
+from noisegate.privacy.event import Event, Sequential
+from noisegate.privacy.loss import ApproxDP
+
+C = TypeVar("C")
+
+
+@final
+class Desk:
+    """Plans and runs jobs through a curator, by the rules of a policy."""
+
+    def __init__(self, curator: Curator, rules: Rules) -> None:
+        self.curator, self.rules = curator, rules
+
+    # what a price buys
+
+    @property
+    def accountant(self) -> str:
+        """How the account adds up losses."""
+        return self.curator.ledger.balance(self.curator.account).accountant
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether sums may carry Gaussian noise: where ρ adds up, and no sample is drawn."""
+        return self.rules.sample is None and "pure" not in self.curator.accountants
+
+    def epsilon(self, *said: Number | None) -> Fraction:
+        """What is to be paid: the first that was said, else as the policy has it."""
+        return self.rules.price(*said)
+
+    def price(self, *said: Number | None) -> Price:
+        """What that buys of a recipe, in this account."""
+        return Price.of(self.epsilon(*said), accountant=self.accountant, sample=self.rules.sample)
+
+    def funds(self, *said: Number | None) -> Funds:
+        """What that buys of one measurement, by those who take part."""
+        inner = inner_price(self.epsilon(*said), self.rules.sample)
+        return Funds(epsilon=inner, gaussian=self.gaussian)
+
+    # jobs
+
+    def plan(self, job: Job[C, R, E], *, fresh: bool = False) -> Plan[E]:
+        """What a job would cost and give now. Free: spends nothing, reads no row."""
+        price, fits = ApproxDP(0), True
+        if fresh:
+            job.require_anew()
+        if fresh or job.before or not job.is_paid(self.curator):
+            price, fits = self.curator.price(_all((*job.before, job.event)))
+        return Plan(
+            kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
+            expected=job.expected, notes=job.notes,
+        )  # fmt: skip
+
+    def run(self, job: Job[C, R, E], *, fresh: bool = False, progress: Progress | None = None) -> R:
+        """The release: from the ledger if it was drawn before, else for its price."""
+        if progress is not None and not callable(progress):
+            raise SpecError(
+                "progress cannot be called.", fix="Give a function of a part and words."
+            )
+        if fresh:
+            job.require_anew()
+        if job.before:
+            together = _all((*job.before, job.event))
+            self.curator.ledger.require_room(together, account=self.curator.account)
+            job = job.ready()
+        drawn = None if fresh else job.found(self.curator)
+        if drawn is None:
+            say = progress or _silent
+            drawn = job.drawn(self.curator, say, fresh=fresh)
+            say(1.0, "done")
+        return job.result(drawn.content, self._receipt(job, drawn))
+
+    def _receipt(self, job: Job[C, R, E], drawn: Drawn[C]) -> Receipt:
+        curator = self.curator
+        bought = (*job.paid, *(() if drawn.free else (drawn.used,)))
+        return Receipt(
+            cost=curator.loss_of(_all(bought)) if bought else ApproxDP(0),
+            remaining=curator.remaining(),
+            guarantee=job.guarantee(curator.loss_of(job.promise(drawn))),
+            question=drawn.question,
+            request_id=drawn.request_id,
+            practice=self.rules.practice,
+            log=curator.ledger.log(),
+            free=drawn.free,
+        )
+
+
+def _all(events: tuple[Event, ...]) -> Event:
+    return events[0] if len(events) == 1 else Sequential(events=events)
+
+
+def _silent(part: float, words: str) -> None:
+    """Nobody wants to know how far it is."""

@@ -1,0 +1,252 @@
+"""A job: an order that was read and checked. Nothing about it is left to be refused but its price.
+
+`Measured` is one measurement at the door; `Recipe` asks many adaptive questions within one
+allowance. A kind of release says what it asks and what it makes of the answers; how a job is
+planned, found, paid for and kept is written once, in `Desk`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Generic, TypeAlias, TypeVar, final
+from zipfile import BadZipFile
+
+from noisegate.accounting.pure import promised
+from noisegate.curator.allowance import Allowance
+from noisegate.curator.curator import Asked, Curator
+from noisegate.desk.attempts import Attempts
+from noisegate.desk.plan import Expected
+from noisegate.desk.price import Price
+from noisegate.errors import LedgerError
+from noisegate.ledger.anchor import Log
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
+
+C = TypeVar("C")
+R = TypeVar("R")
+S = TypeVar("S")
+E = TypeVar("E", bound=Expected)
+Progress: TypeAlias = Callable[[float, str], None]
+_UNREAD = (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn(Generic[C]):
+    """What a job gave: from the ledger if it was drawn before, else drawn and charged now.
+
+    ``used`` is what drawing it lost.
+    """
+
+    content: C
+    used: Event
+    question: str
+    request_id: str
+    free: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a release cost and what is promised: every release carries these fields."""
+
+    cost: ApproxDP
+    remaining: ApproxDP
+    guarantee: Guarantee
+    question: str
+    request_id: str
+    practice: bool
+    log: Log
+    free: bool
+
+    @property
+    def standing(self) -> dict[str, Any]:
+        """The fields of a `Charged` release, by name."""
+        return {
+            "cost": self.cost, "remaining": self.remaining, "guarantee": self.guarantee,
+            "question": self.question, "request_id": self.request_id, "practice": self.practice,
+            "log": self.log,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(ABC, Generic[C, R, E]):
+    """What is asked for ``epsilon``, and what is made of it.
+
+    ``expected`` is what is known of the result before it is drawn; ``notes`` say what it leaves
+    out; ``endings`` are the forms of file that it can be saved in. ``before`` is what has to be
+    bought first, such as bounds that nobody declared, and ``paid`` what `ready` bought of it.
+    """
+
+    kind: str
+    sql: str
+    epsilon: Fraction
+    expected: E
+    notes: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
+    before: tuple[Event, ...] = ()
+    paid: tuple[Event, ...] = ()
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """What is about to happen; no row is read for it."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> Sequence[TableDomain]:
+        """The tables that the guarantee speaks of."""
+
+    def require_anew(self) -> None:
+        """Refuse where what was drawn cannot be drawn anew."""
+
+    def ready(self) -> "Job[C, R, E]":
+        """The job after what comes ``before`` it was bought."""
+        return self
+
+    def is_paid(self, curator: Curator) -> bool:
+        """Whether running it would charge nothing. Free, and reads no row."""
+        return self.found(curator) is not None
+
+    @abstractmethod
+    def found(self, curator: Curator) -> Drawn[C] | None:
+        """What is in the ledger already. Free, and reads no row."""
+
+    @abstractmethod
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:
+        """Charge, then draw, then keep."""
+
+    def promise(self, drawn: Drawn[C]) -> Event:
+        """What may be promised of what was drawn."""
+        return drawn.used
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """The promise in words."""
+        return guarantee_of(loss, self.tables)
+
+    @abstractmethod
+    def result(self, content: C, receipt: Receipt) -> R:
+        """The release."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Job[Measurements, R, E]):
+    """One measurement: found by its question, else measured."""
+
+    measurement: Asked
+
+    @property
+    def event(self) -> Event:  # noqa: D102 - see Job
+        return self.measurement.event()
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:  # noqa: D102 - see Job
+        return self.measurement.query.tables
+
+    def found(self, curator: Curator) -> Drawn[Measurements] | None:  # noqa: D102 - see Job
+        stored = curator.find(self.measurement)
+        return None if stored is None else drawn_of(stored)
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Measurements]:  # noqa: D102 - see Job
+        progress(0.0, "measuring")
+        request = curator.fresh_id() if fresh else None
+        return drawn_of(curator.measure(self.measurement, request_id=request))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(Job[C, R, E]):
+    """Adaptive questions within one allowance: found by its canonical text, else drawn once.
+
+    ``question`` is that text: two recipes with one text are one release.
+    """
+
+    price: Price
+    question: str
+
+    @property
+    def event(self) -> Event:  # noqa: D102 - see Job
+        return self.price.event()
+
+    @abstractmethod
+    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+        """Ask through the allowance; what is to be kept."""
+
+    @abstractmethod
+    def read(self, stored: bytes) -> tuple[C, Event]:
+        """What was kept, and what was used of the price."""
+
+    def found(self, curator: Curator) -> Drawn[C] | None:  # noqa: D102 - see Job
+        kept = Attempts(curator, self.question).found()
+        return None if kept is None else self._drawn(*kept, free=True)
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:  # noqa: D102 - see Job
+        with Attempts(curator, self.question).begin(self.event, fresh=fresh) as allowed:
+            stored = self.draw(allowed, progress)
+            allowed.finish(stored)
+        return self._drawn(allowed.request_id, stored, free=False)
+
+    def promise(self, drawn: Drawn[C]) -> Event:  # noqa: D102 - see Job
+        return promised(drawn.used, self.event)
+
+    def _drawn(self, request_id: str, stored: bytes, *, free: bool) -> Drawn[C]:
+        try:
+            content, used = self.read(stored)
+        except _UNREAD:
+            raise LedgerError("What was stored cannot be read.", fix="Use fresh=True.") from None
+        return Drawn(
+            content=content, used=used, question=self.question, request_id=request_id, free=free
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived(Job[C, S, E], Generic[C, R, S, E]):
+    """A release that is made from another one alone, and so costs nothing more."""
+
+    inner: Job[C, R, E]
+    make: Callable[[R], S]
+
+    @property
+    def event(self) -> Event:  # noqa: D102 - see Job
+        return self.inner.event
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:  # noqa: D102 - see Job
+        return self.inner.tables
+
+    def found(self, curator: Curator) -> Drawn[C] | None:  # noqa: D102 - see Job
+        return self.inner.found(curator)
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:  # noqa: D102 - see Job
+        return self.inner.drawn(curator, progress, fresh=fresh)
+
+    def promise(self, drawn: Drawn[C]) -> Event:  # noqa: D102 - see Job
+        return self.inner.promise(drawn)
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:  # noqa: D102 - see Job
+        return self.inner.guarantee(loss)
+
+    def result(self, content: C, receipt: Receipt) -> S:  # noqa: D102 - see Job
+        return self.make(self.inner.result(content, receipt))
+
+
+def derived(
+    kind: str, job: Job[C, R, E], make: Callable[[R], S], endings: tuple[str, ...]
+) -> Job[C, S, E]:
+    """The job whose release ``make`` makes of that of ``job``."""
+    return Derived(
+        kind=kind, sql=job.sql, epsilon=job.epsilon, expected=job.expected, notes=job.notes,
+        endings=endings, inner=job, make=make,
+    )  # fmt: skip
+
+
+def drawn_of(release: Measurements) -> Drawn[Measurements]:
+    """A measurement as a job has it."""
+    return Drawn(
+        content=release, used=release.event, question=release.question,
+        request_id=release.request_id, free=release.free,
+    )  # fmt: skip
