@@ -122,7 +122,7 @@ def test_any_two_of_crowd_epsilon_delta_say_the_third(gate):
         gate.release_plan("crowd-histogram", **asked, crowd=40, epsilon="0.5"),
         gate.release_plan("crowd-histogram", **asked, epsilon="0.5", delta="1e-6"),
     ]
-    assert [plan.crowd for plan in plans[:2]] == [40, 40]
+    assert [plan.expected.noise.crowd for plan in plans[:2]] == [40, 40]
     assert plans[0].price.delta <= TENTH**6
     assert plans[2].price.delta <= TENTH**6
     assert all(plan.fits for plan in plans)
@@ -308,5 +308,7 @@ def test_other_crowds_are_not_known(gate):
                 **{"columns": {"ward": None}, "probability": "1/4", "crowd": 9, "epsilon": 1}
                 | wrong
             )
-    endings = gate.release_endings("crowd-points", columns={"ward": None}, probability="1/4")
+    endings = gate.release_endings(
+        "crowd-points", columns={"ward": None}, probability="1/4", crowd=9, epsilon=1
+    )
     assert {".csv", ".png"} <= set(endings)

@@ -225,7 +225,7 @@ def test_the_plan_says_how_surely_a_cell_is_shown_and_how_many_are_false(epsilon
         assert least == release.noise.threshold or shown(least - 1) < sure
         said = f"± {free.expected.margin(sure):,} at {percent(sure)} confidence"
         assert any(said in fact for _, fact in free.facts(sure))
-        assert free.to_dict(sure)["margin"] == free.expected.margin(sure)
+        assert free.to_dict(sure)["margins"]["large cell"] == free.expected.margin(sure)
     assert free.expected.margin(0.9) < free.expected.margin(0.999)
     alpha = np.exp(-float(epsilon))
     expected = 2**40 * alpha**free.expected.threshold / (1 + alpha)

@@ -1,0 +1,184 @@
+"""Everything that can be ordered goes one way: planned, paid, found again, drawn anew, kept."""
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate as ng
+from noisegate.crowd.histogram import CrowdRelease
+from noisegate.crowd.points import CrowdPoints
+from noisegate.errors import OverBudget, SpecError
+from noisegate.releases.applied import Applied
+from noisegate.releases.boxplots import BoxplotRelease
+from noisegate.releases.cdf import CdfRelease
+from noisegate.releases.cube import CubeRelease
+from noisegate.releases.recipes.above import AboveRelease
+from noisegate.releases.running import SeriesRelease
+from noisegate.releases.sparse import SparseRelease
+from noisegate.releases.table import TableRelease
+from noisegate.synthetic.release import SyntheticRelease
+
+ROWS = pa.table({
+    "age": np.arange(600) % 80,
+    "ward": np.array(["north", "south", "west"])[np.arange(600) % 3],
+    "cost": (np.arange(600) * 7 % 500).astype(float),
+})  # fmt: skip
+COLUMNS = {
+    "age": {"between": [0, 79], "nullable": False},
+    "ward": {"in": ["north", "south", "west"]},
+    "cost": {"between": [0, 500]},
+}
+CELLS = {"age": 10, "ward": None}
+SHAPE = {  # of every plan's JSON
+    "kind": str, "sql": str, "epsilon": float, "price": float, "price_delta": float, "fits": bool,
+    "confidence": float, "margins": dict, "notes": list,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of order: how it is asked for, and what can be done with it."""
+
+    method: str  # of a gate; its plan is asked for by method_plan
+    args: tuple = ()
+    terms: dict = field(default_factory=dict)
+    loads: type | None = None  # its release can be saved and read again
+    sampled: bool = True
+    fresh: bool = True
+
+    def plan(self, gate, **more):
+        name = "plan" if self.method == "sql" else f"{self.method}_plan"
+        return getattr(gate, name)(*self.args, **self.terms | more)
+
+    def run(self, gate, **more):
+        return getattr(gate, self.method)(*self.args, **self.terms | more)
+
+
+def release(name, loads, *, sampled=True, fresh=True, **terms):
+    return Kind("release", (name,), {"epsilon": 1, **terms}, loads, sampled, fresh)
+
+
+def mean_age(rows):
+    return rows["age"].mean()
+
+
+CROWD = {"columns": {"ward": None}, "probability": "1/4", "crowd": 40, "delta": "1e-6"}
+KINDS = {
+    "sql": Kind("sql", ("SELECT ward, COUNT(*) AS n FROM people GROUP BY ward",), {"epsilon": 1}),
+    "choose": Kind(
+        "choose", ("SELECT ward, COUNT(*) FROM people GROUP BY ward",), {"epsilon": 1}
+    ),
+    "apply": Kind(
+        "apply",
+        (mean_age,),
+        {"epsilon": 1, "columns": ["age"], "range": (0, 80), "blocks": 2, "seconds": "0.3"},
+        Applied,
+    ),
+    "smooth": Kind("smooth", ("SELECT MEDIAN(age) AS m FROM people",), {"epsilon": 1}),
+    "distance": Kind(
+        "distance",
+        (),
+        {"epsilon": 1, "columns": ["age", "cost"], "label": "ward = 'north'"},
+    ),
+    "histogram": release("histogram", TableRelease, columns=CELLS),
+    "tree": release("tree", TableRelease, columns={"age": 10}),
+    "marginals": release("marginals", TableRelease, columns=CELLS),
+    "cube": release("cube", CubeRelease, columns=CELLS, sets=1),
+    "sparse": release("sparse", SparseRelease, columns={"age": None, "cost": 10}),
+    "above": release("above", AboveRelease, columns=CELLS, questions="cells", threshold=20),
+    "boxplot": release("boxplot", BoxplotRelease, columns={"cost": None, "ward": None}),
+    "cdf": release("cdf", CdfRelease, columns={"age": 10}),
+    "series": release("series", SeriesRelease, columns={"age": 10}, until=39, fresh=False),
+    "synthetic": release("synthetic", SyntheticRelease, columns=["ward", "age"], method="mst"),
+    "questions": release(
+        "questions",
+        TableRelease,
+        columns=CELLS,
+        workload=["SELECT COUNT(*) FROM people WHERE age < 30"],
+        rounds=1,
+    ),
+    "crowd-histogram": Kind(
+        "release", ("crowd-histogram",), CROWD, CrowdRelease, sampled=False
+    ),
+    "crowd-points": Kind(
+        "release", ("crowd-points",), CROWD | {"columns": {"age": 40}}, CrowdPoints, sampled=False
+    ),
+}  # fmt: skip
+
+
+def opened(epsilon=20, **more):
+    return ng.open(
+        ROWS, table="people", columns=COLUMNS, epsilon=epsilon, delta="1e-3", ledger=":memory:",
+        **more,
+    )  # fmt: skip
+
+
+def near(loss, price):
+    """Prices are readings of an account, rounded; a recipe may leave a last step unused."""
+    pairs = (loss.epsilon, price.epsilon), (loss.delta, price.delta)
+    return all(float(a) == pytest.approx(float(b), rel=1e-6) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_is_planned_paid_found_again_drawn_anew_and_kept(name, tmp_path):
+    kind, gate = KINDS[name], opened()
+    plan = kind.plan(gate)
+    assert gate.spent.epsilon == 0
+    made = kind.run(gate)
+    assert near(made.cost, plan.price)
+    assert near(spent := gate.spent, plan.price)
+    again = kind.run(gate)
+    assert (again.cost.epsilon, gate.spent) == (0, spent)
+    assert again.guarantee == made.guarantee
+    assert (kind.plan(gate).price.epsilon, kind.plan(gate).free) == (0, True)
+    if kind.fresh:
+        assert kind.plan(gate, fresh=True).price == plan.price
+        assert near(kind.run(gate, fresh=True).cost, plan.price)
+        assert gate.spent.epsilon == pytest.approx(2 * plan.price.epsilon, rel=1e-6)
+    else:
+        with pytest.raises(SpecError, match="fresh"):
+            kind.run(gate, fresh=True)
+    assert json.loads(json.dumps(made.to_dict()))
+    if kind.loads is not None:
+        made.save(tmp_path / "made.parquet")
+        loaded = kind.loads.load(tmp_path / "made.parquet")
+        assert loaded.to_csv() == made.to_csv()
+        assert loaded.card().to_dict() == made.card().to_dict()
+    assert gate.ledger.verify().ok
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_plan_of_every_kind_has_one_shape(name):
+    plan = KINDS[name].plan(opened())
+    record = json.loads(json.dumps(plan.to_dict(0.9)))
+    assert {key: type(record[key]) for key in SHAPE} == SHAPE
+    assert record["confidence"] == 0.9
+    assert record["price"] == float(plan.price.epsilon)
+    names = [about for about, _ in plan.facts(0.9)]
+    assert names[-1] == "price"
+    assert names.count("mind") == len(plan.notes) == len(record["notes"])
+    assert plan._repr_html_().count("<tr>") >= len(names)
+    assert str(plan).splitlines()[-1].startswith("price")
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.sampled])
+def test_every_kind_is_asked_about_a_sample_at_its_amplified_price(name):
+    kind, gate = KINDS[name], opened()
+    sample = gate.sample("1/2")
+    plan = kind.plan(sample)
+    made = kind.run(sample)
+    assert near(made.cost, plan.price)
+    assert near(gate.spent, plan.price)
+    assert kind.run(sample).cost.epsilon == 0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_does_not_fit_is_planned_as_such_and_refused_for_nothing(name):
+    kind, gate = KINDS[name], opened(epsilon="0.01")
+    assert not kind.plan(gate).fits
+    with pytest.raises(OverBudget):
+        kind.run(gate)
+    assert gate.spent.epsilon == 0
