@@ -71,10 +71,10 @@ def _partial_sums(
     law, guard = Staircase(variance, block_bits), bits + 48
     curve = Fraction(1 << 2 * block_bits) / (2 * variance)
     reach = ceil(sqrt(0.6932 * (guard + 8) / float(curve))) + 2
-    weights = [
-        enclose(partial(_weight, variance, law.start_of(block)), bits=guard)
-        for block in range(-reach, reach)
-    ]
+    starts = [law.start_of(block) for block in range(-reach, reach)]
+    # each once: blocks of one integer have the same on either side of 0
+    known = {z: enclose(partial(_weight, variance, z), bits=guard) for z in set(starts)}
+    weights = [known[z] for z in starts]
     beyond = enclose(
         lambda: (-real(curve * reach**2)).exp() / (1 - (-real(2 * curve * reach)).exp()), bits=guard
     )[1]

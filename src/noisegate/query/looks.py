@@ -352,6 +352,8 @@ def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> boo
 
 def _bounded(block: Block, bounds: Bounds) -> Block:
     """The block with its arguments moved into the bounds that were found."""
+    if not any(name == block.name for name, _ in bounds):
+        return block
 
     def moved(arg: Expression) -> Expression:
         if (block.name, arg) not in bounds:

@@ -39,6 +39,7 @@ class Asked:
     missing: tuple[Look, ...]
     seen: tuple[Release, ...]  # by the looks that were paid for
     firsts: tuple[First, ...] = ()  # numbers that are measured before the question
+    read_as: Question | None = None  # the same at each reading, unless it waits for numbers
 
     @property
     def question(self) -> Question:

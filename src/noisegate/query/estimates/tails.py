@@ -126,6 +126,7 @@ class Sizes:
     ) -> None:
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
+        self._losses: dict[float, tuple[Loss, float]] = {}  # by cap
 
     @cached_property
     def end(self) -> int:
@@ -182,9 +183,15 @@ class Sizes:
         doubt = guess + (_MISFIT * guess) ** 2
         told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
         noisy = self._units[self.end : self.end + _REACH]
-        beyond = np.zeros((guess.shape[0], self._units.size - self.end))
-        beyond[:, : guess.shape[1]] = np.maximum(guess + told * (noisy - guess), 0.0)
+        beyond = np.maximum(guess + told * (noisy - guess), 0.0)
         return weight[likely] / weight[likely].sum(), beyond
+
+    @cached_property
+    def _expected(self) -> tuple[Floats, Floats]:
+        """The same numbers where more units than `_USUAL` are expected from a bin on; `_RARE`."""
+        curves = self._curves[1]
+        more = np.cumsum(curves[:, ::-1], axis=1)[:, ::-1]
+        return curves * (more > _USUAL), curves * (more > _RARE)
 
     def _fit(self, seen: Floats, curve: Floats) -> Floats:
         """Logarithms of how likely the noisy numbers are."""
@@ -210,38 +217,48 @@ class Sizes:
     @cached_property
     def total(self) -> float:
         """About what all units add up to."""
-        return self.loss(0).lost
+        return self._loss(0)[0].lost
 
     def loss(self, cap: float) -> Loss:
         """What a bound loses."""
-        return self._loss(cap)[0]
-
-    def _loss(self, cap: float) -> tuple[Loss, float]:
-        """What a bound loses, and how far that is off in the middle of all curves."""
-        far, end = _excess(self._lows, self._highs, cap), self.end
-        weights, curves = self._curves
-        tail = far[end:]
-        more = np.cumsum(curves[:, ::-1], axis=1)[:, ::-1]  # units expected from a bin on
-        usual, rare = curves * (more > _USUAL), curves * (more > _RARE)
+        found, noise = self._loss(cap)
+        weights, (usual, rare) = self._curves[0], self._expected
+        tail = self._tail(cap)
         guess, chance = usual @ tail, np.sqrt(usual @ tail**2)
         middle = _quantile(guess, weights, 0.5)
         high = _quantile(rare @ tail + 1.6 * np.sqrt(rare @ tail**2), weights, _SURE)
         low = _quantile(np.maximum(guess - 1.6 * chance, 0.0), weights, 1 - _SURE)
+        doubt = max(high - middle, middle - low) / _TWO
+        return replace(found, spread=sqrt(noise + doubt**2))
+
+    def _loss(self, cap: float) -> tuple[Loss, float]:
+        """What a bound loses, off as far as in the middle of all curves; noise of that, squared."""
+        if cap not in self._losses:
+            self._losses[cap] = self._loss_anew(cap)
+        return self._losses[cap]
+
+    def _loss_anew(self, cap: float) -> tuple[Loss, float]:
+        far, end = _excess(self._lows, self._highs, cap), self.end
+        weights, usual, tail = self._curves[0], self._expected[0], self._tail(cap)
+        guess, chance = usual @ tail, usual @ tail**2
+        middle = _quantile(guess, weights, 0.5)
         near = self._units[:end]
         noise = 2 * self._scale**2 * float((far[:end] ** 2).sum())
         noise += float(((near * self._wide(cap)[:end]) ** 2).sum())
         lost = max(0.0, float(near @ far[:end]) + middle)
-        squares = float(near @ far[:end] ** 2) + _quantile(usual @ tail**2, weights, 0.5)
-        doubt = max(high - middle, middle - low) / _TWO
-        typical = np.hypot(
-            _quantile(guess, weights, 0.75) - middle, _quantile(chance, weights, 0.5)
-        )
+        uneven = _quantile(chance, weights, 0.5)
+        squares = float(near @ far[:end] ** 2) + uneven
+        typical = np.hypot(_quantile(guess, weights, 0.75) - middle, sqrt(uneven))
         kept = 0.0 if cap == 0 else max(self.total - lost, float(self._highs[0]))
         found = Loss(
-            cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0),
-            unlike=_APART if self._apart else _UNLIKE,
+            cap=cap, kept=kept, lost=lost, spread=sqrt(noise + float(typical) ** 2),
+            squares=max(squares, 0.0), unlike=_APART if self._apart else _UNLIKE,
         )  # fmt: skip
-        return found, sqrt(noise + float(typical) ** 2)
+        return found, noise
+
+    def _tail(self, cap: float) -> Floats:
+        """What a unit loses on average in each bin that is guessed."""
+        return _excess(self._lows, self._highs, cap)[self.end : self.end + _REACH]
 
     def _wide(self, cap: float) -> Floats:
         """How far the mean beyond the cap may be off in each bin, since its law is not known."""
@@ -262,9 +279,9 @@ class Sizes:
 
     def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
         """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average."""
-        loss, typical = self._loss(cap)
-        squares = min(loss.squares, loss.lost) if self._apart else loss.squares
-        loss = replace(loss, spread=typical, squares=squares)
+        loss, _ = self._loss(cap)
+        if self._apart:
+            loss = replace(loss, squares=min(loss.squares, loss.lost))
         noise, share = sqrt(2) * cap / epsilon, np.full(1, 1 / cells)
         if not ratios:
             return float(np.hypot(noise, loss.off(share)[0]))
