@@ -21,7 +21,7 @@ from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.losses import Lost, lost_of
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.first import First
-from noisegate.query.looks import Chosen, Look, price_of
+from noisegate.query.looks import Chosen, Look, price_of, text_of
 from noisegate.query.profiles import Profile
 from noisegate.query.question import USUAL, Question, Terms
 from noisegate.query.shelf import Needed
@@ -63,8 +63,8 @@ class Asked:
         """
         blind = {look.block.name for look in self.missing}
         pairs = [(each, order) for order in orders for each in order.measurements(found=found)]
-        looks = [(look.measurement.question(), look.measurement.event()) for look in self.missing]
-        wanted = [(each.question(), order.event(each, blind=blind)) for each, order in pairs]
+        looks = [(text_of(look.measurement), look.measurement.event()) for look in self.missing]
+        wanted = [(text_of(each), order.event(each, blind=blind)) for each, order in pairs]
         if fresh:
             return [*dict(looks).values(), *(event for _, event in wanted)]
         return list(dict([*looks, *wanted]).values())
