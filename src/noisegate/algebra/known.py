@@ -21,7 +21,7 @@ def remembered(
     """
     known: dict[object, tuple[Node, Fact]] = {}
 
-    def fact(node: Node, *args: Terms.args, **terms: Terms.kwargs) -> Fact:
+    def fact(node: Node, /, *args: Terms.args, **terms: Terms.kwargs) -> Fact:
         name = (id(node), args, *terms.items())
         held = known.get(name)
         if held is not None:
