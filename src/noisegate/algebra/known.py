@@ -1,6 +1,7 @@
 """Facts that were worked out about a tree, kept for as long as it is likely asked about."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 Node = TypeVar("Node")
@@ -21,6 +22,7 @@ def remembered(
     """
     known: dict[object, tuple[Node, Fact]] = {}
 
+    @wraps(rule)
     def fact(node: Node, /, *args: Terms.args, **terms: Terms.kwargs) -> Fact:
         name = (id(node), args, *terms.items())
         held = known.get(name)
