@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 from test_audits import ALPHA
 
-from noisegate.audit.confidence import epsilon_lower
+from noisegate.audit.confidence import epsilon_lower, probability_lower, probability_upper
 from noisegate.audit.registry import audit_named
 
 MISSED = 1e-4
@@ -136,11 +136,17 @@ def misses(p, q, bar, *, trials):
         np.full(hits.size, -1),
         np.full(hits.size, trials),
     )  # hits of the other: enough, too many
+    least = probability_lower(hits, trials=trials, alpha=ALPHA / 2)  # as `epsilon_lower` has it
     while (high - low > 1).any():
         middle = (low + high) // 2
-        found = epsilon_lower(hits, np.maximum(middle, 0), trials=trials, alpha=ALPHA) > bar
-        found &= middle >= 0
+        few, place = np.unique(np.maximum(middle, 0), return_inverse=True)
+        most = probability_upper(few, trials=trials, alpha=ALPHA / 2)[place]
+        found = (np.log(least / most) > bar) & (middle >= 0)
         low, high = np.where(found, middle, low), np.where(found, high, middle)
+    for other, above in ((low, True), (high, False)):
+        able = (other >= 0) & (other < trials)
+        bound = epsilon_lower(hits[able], other[able], trials=trials, alpha=ALPHA)
+        assert ((bound > bar) == above).all()
     return 1 - float((binom.pmf(hits, trials, p) * binom.cdf(low, trials, q)).sum())
 
 

@@ -1,7 +1,7 @@
 """Rounded noise: each outcome is certified by the bits that led to it; floats change nothing."""
 
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 
 import mpmath
@@ -57,16 +57,25 @@ def gumbel_cdf(x):
     return mpmath.exp(-mpmath.exp(-x))
 
 
+def once(cdf):
+    """The same law, worked out once for each number: many words lead to one outcome."""
+    known = cache(lambda x, _precision: cdf(x))
+    return lambda x: known(x, mpmath.mp.prec)
+
+
 SHAPES = {
-    "laplace": (Laplace(), laplace_cdf),
-    "gaussian": (Gaussian(), mpmath.ncdf),
-    "cauchy": (StudentT(1), cauchy_cdf),
-    "t3": (StudentT(3), partial(student_cdf, 3)),
-    "t4": (StudentT(4), partial(student_cdf, 4)),
-    "t30": (StudentT(30), partial(student_cdf, 30)),
-    "quartic": (Quartic(), quartic_cdf),
-    "lognormal": (LaplaceLognormal(Fraction(1, 2)), lognormal_cdf),
-    "gumbel": (Gumbel(), gumbel_cdf),
+    name: (shape, once(cdf))
+    for name, (shape, cdf) in {
+        "laplace": (Laplace(), laplace_cdf),
+        "gaussian": (Gaussian(), mpmath.ncdf),
+        "cauchy": (StudentT(1), cauchy_cdf),
+        "t3": (StudentT(3), partial(student_cdf, 3)),
+        "t4": (StudentT(4), partial(student_cdf, 4)),
+        "t30": (StudentT(30), partial(student_cdf, 30)),
+        "quartic": (Quartic(), quartic_cdf),
+        "lognormal": (LaplaceLognormal(Fraction(1, 2)), lognormal_cdf),
+        "gumbel": (Gumbel(), gumbel_cdf),
+    }.items()
 }
 SCALES = [Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(1000, 7), Fraction(1 << 50)]
 LATER = [0x0123456789ABCDEF, 0xFEDCBA9876543210]

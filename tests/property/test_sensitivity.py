@@ -76,8 +76,8 @@ from noisegate.transforms.statistics.weighings import (
     Slopes,
 )
 
-EXAMPLES, DEEP = 25, 15  # of each test below; `make fuzz` tries as many as there is time for
-QUESTIONS = 24  # of each example, 7 neighbours each: 10,900 new cases in every run
+EXAMPLES, DEEP = 25, 20  # of each test below; `make fuzz` tries as many as there is time for
+QUESTIONS = 24  # of each example, 7 neighbours each: 11,700 cases in every run
 PERSONS = 6
 SPACES = ("patient", "doctor", "rows of rows")
 WARDS = ("north", "south", "west")
@@ -669,7 +669,9 @@ def require_neighbours(random, relation_of, source):
             require_sums(source, query.tally, before)
 
 
-RANDOMS = st.randoms(use_true_random=False)
+# A seed an example: hypothesis gives up on examples that draw as many numbers as these do, after
+# most of the work, and three of four were begun for nothing.
+RANDOMS = st.integers(0, (1 << 64) - 1).map(Random)
 OFTEN = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
 )

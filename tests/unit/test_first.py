@@ -33,7 +33,7 @@ def test_the_question_is_asked_with_the_number_that_was_measured(sql, n):
 def test_the_plan_and_the_answer_say_what_is_measured_first_and_for_how_much():
     gate = gate_of()
     plan = gate.plan(ABOVE, epsilon=20)
-    (first,) = plan.firsts
+    (first,) = plan.expected.firsts
     assert (first.sql, first.epsilon) == ("SELECT AVG(v) FROM people", 10)
     assert (plan.epsilon, plan.price.epsilon) == (20, 20)
     assert ("first", first.sql) in plan.facts()

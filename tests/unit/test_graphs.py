@@ -155,10 +155,13 @@ def test_it_is_drawn_once_and_units_with_more_rows_have_more_noise():
 def test_plans_are_free():
     door = gate()
     planned = door.graph_plan("roads", source="a", target="b")
-    assert planned.edges(epsilon=1).margin() == graph(door).edges(epsilon=1).margins()["edges"][0]
+    assert (
+        planned.edges(epsilon=1).expected.margin()
+        == graph(door).edges(epsilon=1).margins()["edges"][0]
+    )
     assert "smooth bounds" in str(planned.triangles(epsilon=1))
     by_node = door.graph_plan("roads", source="a", target="b", level="node")
-    assert by_node.edges(epsilon=1, degree=10).margin() == 30
+    assert by_node.edges(epsilon=1, degree=10).expected.margin() == 30
     assert door.spent.epsilon == 1
 
 

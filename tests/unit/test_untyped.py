@@ -56,17 +56,27 @@ CREATE TABLE towns AS SELECT city, TRY_CAST(size AS DOUBLE) AS size FROM read_cs
 """
 
 
+def written(folder):
+    (folder / "people.csv").write_text(PEOPLE)
+    (folder / "towns.csv").write_text(TOWNS)
+    (folder / "town.toml").write_text(POLICY)
+    return folder
+
+
 @pytest.fixture
 def town(tmp_path):
-    (tmp_path / "people.csv").write_text(PEOPLE)
-    (tmp_path / "towns.csv").write_text(TOWNS)
-    (tmp_path / "town.toml").write_text(POLICY)
-    return tmp_path
+    return written(tmp_path)
 
 
-@pytest.fixture
-def tables(town):
-    return tables_of(read_policy(town / "town.toml"))[1]
+@pytest.fixture(scope="module")
+def everyones(tmp_path_factory):
+    """A town that nobody changes."""
+    return written(tmp_path_factory.mktemp("town"))
+
+
+@pytest.fixture(scope="module")
+def tables(everyones):
+    return tables_of(read_policy(everyones / "town.toml"))[1]
 
 
 def typed(town):
@@ -76,14 +86,27 @@ def typed(town):
     return con
 
 
-def untyped(town, monkeypatch):
+@pytest.fixture(scope="module")
+def meant(everyones):
+    return typed(everyones)
+
+
+@pytest.fixture(scope="module")
+def texts(everyones):
     con = duckdb.connect()
     for name in ("people", "towns"):
         con.execute(
-            f"CREATE TABLE {name} AS FROM read_csv('{town / name}.csv', all_varchar = true)"
+            f"CREATE TABLE {name} AS FROM read_csv('{everyones / name}.csv', all_varchar = true)"
         )
-    monkeypatch.setitem(OWNERS, "people", "SELECT *, id AS _owner FROM people")
     return con
+
+
+@pytest.fixture
+def untyped(texts, monkeypatch):
+    monkeypatch.setitem(OWNERS, "people", "SELECT *, id AS _owner FROM people")
+    texts.begin()
+    yield texts
+    texts.rollback()  # whatever a test that failed has left
 
 
 ASKED = [
@@ -130,12 +153,14 @@ ASKED = [
 
 
 @pytest.mark.parametrize("sql", ASKED)
-def test_a_column_without_a_type_is_read_as_the_question_takes_it(town, tables, sql, monkeypatch):
-    meant = typed(town)
+def test_a_column_without_a_type_is_read_as_the_question_takes_it(
+    everyones, meant, untyped, tables, sql
+):
     if "//" in sql:
+        meant = typed(everyones)
         meant.execute("UPDATE people SET age = NULL WHERE age <> FLOOR(age)")
         meant.execute("ALTER TABLE people ALTER age TYPE BIGINT")
-    _, rows = exact_answer(untyped(town, monkeypatch), sql, tables)
+    _, rows = exact_answer(untyped, sql, tables)
     assert same_rows(rows, meant.execute(sql).fetchall()), rows
 
 
@@ -179,9 +204,9 @@ def test_two_ways_that_do_not_agree_are_refused(tables, sql, words):
         read(sql, tables)
 
 
-def test_groups_of_such_a_column_are_its_texts(town, tables, monkeypatch):
+def test_groups_of_such_a_column_are_its_texts(untyped, tables):
     sql = "SELECT age, COUNT(*) AS n FROM people WHERE age > 7 GROUP BY age HAVING age < 50 ORDER BY age"
-    _, rows = exact_answer(untyped(town, monkeypatch), sql, tables)
+    _, rows = exact_answer(untyped, sql, tables)
     assert rows == [("7.5", 1), (" 8 ", 1), ("34", 1), ("49", 1)]
     for asked in (sql, "SELECT COUNT(DISTINCT age) AS n FROM people WHERE age > 7"):
         assert "distinct values of 'age' are its texts" in read(asked, tables).caveats[1]

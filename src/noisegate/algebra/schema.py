@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from noisegate.algebra.expression import Expression, Schema, domain_of
 from noisegate.algebra.intervals import scales
+from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import (
     Among,
     Filter,
@@ -27,7 +28,7 @@ from noisegate.algebra.relation import (
     Windowed,
 )
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import Domain, Key, Kind
+from noisegate.privacy.domain import Domain, Key, Kind, TableDomain
 
 FRAME_MAX: Final = 1 << 20  # rows before or after the one at hand
 SUM_MAX: Final = Fraction(2) ** 500  # of one value: no number of rows adds up to infinity
@@ -39,6 +40,11 @@ def schema_of(relation: Relation) -> dict[str, Domain]:
     Claim: every value of the relation keeps its domain. Why: base columns are clamped on reading,
         expressions keep theirs, and no other step makes values.
     """
+    return dict(_schema_of(relation))
+
+
+@remembered
+def _schema_of(relation: Relation) -> dict[str, Domain]:
     rule = _RULES.get(type(relation))
     if rule is None:
         raise Unsupported("This is no relation.", fix="Use the relations of the algebra.")
@@ -46,7 +52,12 @@ def schema_of(relation: Relation) -> dict[str, Domain]:
 
 
 def _table(table: Table) -> dict[str, Domain]:
-    columns = table.domain.columns.values()
+    return _shown(table.domain)
+
+
+@remembered
+def _shown(table: TableDomain) -> dict[str, Domain]:
+    columns = table.columns.values()
     return {column.name: column.domain for column in columns if not column.hidden}
 
 

@@ -7,6 +7,7 @@ are so flat that 99 of 100 draws are accepted; up to σ = 64 the blocks are sing
 draw is. (The law is [CKS20]'s; they propose by a discrete Laplace law, which accepts 3 of 4.)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -16,7 +17,7 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, enclose, positive, real
+from noisegate.exact import Number, Real, enclose, multiples, positive, real
 from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Size, in_chunks
@@ -71,10 +72,11 @@ def _partial_sums(
     law, guard = Staircase(variance, block_bits), bits + 48
     curve = Fraction(1 << 2 * block_bits) / (2 * variance)
     reach = ceil(sqrt(0.6932 * (guard + 8) / float(curve))) + 2
-    weights = [
-        enclose(partial(_weight, variance, law.start_of(block)), bits=guard)
-        for block in range(-reach, reach)
-    ]
+    starts = [law.start_of(block) for block in range(-reach, reach)]
+    # each once: blocks of one integer have the same on either side of 0
+    exponent = multiples(1 / (2 * variance))
+    known = {z: enclose(partial(_weight, exponent, z), bits=guard) for z in set(starts)}
+    weights = [known[z] for z in starts]
     beyond = enclose(
         lambda: (-real(curve * reach**2)).exp() / (1 - (-real(2 * curve * reach)).exp()), bits=guard
     )[1]
@@ -87,8 +89,9 @@ def _partial_sums(
     return reach, sums
 
 
-def _weight(variance: Fraction, z: int) -> Real:
-    return (-real(z * z / (2 * variance))).exp()
+def _weight(exponent: Callable[[int], Real], z: int) -> Real:
+    """e^(-z² / 2σ²), where ``exponent`` multiplies 1 / 2σ²."""
+    return (-exponent(z * z)).exp()
 
 
 def discrete_gaussian(

@@ -13,16 +13,17 @@ With α = e^(-1/scale) and B = 2**b, three facts about the two-sided geometric l
 So a draw is one signed look-up for the top and one look-up for each lower digit of 8 bits.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Final, cast, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, positive, real, shown, upper
+from noisegate.exact import Number, Real, multiples, positive, shown, upper
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, IntArray, Size, in_chunks, whole
 from noisegate.noise.law import (
@@ -51,10 +52,15 @@ class Ratio:
     scale: Fraction | None = None
     coin: Probability | None = None
 
+    @cached_property
+    def _over_scale(self) -> Callable[[int], Real]:
+        """Times / scale as a ball."""
+        return multiples(1 / cast("Fraction", self.scale))
+
     def log_power(self, times: int) -> Real:
         """ln(α^times) as a ball."""
         if self.scale is not None:
-            return -real(times / self.scale)
+            return -self._over_scale(times)
         return (-as_real(cast("Probability", self.coin))).log1p() * times
 
     def low_bits(self) -> int:

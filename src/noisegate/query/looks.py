@@ -11,6 +11,7 @@ from math import ceil, hypot, inf, prod, sqrt
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
@@ -140,7 +141,9 @@ def looks_of(
         for block in (_bounded(each, bounds) for each in question.blocks)
         for counted in _open(block, terms, accountant)
     ]
-    count = len({str(counted.query.to_record()) for _, counted in wanted})
+    count = min(len(wanted), 1)
+    if len(wanted) > 1:
+        count = len({str(counted.query.to_record()) for _, counted in wanted})
     share = _share(terms.epsilon)
     if count > 1 and any(counted.sums for _, counted in wanted):
         totals = any(not _parts(block, divided=False)[1] for block, _ in wanted)
@@ -268,7 +271,13 @@ def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
 
 def price_of(looks: Sequence[Look]) -> Fraction:
     """What looks cost together, equal ones once."""
-    return sum({look.measurement.question(): look.epsilon for look in looks}.values(), Fraction(0))
+    return sum({text_of(look.measurement): look.epsilon for look in looks}.values(), Fraction(0))
+
+
+@remembered
+def text_of(measurement: Measurement) -> str:
+    """Its canonical text, which tells equal ones; a plan asks for it again and again."""
+    return measurement.question()
 
 
 def _paid(look: Look) -> str:
@@ -353,6 +362,8 @@ def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> boo
 
 def _bounded(block: Block, bounds: Bounds) -> Block:
     """The block with its arguments moved into the bounds that were found."""
+    if not any(name == block.name for name, _ in bounds):
+        return block
 
     def moved(arg: Expression) -> Expression:
         if (block.name, arg) not in bounds:

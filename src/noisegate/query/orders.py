@@ -22,7 +22,7 @@ from noisegate.query.estimates.groups import Caps
 from noisegate.query.estimates.losses import Lost, lost_of
 from noisegate.query.estimates.purchase import Purchase
 from noisegate.query.first import First
-from noisegate.query.looks import Chosen, Look, price_of
+from noisegate.query.looks import Chosen, Look, price_of, text_of
 from noisegate.query.profiles import Profile
 from noisegate.query.question import Question
 from noisegate.query.shelf import Needed
@@ -40,6 +40,7 @@ class Asked:
     missing: tuple[Look, ...]
     seen: tuple[Release, ...]  # by the looks that were paid for
     firsts: tuple[First, ...] = ()  # numbers that are measured before the question
+    read_as: Question | None = None  # the same at each reading, unless it waits for numbers
 
     @property
     def question(self) -> Question:
@@ -63,8 +64,8 @@ class Asked:
         """
         blind = {look.block.name for look in self.missing}
         pairs = [(each, order) for order in orders for each in order.measurements(found=found)]
-        looks = [(look.measurement.question(), look.measurement.event()) for look in self.missing]
-        wanted = [(each.question(), order.event(each, blind=blind)) for each, order in pairs]
+        looks = [(text_of(look.measurement), look.measurement.event()) for look in self.missing]
+        wanted = [(text_of(each), order.event(each, blind=blind)) for each, order in pairs]
         if fresh:
             return [*dict(looks).values(), *(event for _, event in wanted)]
         return list(dict([*looks, *wanted]).values())

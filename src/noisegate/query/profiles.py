@@ -62,17 +62,26 @@ def rows_per_unit_query(
                 for each, unit in zip(folded, units, strict=True)
             ),
         )
-    cases: list[Expression] = []
-    steps = PARTS if sized else STEPS
-    for place, most in enumerate(steps[:-1]):
-        within: list[Expression] = [
-            Call("le", (Field(each.name), _literal(most * unit if not by else Fraction(most**2))))
-            for each, unit in zip(folded, units, strict=True)
-        ]
-        cases += [reduce(lambda a, b: Call("and", (a, b)), within), Literal(place)]
-    binned = Project(counted, (("bin", Call("case", (*cases, Literal(len(steps) - 1)))),))
+    steps, names = PARTS if sized else STEPS, tuple(each.name for each in folded)
+    limits = (None,) * len(names) if by else tuple(units)
+    binned = Project(counted, (("bin", _bin(names, limits, steps)),))
     bins = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(steps))))
     return Query(Sums(relation=binned, by=(bins,), terms=(_ONE,)))
+
+
+@lru_cache(maxsize=64)
+def _bin(
+    names: tuple[str, ...], units: tuple[Fraction | None, ...], steps: tuple[int, ...]
+) -> Expression:
+    """The first step that no column exceeds, in its units; without one, in squares of steps."""
+    cases: list[Expression] = []
+    for place, most in enumerate(steps[:-1]):
+        within: list[Expression] = [
+            Call("le", (Field(name), _literal(Fraction(most**2) if unit is None else most * unit)))
+            for name, unit in zip(names, units, strict=True)
+        ]
+        cases += [reduce(lambda a, b: Call("and", (a, b)), within), Literal(place)]
+    return Call("case", (*cases, Literal(len(steps) - 1)))
 
 
 def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | None) -> Query:

@@ -38,23 +38,9 @@ from noisegate.query.expected import Expectation
 from noisegate.query.first import First, after_paying, number_of, shared
 from noisegate.query.guesses import Guess
 from noisegate.query.limits import caps_of
-from noisegate.query.looks import (
-    clipping,
-    known_profile,
-    looks_of,
-    seen,
-    sight_of,
-)
+from noisegate.query.looks import clipping, known_profile, looks_of, seen, sight_of
 from noisegate.query.margins import Margins
-from noisegate.query.orders import (
-    Asked,
-    Order,
-    Parcel,
-    all_of,
-    epsilon_of,
-    found_of,
-    shares,
-)
+from noisegate.query.orders import Asked, Order, Parcel, all_of, epsilon_of, found_of, shares
 from noisegate.query.outer import shown_table
 from noisegate.query.plan import AnswerExpected, AnswerPlan
 from noisegate.query.question import Block, Question, sampled
@@ -120,7 +106,9 @@ class Run:
         while asked.missing:
             ready = [look.measurement for look in asked.missing if not look.waits]
             looked += [self._curator.measure(measurement) for measurement in ready]
-            asked, orders, plan = self._prepared(asked.sql, terms, fresh=fresh, known=known)
+            asked, orders, plan = self._prepared(
+                asked.sql, terms, fresh=fresh, known=known, read_as=asked.read_as
+            )
         measured = list(looked)
         try:
             parcels = [self._fetched(order, measured, fresh=fresh) for order in orders]
@@ -153,17 +141,25 @@ class Run:
     # before paying
 
     def _prepared(
-        self, sql: str, terms: Terms, *, fresh: bool, known: Mapping[str, First] | None = None
+        self,
+        sql: str,
+        terms: Terms,
+        *,
+        fresh: bool,
+        known: Mapping[str, First] | None = None,
+        read_as: Question | None = None,
     ) -> Prepared:
         """The question, what it needs, and its plan, with numbers that were measured before."""
-        asked = self._asked(sql, terms, known or {})
+        asked = self._asked(sql, terms, known or {}, read_as)
         if known is None and asked.firsts:
             found = {each.sql: each for each in self._found_firsts(asked, fresh=fresh)}
             asked = self._asked(sql, terms, found)
         orders = self._orders(asked, fresh=fresh or any(not one.is_known for one in asked.firsts))
         return asked, orders, self._plan(asked, orders, fresh=fresh)
 
-    def _asked(self, sql: str, terms: Terms, known: Mapping[str, First]) -> Asked:
+    def _asked(
+        self, sql: str, terms: Terms, known: Mapping[str, First], read_as: Question | None = None
+    ) -> Asked:
         """What is asked, with what earlier looks have found, and numbers that are ``known``."""
         firsts: dict[str, First] = {}
 
@@ -173,9 +169,10 @@ class Run:
             return found.value
 
         tables, public = self._curator.tables, self._curator.public
-        found = read(sql, tables, public, lines=True, first=first)
-        question = sampled(found, self._rules.sample)
-        agreed = self._agreed(terms, question)
+        plain = read_as or sampled(
+            read(sql, tables, public, lines=True, first=first), self._rules.sample
+        )
+        agreed, question = self._agreed(terms, plain), plain
         delta = self._rules.keys_delta if agreed.delta is None else agreed.delta
         if firsts and agreed.epsilon is not None:
             self._rules.require_price(agreed.epsilon)
@@ -187,7 +184,8 @@ class Run:
         sights = [None if look.waits else sight(look) for look in looks]
         missing = tuple(look for look, each in zip(looks, sights, strict=True) if each is None)
         used = tuple(sight.release for sight in sights if sight is not None)
-        return Asked(sql, seen(question, agreed, looks, sights), looks, missing, used, numbers)
+        chosen = seen(question, agreed, looks, sights)
+        return Asked(sql, chosen, looks, missing, used, numbers, None if firsts else plain)
 
     def _made_up(self, sql: str, terms: Terms) -> First:
         """A number that the sub-query could give, whatever its price."""

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import digest
 from noisegate.curator.measurement import Measurement
@@ -202,15 +203,7 @@ class Needed:
     @property
     def measurement(self) -> Measurement | None:
         """What must be paid for: the terms that have no offer, or too weak ones."""
-        noises = tuple(line.noise for line in self.lines if line.noise is not None)
-        query, tally = self.query, self.query.tally
-        if not noises or self.stored is not None:
-            return None
-        if isinstance(tally, Sums) and len(noises) < len(self.lines):
-            pairs = zip(tally.terms, self.lines, strict=True)
-            terms = tuple(term for term, line in pairs if line.noise is not None)
-            query = Query(replace(tally, terms=terms))
-        return Measurement(query=query, mechanisms=noises)
+        return _missing(self)
 
     def known(self, release: Release | None) -> Released:
         """All that is known of each term: from the shelf, and from the release."""
@@ -266,6 +259,19 @@ class Needed:
         if self.stored is not None:
             return "asked before"
         return "; ".join(dict.fromkeys(offer.words for line in self.lines for offer in line.offers))
+
+
+@remembered
+def _missing(needed: Needed) -> Measurement | None:
+    noises = tuple(line.noise for line in needed.lines if line.noise is not None)
+    query, tally = needed.query, needed.query.tally
+    if not noises or needed.stored is not None:
+        return None
+    if isinstance(tally, Sums) and len(noises) < len(needed.lines):
+        pairs = zip(tally.terms, needed.lines, strict=True)
+        terms = tuple(term for term, line in pairs if line.noise is not None)
+        query = Query(replace(tally, terms=terms))
+    return Measurement(query=query, mechanisms=noises)
 
 
 def _pooled(offers: Sequence[Offer]) -> Law:

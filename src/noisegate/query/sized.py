@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, final
 
+from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import PerUnit, Relation, Sampled
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
@@ -53,6 +54,7 @@ class Counted:
         return f"{float(cap):,.3g} times what a row adds at most" if self.sums else str(cap)
 
 
+@remembered
 def counted_of(  # noqa: PLR0911 - one a case
     block: Block, accountant: str, *, apart: bool
 ) -> tuple[Counted, ...]:
@@ -63,13 +65,12 @@ def counted_of(  # noqa: PLR0911 - one a case
     if stability_of(block.relation).rows is not None:
         return ()
     rows, caps = own_rows(block), Caps(rows_per_unit=1)
-    by_rows = Counted(query=rows_per_unit_query(rows))
     if apart:
         caps = replace(caps, sums_per_unit=Fraction(1), divided=_is_divisible(block, accountant))
     try:
         drafted = draft(block, caps, accountant=accountant, derive=False)
     except Unsupported:  # bounds are not known
-        return (by_rows,)
+        return (Counted(query=rows_per_unit_query(rows)),)
     parts, sought = drafted.parts, drafted.decided is not None
     weighed = [part for part in parts if _is_weighed(part)]
     sums = [
@@ -91,6 +92,7 @@ def counted_of(  # noqa: PLR0911 - one a case
     if plain:
         return (_of_sums(plain[0], rows), *sums, *(groups if sought else ()))
     if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
+        by_rows = Counted(query=rows_per_unit_query(rows))
         return (by_rows, *sums, *(groups if sought else ()))
     if people and rows is not block.relation:  # about all units, not about a sample
         return counted_of(replace(block, relation=rows), accountant, apart=apart)

@@ -23,6 +23,7 @@ ENTRIES_MAX: Final = 1 << 22  # of a matrix that is measured
 _ALL_MAX: Final = 1 << 24  # of all matrices over the cells of one table
 _PARTS_MAX: Final = 600
 TABLE_MAX: Final = 1 << 22  # cells of a table that is measured
+_STILL: Final = 1e-15  # shares that move by less are those of all later steps
 _ROUNDS: Final = 400
 _GRAIN: Final = 1 << 40
 _MERGED_MAX: Final = 256
@@ -187,8 +188,10 @@ def _shares(gains: Floats, values: Floats, power: int) -> tuple[Floats, float]:
         if error < least * (1 - 1e-12):
             best, least = shares, error
         slope = (values / known**2) @ gains * shares ** (power - 1)
-        shares = shares * slope ** (1 / (power + 1))
+        before, shares = shares, shares * slope ** (1 / (power + 1))
         shares = shares / shares.sum()
+        if np.abs(shares - before).max() <= _STILL:
+            break
     few = _without_small(best, gains)
     error = float((values / (gains @ few**power)).sum())
     return (few, error) if error <= least * 1.001 else (best, least)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final, final
 
 from sqlglot import exp
@@ -58,7 +59,12 @@ def cast(sql: exp.Expr, kind: Kind, *, may_fail: bool = False) -> exp.Expr:
 def cast_to(sql: exp.Expr, name: str, *, may_fail: bool = False) -> exp.Expr:
     """As `cast`, to a type of the engine."""
     make = exp.TryCast if may_fail else exp.Cast
-    return make(this=sql, to=exp.DataType.build(name, dialect="duckdb"))
+    return make(this=sql, to=_type(name).copy())
+
+
+@cache  # reading a type takes longer than all else about a cast; there are a dozen names
+def _type(name: str) -> exp.DataType:
+    return exp.DataType.build(name, dialect="duckdb")
 
 
 def call(name: str, *args: exp.Expr) -> exp.Expr:

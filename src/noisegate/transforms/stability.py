@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal
+from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import (
     Filter,
     Fold,
@@ -71,6 +72,7 @@ class Stability:
     path: tuple[str, ...] = field(default=(), compare=False)
 
 
+@remembered
 def stability_of(relation: Relation) -> Stability:
     """The facts, or a refusal."""
     rule = _RULES.get(type(relation))

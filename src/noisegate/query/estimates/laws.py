@@ -26,6 +26,7 @@ Noise: TypeAlias = Geometric | DiscreteGaussian
 
 _SMEAR: Final = 1 / 64  # of the standard deviation: what is added to make the law smooth
 _PERIOD: Final = 64.0  # standard deviations after which the inversion repeats itself
+_TAIL: Final = 1e-12  # of a sum of frequencies: what is left out
 _LOUDEST: Final = 600.0  # the largest x for which doubles hold sinh²(x / 2)
 _SMALLEST: Final = Fraction(1, 10**8)  # failures below are bounded instead of computed
 
@@ -111,18 +112,18 @@ def _half_width(draws: tuple[Draws, ...], failure: Fraction) -> float:
     smear = _SMEAR * spread
     slack = smear * _normal_quantile(float(failure) / 100)
     goal = 1 - 0.99 * float(failure) + 1e-9
-    frequencies, weights = _smooth(draws, spread, smear)
+    frequencies, terms = _smooth(draws, spread, smear)
     low, high = 0.0, min(bound, _PERIOD * spread / 3)
-    if _inside(frequencies, weights, high) < goal:
+    if _inside(frequencies, terms, high) < goal:
         return bound
     for _ in range(16):
         at = (low + high) / 2
-        low, high = (low, at) if _inside(frequencies, weights, at) >= goal else (at, high)
+        low, high = (low, at) if _inside(frequencies, terms, at) >= goal else (at, high)
     return min(bound, high + slack)
 
 
 def _smooth(draws: tuple[Draws, ...], spread: float, smear: float) -> tuple[Floats, Floats]:
-    """Frequencies and the characteristic function of the smeared sum at them."""
+    """Frequencies and the terms of `_inside` at them, without a tail that adds up to 1e-12."""
     step = 2 * pi / (_PERIOD * spread)
     frequencies: Floats = step * np.arange(1, int(8.5 / smear / step) + 1, dtype=np.float64)
     logs = -((smear * frequencies) ** 2) / 2
@@ -131,13 +132,14 @@ def _smooth(draws: tuple[Draws, ...], spread: float, smear: float) -> tuple[Floa
         value = _characteristic(d.noise, float(d.factor) * frequencies)
         logs += d.count * np.log(np.maximum(np.abs(value), 1e-300))
         signs *= np.sign(value) ** (d.count % 2)
-    return frequencies, step * signs * np.exp(logs)
+    terms = step * signs * np.exp(logs) / frequencies
+    kept = 1 + int(np.count_nonzero(np.cumsum(np.abs(terms[::-1])) > _TAIL))
+    return frequencies[:kept], terms[:kept]
 
 
-def _inside(frequencies: Floats, weights: Floats, t: float) -> float:
+def _inside(frequencies: Floats, terms: Floats, t: float) -> float:
     """Pr[|X| ≤ t] of a law that repeats with the period of the frequencies: a Fourier series."""
-    density = weights * np.sin(frequencies * t) / frequencies
-    return float((t * (frequencies[0]) + 2 * density.sum()) / pi)
+    return float((t * frequencies[0] + 2 * (terms @ np.sin(frequencies * t))) / pi)
 
 
 def _characteristic(noise: Noise, at: Floats) -> Floats:

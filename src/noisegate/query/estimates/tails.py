@@ -126,6 +126,7 @@ class Sizes:
     ) -> None:
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
+        self._losses: dict[float, tuple[Loss, float]] = {}  # by cap
 
     @cached_property
     def end(self) -> int:
@@ -182,9 +183,15 @@ class Sizes:
         doubt = guess + (_MISFIT * guess) ** 2
         told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
         noisy = self._units[self.end : self.end + _REACH]
-        beyond = np.zeros((guess.shape[0], self._units.size - self.end))
-        beyond[:, : guess.shape[1]] = np.maximum(guess + told * (noisy - guess), 0.0)
+        beyond = np.maximum(guess + told * (noisy - guess), 0.0)
         return weight[likely] / weight[likely].sum(), beyond
+
+    @cached_property
+    def _expected(self) -> tuple[Floats, Floats]:
+        """The same numbers where more units than `_USUAL` are expected from a bin on; `_RARE`."""
+        curves = self._curves[1]
+        more = np.cumsum(curves[:, ::-1], axis=1)[:, ::-1]
+        return curves * (more > _USUAL), curves * (more > _RARE)
 
     def _fit(self, seen: Floats, curve: Floats) -> Floats:
         """Logarithms of how likely the noisy numbers are."""
@@ -210,43 +217,50 @@ class Sizes:
     @cached_property
     def total(self) -> float:
         """About what all units add up to."""
-        return self.loss(0).lost
+        return self._loss(0)[0].lost
 
     def loss(self, cap: float) -> Loss:
         """What a bound loses."""
-        return self._loss(cap)[0]
+        found, noise = self._loss(cap)
+        weights, (usual, rare) = self._curves[0], self._expected
+        tail = _excess(self._lows, self._highs, np.array([cap]))[:, self.end : self.end + _REACH]
+        guess, most = _sums(tail, usual), _sums(tail, rare)
+        high = most + 1.6 * np.sqrt(_sums(tail**2, rare))
+        low = np.maximum(guess - 1.6 * np.sqrt(_sums(tail**2, usual)), 0.0)
+        ((middle,),) = _quantiles(guess, weights, 0.5)
+        ((top,),), ((least,),) = (
+            _quantiles(high, weights, _SURE),
+            _quantiles(low, weights, 1 - _SURE),
+        )
+        doubt = max(top - middle, middle - least) / _TWO
+        return replace(found, spread=sqrt(noise + doubt**2))
 
     def _loss(self, cap: float) -> tuple[Loss, float]:
-        """What a bound loses, and how far that is off in the middle of all curves."""
-        far, end = _excess(self._lows, self._highs, cap), self.end
-        weights, curves = self._curves
-        tail = far[end:]
-        more = np.cumsum(curves[:, ::-1], axis=1)[:, ::-1]  # units expected from a bin on
-        usual, rare = curves * (more > _USUAL), curves * (more > _RARE)
-        guess, chance = usual @ tail, np.sqrt(usual @ tail**2)
-        middle = _quantile(guess, weights, 0.5)
-        high = _quantile(rare @ tail + 1.6 * np.sqrt(rare @ tail**2), weights, _SURE)
-        low = _quantile(np.maximum(guess - 1.6 * chance, 0.0), weights, 1 - _SURE)
-        near = self._units[:end]
-        noise = 2 * self._scale**2 * float((far[:end] ** 2).sum())
-        noise += float(((near * self._wide(cap)[:end]) ** 2).sum())
-        lost = max(0.0, float(near @ far[:end]) + middle)
-        squares = float(near @ far[:end] ** 2) + _quantile(usual @ tail**2, weights, 0.5)
-        doubt = max(high - middle, middle - low) / _TWO
-        typical = np.hypot(
-            _quantile(guess, weights, 0.75) - middle, _quantile(chance, weights, 0.5)
-        )
-        kept = 0.0 if cap == 0 else max(self.total - lost, float(self._highs[0]))
-        found = Loss(
-            cap=cap, kept=kept, lost=lost, spread=sqrt(noise + doubt**2), squares=max(squares, 0.0),
-            unlike=_APART if self._apart else _UNLIKE,
-        )  # fmt: skip
-        return found, sqrt(noise + float(typical) ** 2)
+        """What a bound loses, off as far as in the middle of all curves; noise of that, squared."""
+        if cap not in self._losses:
+            self._lose([cap])
+        return self._losses[cap]
 
-    def _wide(self, cap: float) -> Floats:
-        """How far the mean beyond the cap may be off in each bin, since its law is not known."""
-        found: Floats = (self._highs - np.clip(cap, self._lows, self._highs)) / sqrt(12)
-        return found
+    def _lose(self, caps: list[float]) -> None:
+        """The same of many bounds at once, for `_loss`."""
+        total, end = self.total if any(caps) else 0.0, self.end
+        weights, usual = self._curves[0], self._expected[0]
+        far, wide = (each(self._lows, self._highs, np.array(caps)) for each in (_excess, _wide))
+        tail, near = far[:, end : end + _REACH], self._units[:end]
+        middle, upper = _quantiles(_sums(tail, usual), weights, 0.5, 0.75)
+        (uneven,) = _quantiles(_sums(tail**2, usual), weights, 0.5)
+        noise = 2 * self._scale**2 * (far[:, :end] ** 2).sum(axis=1)
+        noise += ((near * wide[:, :end]) ** 2).sum(axis=1)
+        lost = np.maximum(0.0, far[:, :end] @ near + middle)
+        squares = np.maximum(far[:, :end] ** 2 @ near + uneven, 0.0)
+        spread = np.sqrt(noise + (upper - middle) ** 2 + uneven)
+        for place, cap in enumerate(caps):
+            kept = 0.0 if cap == 0 else max(total - float(lost[place]), float(self._highs[0]))
+            found = Loss(
+                cap=cap, kept=kept, lost=float(lost[place]), spread=float(spread[place]),
+                squares=float(squares[place]), unlike=_APART if self._apart else _UNLIKE,
+            )  # fmt: skip
+            self._losses[cap] = found, float(noise[place])
 
     def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
         """The bound with the least error of a sum per cell; with ``ratios``, of averages.
@@ -258,13 +272,14 @@ class Sizes:
         last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
         ends: list[float] = self._highs.tolist()
         caps = sorted({high if high < 1 else ceil(high) for high in ends if high <= last})
+        self._lose([cap for cap in caps if cap not in self._losses])
         return min(caps, key=lambda cap: self.error(cap, epsilon, cells=cells, ratios=ratios))
 
     def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
         """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average."""
-        loss, typical = self._loss(cap)
-        squares = min(loss.squares, loss.lost) if self._apart else loss.squares
-        loss = replace(loss, spread=typical, squares=squares)
+        loss, _ = self._loss(cap)
+        if self._apart:
+            loss = replace(loss, squares=min(loss.squares, loss.lost))
         noise, share = sqrt(2) * cap / epsilon, np.full(1, 1 / cells)
         if not ratios:
             return float(np.hypot(noise, loss.off(share)[0]))
@@ -296,9 +311,15 @@ def noise_tail(draws: int, at: float) -> float:
     return float(more[draws] * np.exp(-at))
 
 
-def _excess(lows: Floats, highs: Floats, cap: float) -> Floats:
-    """The mean of (size - cap)⁺ in each bin, if sizes in it are spread evenly over their logs."""
-    low = np.maximum(lows, highs / 8)
+def _wide(lows: Floats, highs: Floats, caps: Floats) -> Floats:
+    """How far the mean beyond each cap may be off in each bin, since its law is not known."""
+    found: Floats = (highs - np.clip(caps[:, None], lows, highs)) / sqrt(12)
+    return found
+
+
+def _excess(lows: Floats, highs: Floats, caps: Floats) -> Floats:
+    """For each cap the mean of (size - cap)⁺ in each bin, if sizes are spread evenly over logs."""
+    low, cap = np.maximum(lows, highs / 8), caps[:, None]
     first = np.clip(cap, low, highs)
     wide = np.maximum(np.log(highs / low), 1e-12)
     spread = (highs - first - cap * np.log(highs / first)) / wide
@@ -306,7 +327,15 @@ def _excess(lows: Floats, highs: Floats, cap: float) -> Floats:
     return np.maximum(found, 0.0)
 
 
-def _quantile(values: Floats, weights: Floats, level: float) -> float:
-    order = np.argsort(values)
-    place = int(np.searchsorted(np.cumsum(weights[order]), level))
-    return float(values[order[min(place, values.size - 1)]])
+def _sums(tails: Floats, curves: Floats) -> Floats:
+    """What each tail adds up to over each curve. Too little work for the threads of ``@``."""
+    found: Floats = np.einsum("tb,cb->tc", tails, curves)
+    return found
+
+
+def _quantiles(values: Floats, weights: Floats, *levels: float) -> list[Floats]:
+    """Of each row of weighted values, the quantile of each level."""
+    order = np.argsort(values, axis=1)
+    below, rows = np.cumsum(weights[order], axis=1), np.arange(len(values))
+    places = [(below < level).sum(axis=1) for level in levels]
+    return [values[rows, order[rows, np.minimum(at, values.shape[1] - 1)]] for at in places]
