@@ -118,7 +118,7 @@ def mean_of(held: dict[str, Any]) -> float:
 
 def _apply(gate: Gate) -> object:
     return gate.apply(
-        mean_of, columns=["x"], range=(0, 32), blocks=2, epsilon=_EPSILON, seconds=0.02,
+        mean_of, columns=["x"], range=(0, 32), blocks=2, epsilon=_EPSILON, seconds=0.5,
         rehearse=False, fresh=True,
     )  # fmt: skip
 
