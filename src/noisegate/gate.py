@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from noisegate.crowd.histogram import CrowdOrder
     from noisegate.desk.job import Progress
     from noisegate.desk.plan import Plan
-    from noisegate.learners.expectations import Expectations
+    from noisegate.learners.expectations import Expectations, MeansExpected
     from noisegate.learners.matrix import Matrix
     from noisegate.orders import AnyJob
     from noisegate.privacy.domain import TableDomain
@@ -340,6 +340,29 @@ class Gate(RobustFace):
             found, epsilon=epsilon, tolerance=tolerance, rows=rows, confidence=confidence,
             fresh=fresh,
         )  # fmt: skip
+
+    def statistic_plan(  # noqa: PLR0913 - as for statistic
+        self,
+        expressions: str | Sequence[str],
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        epsilon: Number | None = None,
+        tolerance: Number | None = None,
+        rows: int | None = None,
+        confidence: Number = 0.95,
+        rows_per_unit: int | None = None,
+        fresh: bool = False,
+    ) -> "Plan[MeansExpected]":
+        """Price and error of `statistic`. Free: spends nothing, reads no row."""
+        from noisegate.learners.expectations import means_job  # noqa: PLC0415 - when asked for
+
+        listed = [expressions] if isinstance(expressions, str) else expressions
+        found = self.matrix(table, listed, where=where, rows_per_unit=rows_per_unit)
+        job = means_job(
+            found, epsilon=epsilon, tolerance=tolerance, rows=rows, confidence=confidence
+        )
+        return self._desk.plan(job, fresh=fresh)
 
     def many(
         self,

@@ -13,10 +13,12 @@ import pytest
 
 import noisegate
 from noisegate import learners
+from noisegate.desk.job import Receipt
 from noisegate.desk.price import Price
 from noisegate.learners import base
 from noisegate.learners.asking import Measured, noise_variance, noises
-from noisegate.learners.fitting import Outcome, Receipt
+from noisegate.learners.fitting import Outcome
+from noisegate.ledger.anchor import NO_LOG
 from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.gaussian import DiscreteGaussian
 from noisegate.noise.bits import SYSTEM
@@ -94,8 +96,9 @@ def audited(monkeypatch, name, price, **how):
         seen.append(ask)
         nothing = ApproxDP(0)
         receipt = Receipt(
-            cost=nothing, remaining=nothing, guarantee=None, request_id="", free=False
-        )
+            cost=nothing, remaining=nothing, guarantee=None, question="", request_id="",
+            practice=False, log=NO_LOG, free=False,
+        )  # fmt: skip
         return Outcome(fitted, receipt, stopped=False)
 
     monkeypatch.setattr(base, "learn", learn)

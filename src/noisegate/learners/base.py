@@ -17,10 +17,21 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
+from noisegate.desk.job import Progress
+from noisegate.desk.plan import Plan
 from noisegate.desk.plot import priced
 from noisegate.errors import SpecError, Unsupported
 from noisegate.learners.asking import Floats, RowsAsk
-from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options, Progress, Task, learn
+from noisegate.learners.fitting import (
+    REACH,
+    Algorithm,
+    FitExpected,
+    Fitted,
+    Options,
+    Task,
+    learn,
+    learn_job,
+)
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.learners.parameters import require_rows
 from noisegate.transforms.statistics.features import One
@@ -72,8 +83,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
     ) -> Self:
         """Learn from a matrix, or from arrays within their budget."""
         matrix, number = self._matrix(X, y), self._told_by == "target_bounds"
-        algorithm, options = self._plan(matrix)
-        task = Task(type(self).__name__, options, algorithm, self._codes, number, self._reach)
+        task = self._task(matrix)
         outcome = learn(matrix, task, epsilon=self.epsilon, progress=progress, fresh=fresh)
         self.coordinates_ = matrix.coordinates(codes=self._codes)
         self.target_ = matrix.number if number else None
@@ -86,6 +96,23 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         self.guarantee_, self.stopped_ = outcome.receipt.guarantee, outcome.stopped
         self._take(outcome.fitted)
         return self
+
+    def plan(
+        self,
+        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
+        y: Any = None,  # noqa: ANN401
+        *,
+        fresh: bool = False,
+    ) -> Plan[FitExpected]:
+        """The price of `fit`. Free: spends nothing, reads no row."""
+        matrix = self._matrix(X, y)
+        job = learn_job(matrix, self._task(matrix), epsilon=self.epsilon)
+        return matrix.desk.plan(job, fresh=fresh)
+
+    def _task(self, matrix: Matrix) -> Task:
+        algorithm, options = self._plan(matrix)
+        number = self._told_by == "target_bounds"
+        return Task(type(self).__name__, options, algorithm, self._codes, number, self._reach)
 
     @abstractmethod
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:

@@ -21,15 +21,19 @@ from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.display import percent
+from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
-from noisegate.learners.fitting import REACH, price_of
+from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
 from noisegate.query.estimates.sampling import Sampling, sampling_of
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
@@ -189,26 +193,98 @@ def expectations(
     Instead of ``epsilon``, a ``tolerance`` for every mean at the ``confidence``, with about how
     many ``rows`` there are: then the least price is found that keeps it.
     """
-    curator, desk = matrix.curator, _Desk(matrix)
+    job = means_job(matrix, epsilon=epsilon, tolerance=tolerance, rows=rows, confidence=confidence)
+    return matrix.desk.run(job, fresh=fresh)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeansExpected:
+    """Which means would be measured, and how far each may be off for so many rows, if known."""
+
+    means: Means  # of no rows
+    rows: int | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the means."""
+        return tuple(each.name for each in self.means.coordinates)
+
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of every mean, whatever it is; None where nobody says how many rows there are."""
+        rows = self.rows
+        worst = None if rows is None else float(self.means.worst(confidence, rows=rows))
+        return dict.fromkeys(self.names, worst)
+
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
+        off = next(iter(self.margins(confidence).values()), None)
+        sure = f"at {percent(confidence)} confidence for each"
+        error = "depends on how many rows there are: give rows"
+        return [
+            ("means", ", ".join(self.names)),
+            ("error", error if off is None else f"± {off:.3g} {sure}, of {self.rows:,} rows"),
+        ]
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
+        return {"names": list(self.names), "rows": self.rows}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeansJob(Measured[Expectations, MeansExpected]):
+    """The means of bounded expressions, all for one price."""
+
+    kind: str = "means"
+    asking: "_Asking"
+    chosen: tuple[Noise, ...]
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """About the means."""
+        return guarantee_of(loss, self.tables, "these means of")
+
+    def result(self, content: Release, receipt: Receipt) -> Expectations:
+        """The means."""
+        return Expectations(
+            means=self.asking.means(content.values[0], self.chosen),
+            cost=receipt.cost,
+            remaining=receipt.remaining,
+            guarantee=receipt.guarantee,
+            request_id=receipt.request_id,
+        )
+
+
+def means_job(
+    matrix: Matrix,
+    *,
+    epsilon: Number | None = None,
+    tolerance: Number | None = None,
+    rows: int | None = None,
+    confidence: Number = USUAL,
+) -> MeansJob:
+    """What is to be measured; whatever is wrong with it is refused here, for nothing."""
+    asking = _Asking(matrix)
     if tolerance is not None:
         if epsilon is not None or rows is None:
             raise SpecError("Give epsilon, or tolerance and rows.", fix="Say how many rows.")
-        epsilon = desk.least(float(positive(tolerance, name="tolerance")), _known(rows), confidence)
-    chosen = desk.bought(price_of(matrix, epsilon))
-    request = curator.fresh_id() if fresh else None
-    found = curator.measure(Measurement(query=desk.query, mechanisms=chosen), request_id=request)
-    loss = curator.loss_of(found.event)
-    return Expectations(
-        means=desk.means(found.values[0], chosen),
-        cost=ApproxDP(0) if found.free else loss,
-        remaining=curator.remaining(),
-        guarantee=guarantee_of(loss, matrix.domains, "these means of"),
-        request_id=found.request_id,
+        goal = float(positive(tolerance, name="tolerance"))
+        epsilon = asking.least(goal, _known(rows), confidence)
+    exact = matrix.desk.epsilon(epsilon)
+    chosen = asking.bought(matrix.desk.price(exact))
+    nothing = np.zeros(1 + len(matrix.marks), np.int64)
+    return MeansJob(
+        sql=f"{', '.join(matrix.columns)} of {matrix.table}",
+        epsilon=exact,
+        expected=MeansExpected(means=asking.means(nothing, chosen), rows=rows and _known(rows)),
+        measurement=Measurement(query=asking.query, mechanisms=chosen),
+        asking=asking,
+        chosen=chosen,
     )
 
 
 @final
-class _Desk:
+class _Asking:
     """One question about the means of a matrix."""
 
     def __init__(self, matrix: Matrix) -> None:
@@ -241,8 +317,7 @@ class _Desk:
     def least(self, goal: float, rows: int, confidence: Number) -> Fraction:
         """The least ε, in fine steps, whose error is within the goal whatever the means are."""
         nothing = np.zeros(1 + len(self._matrix.marks), np.int64)
-        curator, chance = self._matrix.curator, self._matrix.rules.sample
-        accountant = curator.ledger.balance(curator.account).accountant
+        accountant, chance = self._matrix.desk.accountant, self._matrix.rules.sample
 
         def enough(steps: int) -> bool:
             price = Price.of(Fraction(steps, _STEP), accountant=accountant, sample=chance)

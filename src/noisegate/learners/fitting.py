@@ -7,24 +7,22 @@ The same task about the same columns at the same price is found in the ledger in
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, TypeVar, final
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
-from noisegate.desk.attempts import Attempts
-from noisegate.desk.price import Price
-from noisegate.errors import LedgerError
+from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.plan import Fact
 from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk, noises
 from noisegate.learners.matrix import Matrix
+from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
@@ -33,7 +31,6 @@ from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
 
-Progress: TypeAlias = Callable[[float, str], None]
 Fitted: TypeAlias = dict[str, NDArray[Any]]
 Algorithm: TypeAlias = Callable[[RowsAsk], Fitted]
 Options: TypeAlias = Mapping[str, Any]
@@ -60,18 +57,6 @@ class Task:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What a release cost: nothing, if it was found in the ledger."""
-
-    cost: ApproxDP
-    remaining: ApproxDP
-    guarantee: Guarantee
-    request_id: str
-    free: bool
-
-
-@final
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Fitted numbers, and what they cost. ``stopped``: an interruption left the rounds so far."""
@@ -81,25 +66,107 @@ class Outcome:
     stopped: bool
 
 
-def learn(
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitExpected:
+    """What would be learnt from which columns. How well depends on the rows."""
+
+    learner: str
+    columns: tuple[str, ...]
+
+    def facts(self, confidence: Number) -> list[Fact]:  # noqa: ARG002 - as others
+        """In words, one fact a line."""
+        return [
+            ("learns", self.learner),
+            ("columns", ", ".join(self.columns)),
+            ("error", "depends on the rows"),
+        ]
+
+    def margins(self, confidence: Number) -> dict[str, float | None]:  # noqa: ARG002 - as others
+        """Of a model, none is known beforehand."""
+        return {}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
+        return {"learner": self.learner, "columns": list(self.columns)}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitJob(Recipe[T, tuple[T, Receipt], FitExpected]):
+    """What a program learns within an allowance: ``drawing`` gives what is kept.
+
+    ``reading`` takes it apart into the result and what was used; ``words`` begin the promise.
+    """
+
+    kind: str = "model"
+    matrix: Matrix
+    drawing: Callable[[Allowance, Progress], bytes]
+    reading: Callable[[bytes], tuple[T, Event]]
+    words: str
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the matrix."""
+        return self.matrix.domains
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """About what was learnt."""
+        return guarantee_of(loss, self.tables, self.words)
+
+    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+        """Run the program."""
+        return self.drawing(allowed, progress)
+
+    def read(self, stored: bytes) -> tuple[T, Event]:
+        """What was kept."""
+        return self.reading(stored)
+
+    def result(self, content: T, receipt: Receipt) -> tuple[T, Receipt]:
+        """The result with its receipt."""
+        return content, receipt
+
+
+def fit_job(  # noqa: PLR0913 - what is released, of which rows, for what, and how
     matrix: Matrix,
-    task: Task,
+    learner: str,
+    question: Mapping[str, Any],
+    rows: Query,
     *,
     epsilon: Number | None,
-    progress: Progress | None = None,
-    fresh: bool = False,
-) -> Outcome:
-    """The fitted numbers: from the ledger if they were learnt before, else for their price.
+    draw: Callable[[Allowance, Progress], bytes],
+    read: Callable[[bytes], tuple[T, Event]],
+    words: str,
+) -> FitJob[T]:
+    """The job of a learner. Two questions with one canonical text are one."""
+    price = matrix.desk.price(epsilon)
+    told = digest(json.dumps(rows.to_record(), sort_keys=True))
+    record = {**question, "rows": told, **price.to_record()}
+    return FitJob(
+        sql=f"{', '.join(matrix.columns)} of {matrix.table}",
+        epsilon=matrix.desk.epsilon(epsilon),
+        expected=FitExpected(learner=learner, columns=matrix.columns),
+        price=price,
+        question=json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        matrix=matrix,
+        drawing=draw,
+        reading=read,
+        words=words,
+    )
+
+
+def learn_job(matrix: Matrix, task: Task, *, epsilon: Number | None) -> FitJob[tuple[Fitted, bool]]:
+    """What a task asks of a matrix; what it cannot do is refused here, for nothing.
 
     An interruption (Ctrl-C) after the first round keeps what the rounds so far have learnt: what
     they used stays charged, the rest goes back.
     """
-    price = price_of(matrix, epsilon)
+    price = matrix.desk.price(epsilon)
     tally = matrix.rows(task.reach, codes=task.codes, number=task.number)
     asked = Query(tally, Statistic(Plain(), (One(), Linear())))
     noises(asked.statistic_blocks, [Fraction(1)] * 2, price, asked.weight)  # too wide: refused now
 
-    def draw(allowed: Allowance) -> bytes:
+    def draw(allowed: Allowance, progress: Progress) -> bytes:
         ask = DoorRows(allowed.whole, tally, price, progress=progress)
         stopped = False
         try:
@@ -110,70 +177,30 @@ def learn(
             fitted, stopped = ask.kept, True
         return _pack(fitted, encode(allowed.used()), stopped=stopped)
 
-    (fitted, stopped), receipt = once(
+    return fit_job(
         matrix,
+        task.name,
         {"learner": _VERSION, "name": task.name, "options": task.options},
         Query(tally, Statistic(Plain(), (One(),))),
-        price,
+        epsilon=epsilon,
         draw=draw,
         read=_unpack,
         words="this model of",
-        fresh=fresh,
     )
-    if progress is not None and not receipt.free:
-        progress(1.0, "stopped" if stopped else "done")
-    return Outcome(fitted, receipt, stopped)
 
 
-def once(  # noqa: PLR0913 - what is released, of which rows, for what, and how
+def learn(
     matrix: Matrix,
-    question: Mapping[str, Any],
-    rows: Query,
-    price: Price,
+    task: Task,
     *,
-    draw: Callable[[Allowance], bytes],
-    read: Callable[[bytes], tuple[T, Event]],
-    words: str,
-    fresh: bool,
-) -> tuple[T, Receipt]:
-    """What a question gives: found in the ledger, else drawn within an allowance, charged first.
-
-    Two questions with one canonical text are one. ``draw`` gives what is stored; ``read`` takes it
-    apart into the result and what was used.
-    """
-    curator = matrix.curator
-    told = digest(json.dumps(rows.to_record(), sort_keys=True))
-    record = {**question, "rows": told, **price.to_record()}
-    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    attempts = Attempts(curator, text)
-    found = None if fresh else attempts.found()
-    if found is not None:
-        request_id, stored = found
-    else:
-        with attempts.begin(price.event(), fresh=fresh) as allowed:
-            stored = draw(allowed)
-            allowed.finish(stored)
-        request_id = allowed.request_id
-    try:
-        result, event = read(stored)
-    except (ValueError, KeyError, TypeError, OSError, EOFError, BadZipFile):
-        raise LedgerError("What was stored cannot be read.", fix="Use fresh=True.") from None
-    promise = curator.loss_of(promised(event, price.event()))
-    return result, Receipt(
-        cost=curator.loss_of(event) if found is None else ApproxDP(0),
-        remaining=curator.remaining(),
-        guarantee=guarantee_of(promise, matrix.domains, words),
-        request_id=request_id,
-        free=found is not None,
-    )
-
-
-def price_of(matrix: Matrix, epsilon: Number | None) -> Price:
-    """What an ε buys in this account, or the policy's usual one; of a sample, if it is of one."""
-    curator, rules = matrix.curator, matrix.rules
-    exact = rules.price(epsilon)
-    accountant = curator.ledger.balance(curator.account).accountant
-    return Price.of(exact, accountant=accountant, sample=rules.sample)
+    epsilon: Number | None,
+    progress: Progress | None = None,
+    fresh: bool = False,
+) -> Outcome:
+    """The fitted numbers: from the ledger if they were learnt before, else for their price."""
+    job = learn_job(matrix, task, epsilon=epsilon)
+    (fitted, stopped), receipt = matrix.desk.run(job, fresh=fresh, progress=progress)
+    return Outcome(fitted, receipt, stopped)
 
 
 def _pack(fitted: Fitted, event: Any, *, stopped: bool) -> bytes:  # noqa: ANN401 - JSON

@@ -17,10 +17,13 @@ from typing import Any, Final, final
 import numpy as np
 
 from noisegate.curator.allowance import Allowance
+from noisegate.desk.job import Progress
+from noisegate.desk.plan import Plan as DeskPlan
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.learners.baskets import (
     AT_ONCE,
+    Baskets,
     BasketsAsk,
     DoorBaskets,
     Itemset,
@@ -30,7 +33,7 @@ from noisegate.learners.baskets import (
     require_room,
 )
 from noisegate.learners.expectations import USUAL
-from noisegate.learners.fitting import once, price_of
+from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.parameters import require_one_of, require_whole
 from noisegate.mechanisms.base import NoiseMechanism, to_record
@@ -88,31 +91,41 @@ class FrequentItemsets:
 
     def fit(self, matrix: Matrix, *, fresh: bool = False) -> "FrequentItemsets":
         """Search through the door; what was found before at this price is found again, free."""
-        baskets = baskets_of(matrix, self.basket)
-        plan = self._plan(len(baskets.names))
-        price = price_of(matrix, self.epsilon)
-        require_room(baskets, price, min(_HALF, Fraction(1, plan.size)))
-
-        def draw(allowed: Allowance) -> bytes:
-            rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)
-            return _pack(rounds, encode(allowed.used()))
-
-        self._rounds, receipt = once(
-            matrix,
-            {"learner": _VERSION, "plan": plan.to_record()},
-            choice_query(baskets, [(place,) for place in range(len(baskets.items))]),
-            price,
-            draw=draw,
-            read=_unpack,
-            words="these itemsets of",
-            fresh=fresh,
-        )
+        baskets, plan = self._asked(matrix)
+        self._rounds, receipt = matrix.desk.run(self._job(matrix, baskets, plan), fresh=fresh)
         self.cost_, self.remaining_ = receipt.cost, receipt.remaining
         self.guarantee_, self.free_ = receipt.guarantee, receipt.free
         self._names, self._plan_of = baskets.names, plan
         self.request_id_, self.rows_ = receipt.request_id, self._rounds[0].rows
         self.itemsets_ = self._reported()
         return self
+
+    def plan(self, matrix: Matrix, *, fresh: bool = False) -> DeskPlan[FitExpected]:
+        """The price of a search. Free: spends nothing, reads no row."""
+        return matrix.desk.plan(self._job(matrix, *self._asked(matrix)), fresh=fresh)
+
+    def _asked(self, matrix: Matrix) -> "tuple[Baskets, Plan]":
+        baskets = baskets_of(matrix, self.basket)
+        return baskets, self._plan(len(baskets.names))
+
+    def _job(self, matrix: Matrix, baskets: Baskets, plan: "Plan") -> FitJob[list[Supports]]:
+        price = matrix.desk.price(self.epsilon)
+        require_room(baskets, price, min(_HALF, Fraction(1, plan.size)))
+
+        def draw(allowed: Allowance, progress: Progress) -> bytes:  # noqa: ARG001 - quick
+            rounds = search(DoorBaskets(allowed.whole, baskets, price), plan)
+            return _pack(rounds, encode(allowed.used()))
+
+        return fit_job(
+            matrix,
+            type(self).__name__,
+            {"learner": _VERSION, "plan": plan.to_record()},
+            choice_query(baskets, [(place,) for place in range(len(baskets.items))]),
+            epsilon=self.epsilon,
+            draw=draw,
+            read=_unpack,
+            words="these itemsets of",
+        )
 
     def within(self, confidence: Number = USUAL) -> float:
         """How far each count may be off, each by itself; of several sizes, the worst."""

@@ -18,6 +18,7 @@ from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Rows, Term
 from noisegate.curator.curator import Curator
+from noisegate.desk.desk import Desk
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
@@ -105,6 +106,11 @@ class Matrix:
     number: Coordinate | None
     classes: Classes | None
     rows_per_unit: int | None
+
+    @property
+    def desk(self) -> Desk:
+        """Where jobs about it are planned and run."""
+        return Desk(self.curator, self.rules)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -20,11 +20,12 @@ from scipy.sparse import csr_array
 from noisegate.algebra.tally import Grouping, Sums
 from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.job import Progress
 from noisegate.desk.price import Price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.learners.expectations import USUAL, Noise, interval, sampled_rows
-from noisegate.learners.fitting import once, price_of
+from noisegate.learners.fitting import fit_job
 from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
@@ -65,26 +66,27 @@ class NetDatabase:
         self.axes_ = _axes(matrix)
         asked = _pairs(self.axes_) if questions is None else list(questions)
         table = np.array([self._marks(each) for each in asked])
-        price, cells = price_of(matrix, self.epsilon), _cells(matrix)
+        price, cells = matrix.desk.price(self.epsilon), _cells(matrix)
         plan = SmallDatabase(
             factor=Fraction(1), questions=tuple(table.ravel().tolist()), cells=table.shape[1],
             size=self.size, rows=1,
         )  # fmt: skip
 
-        def draw(allowed: Allowance) -> bytes:
+        def draw(allowed: Allowance, progress: Progress) -> bytes:  # noqa: ARG001 - one step
             held = _chosen(allowed.whole, cells, plan, price)
             return json.dumps(held | {"event": encode(allowed.used())}).encode()
 
-        chosen, receipt = once(
+        job = fit_job(
             matrix,
+            type(self).__name__,
             {"learner": _VERSION, "net": to_record(plan)},
             Query(cells),
-            price,
+            epsilon=self.epsilon,
             draw=draw,
             read=_unpack,
             words="this database of",
-            fresh=fresh,
         )
+        chosen, receipt = matrix.desk.run(job, fresh=fresh)
         self.cost_, self.remaining_ = receipt.cost, receipt.remaining
         self.guarantee_, self.free_ = receipt.guarantee, receipt.free
         self._net, self._noise, self._grain, place = chosen

@@ -34,7 +34,7 @@ from noisegate.learners.expectations import (
     filled,
     sampled_rows,
 )
-from noisegate.learners.fitting import REACH, price_of
+from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Handles, Matrix
 from noisegate.learners.parameters import require_whole
 from noisegate.mechanisms.base import failure_of, smallest_whole
@@ -160,7 +160,7 @@ class StatisticalQueries:
 
     def _begin(self, matrix: Matrix) -> None:
         """Charge for all of it, and count the rows."""
-        price = price_of(matrix, self._epsilon)
+        price = matrix.desk.price(self._epsilon)
         share = session_share(self.queries, gaussian=price.gaussian)
         asked = Query(matrix.rows(REACH), BOTH)
         shares = [share, (1 - share) / self.queries]
