@@ -7,9 +7,10 @@ size, from that bin on. What is taken to be, before any number is seen:
 - log density(t) = c - a t - b t²/2 - k t⁺ with b, k ≥ 0: Zipf and Pareto sizes (b = k = 0, index a,
   down to 0.35), lognormal ones (b = 1 / σ²), nearly Poisson and exponential ones, and sizes with a
   limit (k). 1 / (1 + a) is spread evenly.
-- With a chance of 7 in 100 there is another group of larger units besides: few enough to be hidden
-  by noise, around any size, much alike or not. So it widens a bar at 95 % where a number speaks for
-  it, and hardly where none does.
+- With a chance of about 5 in 100 there is another group of larger units besides: few enough to be
+  hidden by noise, around any size, much alike or not. How many is spread evenly over logarithms, so
+  the chance grows with that of the noise: 4 in 100 at a scale of 8, 6 in 100 at 25. It widens a bar
+  at 95 % where numbers speak for it, and hardly where none does.
 - Tails that hold many times what is seen are less likely than others.
 
 All curves on a grid are weighed by how well they agree with the noisy numbers, the farther back
@@ -22,7 +23,7 @@ The draws are the points of Weyl's sequence, so the same look always gives the s
 
 from dataclasses import dataclass
 from functools import cache
-from math import log, sqrt
+from math import log, log1p, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -46,7 +47,7 @@ _HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of 
 _MUCH: Final = 1.0  # of what is seen: tails that hold more are less likely, by this power of it
 _LESS: Final = 0.7
 _USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
-_ANOTHER: Final = 0.07  # how likely another group is
+_ANOTHER: Final = 0.02  # how likely another group is hidden, for each logarithm of the noise
 _OTHERS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0)  # units in it, in scales of the noise
 _WHERE: Final = tuple(range(1, 17, 2))  # bins beyond the last clear one that it lies around
 _WIDE: Final = (0.8, 2.5)  # its spread, in bins
@@ -130,7 +131,7 @@ class Unseen:
         more = (carriers[:, None] + groups).reshape(-1, curves.shape[1])
         mass = np.log(np.exp(fit - fit.max()).sum()) + fit.max() - log(_CARRIERS)
         gained = self._fit(more) - np.repeat(self._fit(carriers), len(groups))
-        added = mass + gained + np.tile(likely, _CARRIERS) + log(_ANOTHER / (1 - _ANOTHER))
+        added = mass + gained + np.tile(likely, _CARRIERS) + log(_ANOTHER * log1p(self._scale))
         return np.concatenate([curves, more]), np.concatenate([fit, added])
 
     def _smooth(self) -> tuple[Floats, Floats]:
