@@ -161,8 +161,7 @@ def _ends(lost: Lost, recipe: Recipe, centre: Floats, of: Floats, confidence: Fr
     """How far below and above a cap may lose ``of`` some sums; ``centre`` are all groups."""
     kept, unit = _scaled(lost, recipe, centre)
     signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
-    alike = _is_all(lost, recipe)
-    down, up = lost.loss.ends(of / kept, confidence, signed=signed, alike=alike)
+    down, up = lost.loss.ends(of / kept, confidence, signed=signed)
     return down * unit, up * unit
 
 

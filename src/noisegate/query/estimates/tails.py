@@ -166,8 +166,8 @@ class Sizes:
 
     @cached_property
     def total(self) -> float:
-        """About what all units add up to."""
-        return self.loss(0).lost
+        """About what all units add up to; nothing, where none stands clear of noise."""
+        return self.loss(0).lost if self.end else 0.0
 
     def loss(self, cap: float) -> Loss:
         """What a bound loses."""
