@@ -8,8 +8,11 @@ can know without reading the rows.
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,6 +29,7 @@ RESULTS = ROOT / ".bench" / "truth.json"
 CAPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 COVERED_MIN, ERROR_MAX = {1.0: 0.95, 0.1: 0.9}, {1.0: 1.3, 0.1: 2.0}  # of the mean, of the best cap
 WORST_MIN, WIDTH_MAX = 0.8, 3.0
+WAYS = {"found": "", "declared": "-capped"}  # which policy file: the first says nothing of caps
 
 COLUMNS: tuple[Column, ...] = (
     ("table", "table", ""),
@@ -115,33 +119,34 @@ def ask(file: Path, sql: str, epsilon: float, **terms: Any) -> Any:
     return gate.sql(sql, epsilon=epsilon, **terms)
 
 
-def measure(world: World, options: argparse.Namespace) -> Iterator[Row]:
+def measure(world: World, options: argparse.Namespace, pool: Executor) -> list[Row]:
     """Rows of one world: each question, at each price, with caps found and with caps declared."""
-    files = {capped: world.write(FOLDER, capped=capped) for capped in (False, True)}
-    con = world.engine(FOLDER)
-    for sql in world.questions:
-        keys = keys_of(sql)
-        truth = truth_of(con, sql, keys)
-        for epsilon in options.epsilon:
-            best, cap = best_cap(files[False], sql, epsilon, truth, keys, options.beside)
-            for way, file, terms in (
-                ("found", files[False], FOUND),
-                ("declared", files[True], {}),
-            ):
-                row: Row = {"table": world.name, "question": sql, "epsilon": epsilon, "way": way}
-                tally = Tally()
-                try:
-                    for _ in range(options.draws):
-                        tally.add(ask(file, sql, epsilon, **terms), truth, keys)
-                except NoisegateError as error:
-                    yield row | {"failed": str(error).splitlines()[0][:90]}
-                    continue
-                found = tally.row | {"best_cap": cap}
-                found["times_best"] = found["error"] / best if best else None
-                yield row | found
+    for capped in (False, True):
+        world.write(FOLDER, capped=capped)
+    tasks = product([world.name], world.questions, options.epsilon, [options])
+    return [row for found in pool.map(asked, *zip(*tasks, strict=True)) for row in found]
 
 
-FOUND: dict[str, Any] = {}  # nothing is said: what is missing is found
+def asked(name: str, sql: str, epsilon: float, options: argparse.Namespace) -> list[Row]:
+    """One question at one price, in a process of its own."""
+    (world,) = (each for each in WORLDS if each.name == name)
+    keys, rows = keys_of(sql), []
+    truth = truth_of(world.engine(FOLDER), sql, keys)
+    best, cap = best_cap(FOLDER / f"{name}.toml", sql, epsilon, truth, keys, options.beside)
+    for way in options.way:
+        file = FOLDER / f"{name}{WAYS[way]}.toml"
+        row: Row = {"table": name, "question": sql, "epsilon": epsilon, "way": way}
+        tally = Tally()
+        try:
+            for _ in range(options.draws):
+                tally.add(ask(file, sql, epsilon), truth, keys)
+        except NoisegateError as error:
+            rows.append(row | {"failed": str(error).splitlines()[0][:90]})
+            continue
+        found = tally.row | {"best_cap": cap}
+        found["times_best"] = found["error"] / best if best else None
+        rows.append(row | found)
+    return rows
 
 
 def best_cap(
@@ -188,12 +193,14 @@ def main() -> None:
     options = _options()
     to, rows = console(width=220), []
     to.print(f"[bold]{machine()}, {options.draws} draws")
-    for world in WORLDS:
-        if options.only and world.name not in options.only:
-            continue
-        found = list(measure(world, options))
-        show(to, world.name, COLUMNS, found)
-        rows += found
+    context = get_context("spawn")
+    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
+        for world in WORLDS:
+            if options.only and world.name not in options.only:
+                continue
+            found = measure(world, options, pool)
+            show(to, world.name, COLUMNS, found)
+            rows += found
     show(to, "All tables", SUMMARY, summary(rows))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(
@@ -207,6 +214,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=[world.name for world in WORLDS])
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap; 0: none")
+    parser.add_argument("--way", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
     return parser.parse_args()
 

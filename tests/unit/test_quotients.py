@@ -10,7 +10,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.query.estimates.formulas import quotient_of
 from noisegate.query.estimates.known import Known
 from noisegate.query.estimates.laws import Draws, Law, combined
-from noisegate.query.estimates.losses import Quotient, normal
+from noisegate.query.estimates.losses import Quotient
 from noisegate.query.estimates.recipe import Mean, Recipe
 from noisegate.query.question import Aggregate, Function
 
@@ -26,14 +26,19 @@ def made(total, count, *, scales, doubts, low=0, high=1000):
         Known(np.array([float(value)]), law)
         for value, law in zip((total, count), laws, strict=True)
     ]
-    doubt = tuple(np.array([float(each)]) for each in doubts)
-    return recipe, Quotient(*parts, doubt), laws
+    return recipe, Quotient(*parts, normally(*doubts)), laws
+
+
+def normally(total, count, many=1):
+    """Doubts with these standard deviations, the same down and up."""
+    ends = [(np.full(many, 1.96 * each),) * 2 for each in (total, count)]
+    return lambda _: tuple(ends)
 
 
 def allowed(total, count, laws, doubts, t):
     """Whether the numbers do not contradict an average of t."""
     noise = combined([(Fraction(1), laws[0]), (Fraction(t), laws[1])]).half_width(SURE)
-    off = normal(SURE) * np.hypot(doubts[0], t * doubts[1])
+    off = 1.96 * np.hypot(doubts[0], t * doubts[1])
     return abs(total - t * count) <= np.hypot(noise, off)
 
 
@@ -74,11 +79,20 @@ def test_noise_and_losses_of_both_parts_are_covered():
     count = 10_000 + random.laplace(0, 50, many) + random.normal(0, 300, many)
     drawn = Quotient(
         Known(total, laws[0]), Known(count, laws[1]),
-        (np.full(many, 2_000.0), np.full(many, 300.0)),
+        normally(2_000, 300, many),
     )  # fmt: skip
     bar = quotient_of(recipe, drawn)[1](SURE)
     inside = np.mean((bar.low <= 4) & (bar.high >= 4))
     assert inside > 0.925
-    narrow = Quotient(drawn.total, drawn.count, (np.zeros(many), np.zeros(many)))
+    narrow = Quotient(drawn.total, drawn.count, normally(0, 0, many))
     bar = quotient_of(recipe, narrow)[1](SURE)
     assert np.mean((bar.low <= 4) & (bar.high >= 4)) < 0.9
+
+
+def test_a_count_that_only_loses_rows_limits_the_average():
+    """10,000 rows are left of a count that may have lost any number: no average is above S / n."""
+    recipe, parts, _ = made(40_000, 10_000, scales=(1, 1), doubts=(0, 0))
+    doubts = (np.zeros(1), np.zeros(1)), (np.zeros(1), np.full(1, 1e6))
+    bar = quotient_of(recipe, Quotient(parts.total, parts.count, lambda _: doubts))[1](SURE)
+    assert bar.high[0] < 4.1
+    assert bar.low[0] < 0.1

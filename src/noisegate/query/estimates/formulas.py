@@ -22,7 +22,7 @@ import numpy as np
 from noisegate.query.estimates.intervals import Interval
 from noisegate.query.estimates.known import Bars, Known
 from noisegate.query.estimates.laws import Floats, combined
-from noisegate.query.estimates.losses import Quotient, normal, widened
+from noisegate.query.estimates.losses import Ends, Quotient, widened
 from noisegate.query.estimates.recipe import Mean, Recipe
 from noisegate.query.estimates.sampling import Sampling
 from noisegate.query.estimates.tails import Loss
@@ -92,17 +92,19 @@ def quotient_of(recipe: Recipe, parts: Quotient, *, lossless: bool = False) -> t
     """An average as a sum over a count that have caps of their own, and its bars.
 
     Claim: with S and n the sum and the count of all rows and t = S / n, S - t n is 0. Its estimate
-        errs by noise, a half-width of q(t), and by what caps lose, a standard deviation of
-        √(σ_S² + t² σ_n²) by the model; independent, so half-widths add up in squares. All t that
-        this does not contradict are the bar. ``lossless``: the caps lose nothing.
+        errs by noise, a half-width of q(t), and by what caps lose of S and of n, by the model: less
+        of one and more of the other. These are independent, so half-widths add up in squares. All t
+        that this does not contradict are the bar; a count that loses rows has at least those that
+        are left, so t has a limit above. ``lossless``: the caps lose nothing.
     """
-    (mean,), doubts = recipe.means, None if lossless else parts.doubts
+    (mean,) = recipe.means
     rows = np.maximum(parts.count.values, 1.0)
     point = np.clip(parts.total.values / rows, float(mean.low), float(mean.high))
     near = float(max(abs(mean.low), abs(mean.high)))
 
     def bars(confidence: Fraction) -> Interval:
         places = _places(np.abs(point), near)
+        doubts = None if lossless else parts.doubts(confidence)
         return _ratio(parts.total, parts.count, mean, confidence, places, doubts)
 
     return point, bars
@@ -130,11 +132,11 @@ def _ratio(
     mean: Mean,
     confidence: Fraction,
     places: Sequence[Fraction] = (),
-    doubts: tuple[Floats, Floats] | None = None,
+    doubts: tuple[Ends, Ends] | None = None,
 ) -> Interval:
     """All t in the known range with |S - t n| ≤ q(t), for each cell.
 
-    ``doubts`` are standard deviations of S and of n besides their noise.
+    ``doubts`` are how far below and above S and n may be besides their noise.
 
     Between two places of a grid q is taken at the outer one, and raised by a step of both noises.
     Why: a noise that is symmetric and falls to both sides stays within fewer bounds when scaled up,
@@ -149,15 +151,11 @@ def _ratio(
     for inner, outer in pairwise(places or [far * place for place in _GRID]):
         law = combined([(Fraction(1), total.law), (outer, count.law)])
         noise = law.half_width(confidence) + float(total.law.step + outer * count.law.step)
-        width = np.full(sums.shape, noise)
-        if doubts is not None:
-            off = np.hypot(doubts[0], float(outer) * doubts[1])
-            width = np.hypot(width, normal(confidence) * off)
         for start, end in ((inner, outer), (-outer, -inner)):
             a, b = max(start, low), min(end, high)
             if a > b:
                 continue
-            first, last = _solved(sums, rows, width)
+            first, last = _solved(sums, rows, *_widths(noise, doubts, float(outer), end > 0))
             first, last = np.maximum(first, float(a)), np.minimum(last, float(b))
             possible = first <= last
             least = np.where(possible, np.minimum(least, first), least)
@@ -166,12 +164,32 @@ def _ratio(
     return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
 
 
-def _solved(sums: Floats, rows: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """The t with |sums - t rows| ≤ width: an interval, for either sign of rows."""
+def _widths(
+    noise: float,
+    doubts: tuple[Ends, Ends] | None,
+    far: float,
+    positive: bool,  # noqa: FBT001
+) -> Ends:
+    """How far S - t n may be below and above 0, for |t| ≤ ``far`` of one sign.
+
+    Why: where the true S is larger than thought, or the true n smaller, S - t n seems too small.
+    """
+    if doubts is None:
+        return np.asarray(noise), np.asarray(noise)
+    (less, more), (fewer, further) = doubts
+    if not positive:
+        fewer, further = further, fewer
+    below = np.hypot(np.hypot(more, far * fewer), noise)
+    above = np.hypot(np.hypot(less, far * further), noise)
+    return below, above
+
+
+def _solved(sums: Floats, rows: Floats, below: Floats, above: Floats) -> tuple[Floats, Floats]:
+    """The t with -below ≤ sums - t rows ≤ above: an interval, for either sign of rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        ends = (sums - width) / rows, (sums + width) / rows
+        ends = (sums - above) / rows, (sums + below) / rows
     first, last = np.fmin(*ends), np.fmax(*ends)
-    flat, fits = rows == 0, np.abs(sums) <= width
+    flat, fits = rows == 0, (-below <= sums) & (sums <= above)
     first = np.where(flat, np.where(fits, -np.inf, np.inf), first)
     last = np.where(flat, np.where(fits, np.inf, -np.inf), last)
     return first, last

@@ -1,12 +1,12 @@
 """Bounded numbers as estimates of all there is: raised by what the bound loses, with its doubt.
 
 The ± of a number has two parts. What noise may have done is proven. What the contribution bound
-loses is estimated by the model of `tails.py`; its standard deviation is taken as that of a normal
-law. Both are independent, so half-widths add up in squares.
+loses is estimated by the model of `tails.py`, and has quantiles: it may be much more than thought,
+and never less than nothing. Both are independent, so half-widths add up in squares, down and up.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -28,6 +28,8 @@ from noisegate.query.profiles import Profile
 from noisegate.query.question import Function
 
 Numbers: TypeAlias = NDArray[Any]
+Ends: TypeAlias = tuple[Floats, Floats]  # how far below, how far above
+_NEAR = 2.0  # times less or more than the look says: a number of all rows may be
 _APART = 1 / 4  # of the widest spread that a mean allows: how far averages of units differ
 
 
@@ -38,12 +40,13 @@ class Lost:
 
     ``units`` are what a row's worth is in direct sums, by piece; ``signed`` are pieces of either
     sign. ``people``: it is about counts of units by group, and else about sums over rows;
-    ``apart``: about direct sums that are weighed for themselves.
+    ``apart``: about direct sums that are weighed for themselves; ``is_norm``: sizes are norms.
     """
 
     loss: Loss
     people: bool = False
     apart: bool = False
+    is_norm: bool = False
     units: Mapping[int, float] = field(default_factory=dict)
     signed: frozenset[int] = frozenset()
 
@@ -70,6 +73,7 @@ def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
             loss=profile.loss(cap * least),
             people=part.is_people,
             apart=part.apart is not None,
+            is_norm=bool(tally.squares_per_unit and tally.by),
             units={} if profile.part == 1 else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
         )
@@ -95,55 +99,80 @@ def normal(confidence: Fraction) -> float:
 
 
 def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Numbers, Bars, Bars]:
-    """Counts or sums of all there is, their bars, and those of the noise alone.
-
-    Where it is not known what a row's worth is in the number, all groups together are taken to be
-    what the cap keeps.
-    """
-    loss, centre = lost.loss, values.astype(np.float64)
-    off = _off(lost, recipe, centre, centre)
-    shown: Numbers = centre * loss.factor
+    """Counts or sums of all there is, their bars, and those of the noise alone."""
+    centre = values.astype(np.float64)
+    factor = _factor(lost, recipe, centre)
+    shown: Numbers = centre * factor
     step = 0.0
     if recipe.kind is Kind.INTEGER:
         rounded = np.clip(np.rint(shown), -(2.0**62), 2.0**62).astype(np.int64)
         step = 0.0 if np.array_equal(rounded, values) else 0.5
         shown = rounded
 
-    def around(confidence: Fraction, doubt: Floats) -> Interval:
+    def around(confidence: Fraction, *, noise: bool) -> Interval:
         inner, at = bars(confidence), shown.astype(np.float64)
-        down = np.hypot((centre - inner.low) * loss.factor, doubt) + step
-        up = np.hypot((inner.high - centre) * loss.factor, doubt) + step
+        less, more = (0.0, 0.0) if noise else _ends(lost, recipe, centre, centre, confidence)
+        down = np.hypot((centre - inner.low) * factor, less) + step
+        up = np.hypot((inner.high - centre) * factor, more) + step
         if recipe.kind is Kind.INTEGER:
             down, up = np.floor(down), np.floor(up)
         return Interval(at - down, at + up)
 
-    nothing = np.zeros_like(off)
     return (
         shown,
-        lambda confidence: around(confidence, normal(confidence) * off),
-        lambda confidence: around(confidence, nothing),
+        lambda confidence: around(confidence, noise=False),
+        lambda confidence: around(confidence, noise=True),
     )
 
 
-def _off(lost: Lost, recipe: Recipe, centre: Floats, of: Floats) -> Floats:
-    """A standard deviation of what the cap loses ``of`` some sums; ``centre`` are all groups."""
+def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
+    """What a cap keeps of all there is, and what a row's worth is, in the unit of the number.
+
+    Why: groups that hold all rows add up to what is kept, with noise of their own and not that of
+        the look; where that is mostly noise, the look tells more. Where it is not known what a
+        row's worth is, all groups together are taken to be what is kept.
+    """
     unit = lost.units.get(recipe.direct) if recipe.direct is not None else None
     if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
         unit = 1.0
-    total = lost.loss.kept * unit if unit is not None else float(np.abs(centre).sum())
-    total = max(total, 1e-300)
+    measured = max(float(np.abs(centre).sum()), 1e-300)
+    if unit is None or (lost.is_norm and _is_all(lost, recipe)):
+        return measured, measured / lost.loss.kept
+    kept = lost.loss.kept * unit
+    if _is_all(lost, recipe):
+        kept = min(max(measured, kept / _NEAR), kept * _NEAR)
+    return kept, unit
+
+
+def _is_all(lost: Lost, recipe: Recipe) -> bool:
+    """Whether the groups of a number hold together all that the look has seen."""
+    asked = recipe.aggregate
+    counted = lost.apart or asked.function is Function.COUNT
+    return counted and asked.where is None and not lost.people
+
+
+def _factor(lost: Lost, recipe: Recipe, centre: Floats) -> float:
+    """What bounded numbers are multiplied by, so that they estimate all there is."""
+    kept, unit = _scaled(lost, recipe, centre)
+    return 1 + lost.loss.lost * unit / kept
+
+
+def _ends(lost: Lost, recipe: Recipe, centre: Floats, of: Floats, confidence: Fraction) -> Ends:
+    """How far below and above a cap may lose ``of`` some sums; ``centre`` are all groups."""
+    kept, unit = _scaled(lost, recipe, centre)
     signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
-    return lost.loss.off(of / total, signed=signed) * (total / lost.loss.kept)
+    down, up = lost.loss.ends(of / kept, confidence, signed=signed)
+    return down * unit, up * unit
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A sum and a count of all there is, and standard deviations of what caps lose of them."""
+    """A sum and a count of all there is, and how far off they are by what caps lose of them."""
 
     total: Known
     count: Known
-    doubts: tuple[Floats, Floats]
+    doubts: Callable[[Fraction], tuple[Ends, Ends]]
 
 
 def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost) -> Quotient:
@@ -156,13 +185,23 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
             (Function.SUM, recipe.means[0].piece), (Function.COUNT, recipe.count),
         )
     )  # fmt: skip
-    numbers = total.values.astype(np.float64), count.values.astype(np.float64)
+    parts = [
+        (known, known.values.astype(np.float64), lost, each)
+        for known, lost, each in ((total, sums, of_sum), (count, rows, of_rows))
+    ]
+    factors = [_factor(lost, each, values) for _, values, lost, each in parts]
     raised_total, raised_count = (
-        Known(values * lost.loss.factor, combined([(Fraction(lost.loss.factor), known.law)]))
-        for known, values, lost in zip((total, count), numbers, (sums, rows), strict=True)
+        Known(values * factor, combined([(Fraction(factor), known.law)]))
+        for (known, values, _, _), factor in zip(parts, factors, strict=True)
     )
-    off = _off(sums, of_sum, numbers[0], numbers[0]), _off(rows, of_rows, numbers[1], numbers[1])
-    return Quotient(raised_total, raised_count, off)
+
+    def doubts(confidence: Fraction) -> tuple[Ends, Ends]:
+        first, second = (
+            _ends(lost, each, values, values, confidence) for _, values, lost, each in parts
+        )
+        return first, second
+
+    return Quotient(raised_total, raised_count, doubts)
 
 
 @final
@@ -200,9 +239,12 @@ class RowSums:
         if self.lost is None:
             return wide + steps
         of = np.array([self.values[list(groups)].sum()])
-        doubt = 0.0 if noise else float(_off(self.lost, self.recipe, self.values, of)[0])
-        factor = self.lost.loss.factor
-        return float(np.hypot(wide * factor, normal(confidence) * doubt)) + steps * (1 + factor)
+        factor = _factor(self.lost, self.recipe, self.values)
+        doubt = 0.0
+        if not noise:
+            less, more = _ends(self.lost, self.recipe, self.values, of, confidence)
+            doubt = float(max(less[0], more[0]))
+        return float(np.hypot(wide * factor, doubt)) + steps * (1 + factor)
 
 
 def widened(
