@@ -122,6 +122,7 @@ class Sizes:
     ) -> None:
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
+        self._losses: dict[float, Loss] = {}  # by cap
 
     @cached_property
     def end(self) -> int:
@@ -171,6 +172,11 @@ class Sizes:
 
     def loss(self, cap: float) -> Loss:
         """What a bound loses."""
+        if cap not in self._losses:
+            self._losses[cap] = self._loss(cap)
+        return self._losses[cap]
+
+    def _loss(self, cap: float) -> Loss:
         far, end = _excess(self._lows, self._highs, cap), self.end
         near, tail = self._units[:end], far[end:]
         noise = 2 * self._scale**2 * float((far[:end] ** 2).sum())
