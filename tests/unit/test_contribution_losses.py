@@ -34,6 +34,13 @@ def test_the_tail_of_noise_is_that_of_sums_of_laplace_draws(draws):
         assert abs((sums >= at).mean() - chance) < 5 * np.sqrt(chance * (1 - chance) / 200_000)
 
 
+def doubt(loss, confidence):
+    """How far below and above the median of all draws what is lost may be."""
+    failure = float(1 - confidence) / 2
+    low, high = np.quantile(loss.drawn, [failure, 1 - failure])
+    return loss.lost - low, high - loss.lost
+
+
 def test_what_is_seen_without_noise_is_lost_exactly():
     """Bins of one size each, so that nothing is guessed."""
     sizes = np.repeat([1, 2, 3, 4], [400, 300, 200, 100])
@@ -44,7 +51,7 @@ def test_what_is_seen_without_noise_is_lost_exactly():
         assert loss.lost == pytest.approx(lost.sum(), abs=1)
         assert np.median(loss.squares) == pytest.approx((lost**2).sum(), abs=1)
         assert loss.kept + loss.lost == pytest.approx(sizes.sum(), abs=1)
-        assert max(loss.ends(np.ones(1), SURE, alike=True)) < 1
+        assert max(doubt(loss, SURE)) < 1
     assert profile.best(100) == 4  # no noise to speak of
     assert profile.best(0.001) == 1  # noise of 1,000 a row
 
@@ -57,8 +64,7 @@ def test_a_group_loses_its_share_and_more_or_less_by_chance():
         assert end[0] == 0
         assert end[1] == pytest.approx(1.96 * np.hypot(np.sqrt(0.25 * 400), 12.5), rel=0.05)
         assert end[2] == pytest.approx(1.96 * 25, rel=0.05)  # large units may be unlike others
-    for end in loss.ends(np.array([1.0]), SURE, alike=True):
-        assert end[0] == 0  # all there is does not differ from itself
+    assert max(doubt(loss, SURE)) == 0  # every draw is the same
     for end in loss.ends(np.zeros(1), SURE, signed=True):  # signs may add up, whatever the sum is
         assert end[0] == pytest.approx(1.96 * 20, rel=0.05)
     assert (loss.factor, loss.share) == (pytest.approx(10 / 9), pytest.approx(0.1))
@@ -73,9 +79,9 @@ def test_a_loss_may_be_much_more_than_thought_and_never_less_than_nothing():
     drawn = np.concatenate([np.zeros(600), np.geomspace(1, 1e4, unseen.DRAWS - 600)])
     loss = Loss(cap=5, kept=900.0, drawn=drawn, squares=np.zeros(unseen.DRAWS))
     assert loss.lost == 0
-    (down,), (up,) = loss.ends(np.ones(1), SURE, alike=True)
+    down, up = doubt(loss, SURE)
     assert (down, up) == (0, pytest.approx(np.quantile(drawn, 0.975)))
-    assert loss.ends(np.ones(1), Fraction(99, 100), alike=True)[1] > up
+    assert doubt(loss, Fraction(99, 100))[1] > up
 
 
 def test_even_draws_of_hidden_units_are_as_many_as_expected():
@@ -113,7 +119,7 @@ def _covered(shape, epsilon, random, half=1.0):
         cap = profile.best_part(rest)
         loss, cap = profile.loss(cap), float(cap)
         answer = (np.minimum(sizes, cap).sum() + random.laplace(0, cap / rest)) * loss.factor
-        off = max(end[0] for end in loss.ends(np.ones(1), SURE, alike=True))
+        off = max(doubt(loss, SURE))
         width = half * np.hypot(3 * cap / rest * loss.factor, off)
         inside += abs(answer - sizes.sum()) <= width
     return inside

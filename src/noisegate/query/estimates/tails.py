@@ -71,11 +71,9 @@ class Loss:
         return self.lost / (self.kept + self.lost)
 
     def ends(
-        self, share: Floats, confidence: Fraction, *, signed: bool = False, alike: bool = False
+        self, share: Floats, confidence: Fraction, *, signed: bool = False
     ) -> tuple[Floats, Floats]:
         """How far below and above its share of `lost` a sum may lose, in rows' worth.
-
-        ``alike``: all there is cannot differ from itself; of other sums, large units may.
 
         Why: let each of the units that lose e be in a group by itself with chance p, the group's
             share. What the group loses has mean p Σe and variance p (1 - p) Σe². Sums of either
@@ -85,7 +83,7 @@ class Loss:
         at = held if held.size <= _SHARES.size else _SHARES
         part = at[:, None]
         apart = np.ones_like(part) if signed else part * (1 - part)
-        differ = self.unlike * (np.sqrt(1 - part) if alike else 1.0) * even_normal(1)
+        differ = self.unlike * even_normal(1)
         drawn = part * self.drawn * (1 + differ) + np.sqrt(apart * self.squares) * even_normal(2)
         failure = float(1 - confidence) / 2
         low, high = np.quantile(drawn, [failure, 1 - failure], axis=1)

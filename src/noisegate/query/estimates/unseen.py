@@ -66,6 +66,12 @@ def even(dimension: int) -> Floats:
 
 
 @cache
+def _evens() -> Floats:
+    """The same for each bin, a column each."""
+    return np.stack([even(place + 4) for place in range(_REACH)], axis=1)
+
+
+@cache
 def even_normal(dimension: int) -> Floats:
     """The same for the standard normal law."""
     from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
@@ -118,8 +124,8 @@ class Unseen:
         mean = np.maximum(curve + told * (noisy - curve), 0.0)
         mean = mean * np.exp(even_normal(0)[:, None] * rough - rough**2 / 2)
         found = np.zeros((DRAWS, self._units.size - end))
-        for place in range(curve.shape[1]):
-            found[:, place] = _poisson(mean[:, place], even(place + 4))
+        size = curve.shape[1]
+        found[:, :size] = _poisson(mean, _evens()[:, :size])
         return found
 
     def _weighed(self) -> tuple[Floats, Floats]:
@@ -191,12 +197,19 @@ def _poisson(mean: Floats, at: Floats) -> Floats:
     """Poisson numbers by their distribution function; large ones by the normal law."""
     from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
 
-    many = np.rint(np.maximum(mean + np.sqrt(mean) * ndtri(at), 0.0))
-    term = np.exp(-np.minimum(mean, _FEW))
-    below, few = term.copy(), np.zeros_like(mean)
+    few = np.zeros_like(mean)
+    rare = (mean > 0) & (mean <= _FEW)
+    own, at_own = mean[rare], at[rare]
+    term = np.exp(-own)
+    below, counted = term.copy(), np.zeros_like(own)
     for number in range(1, _TERMS):
-        few += at > below
-        term = term * np.minimum(mean, _FEW) / number
+        more = at_own > below
+        if not more.any():
+            break
+        counted += more
+        term *= own / number
         below += term
+    few[rare] = counted
+    many = np.rint(np.maximum(mean + np.sqrt(mean) * ndtri(at), 0.0))
     found: Floats = np.where(mean > _FEW, many, few)
     return found
