@@ -53,7 +53,7 @@ def refused(refusal):
     """The verdict of a refusal: alike where only names and numbers differ."""
     if isinstance(refusal, Bug):
         raise Finding("a bug by its own words", str(refusal))
-    words = re.sub(r"'[^']*'|\"[^\"]*\"|[\w.]*\d[\w.]*", "_", refusal.problem)
+    words = re.sub(r"'[^']*'|\"[^\"]*\"|[\w.]*\d[\w.]*", "_", refusal.problem[:2_000])
     words = re.sub(r"\b[A-Z_]{2,}\b", "_", words)
     return Verdict(
         accepted=False, marks=(f"{type(refusal).__name__} {' '.join(words.split())[:60]}",)

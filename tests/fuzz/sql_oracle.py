@@ -18,6 +18,7 @@ from sqlglot import exp
 from test_sensitivity import collected, require_claim
 
 from noisegate.algebra.relation import keyed
+from noisegate.transforms.stability import stability_of
 
 LIMITED = re.compile(r"\b(LIMIT|OFFSET|OVER|QUALIFY|SAMPLE|TABLESAMPLE|ANY_VALUE|MODE|FIRST|LAST|ARG_\w+|ARRAY_AGG|LIST|STRING_AGG|GROUP_CONCAT|APPROX\w*|TOP|COUNT_?IF)\b", re.IGNORECASE)  # fmt: skip
 ENDLESS = re.compile(
@@ -45,9 +46,16 @@ def require_claims(gate, plan, world):
 
 
 def with_coins(query):
-    """The query as the source is asked it: which units are in a sample is decided."""
+    """The query as the source is asked it: which units are in a sample is decided.
+
+    Where every row is a unit, coins go by the place of a row, and those of neighbours are others:
+    a sample is then any rows at all, and its claim that of the rows.
+    """
     if query.sample is None:
         return query
+    if stability_of(query.tally.relation).is_row_level:
+        rows = replace(query.tally, relation=query.tally.relation.of)
+        return SimpleNamespace(tally=rows, strategy=query.strategy)
     decided = replace(query.tally, relation=keyed(query.tally.relation, "5eed" * 8))
     return SimpleNamespace(tally=decided, strategy=query.strategy)
 

@@ -71,7 +71,10 @@ class Memory:
 
         if getattr(values, "ndim", None) != 1:
             raise SpecError("The values are not one number a row.", fix="Give an array of numbers.")
-        frame = frame_of(values[:, None])
+        try:
+            frame = frame_of(values[:, None])
+        except (TypeError, ValueError) as refusal:
+            raise SpecError(str(refusal), fix="Give an array of numbers.") from None
         gate = self._open(frame, facts_of(frame, bounds=bounds))
         answer = gate.sql(f"SELECT AVG(x0) AS a FROM {_MEMORY}", epsilon=epsilon)  # noqa: S608
         return float(answer.to_arrow().column("a")[0].as_py())

@@ -53,7 +53,7 @@ class Card:
         """The statement as a page for people."""
         try:
             return _page(self.record)
-        except (AttributeError, LookupError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise SpecError("The card was changed.", fix="Use it as to_json() wrote it.") from None
 
 

@@ -1,7 +1,7 @@
 """What is said about paying, and how whatever was said is checked before it is used."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -59,11 +59,18 @@ def require_known(terms: Mapping[str, object], order: type, *without: str) -> No
 
 
 def checked(order: T) -> T:
-    """The order, unless a value of it is of another kind than its field, a dataclass's, says."""
+    """The order, unless a value of it is of another kind than its field, a dataclass's, says.
+
+    Whole numbers of other libraries, such as NumPy's, become Python's.
+    """
+    whole = {}
     for each in fields(order):  # type: ignore[arg-type]
-        if not _fits(getattr(order, each.name), each.type):
-            raise _misfit(each.name, getattr(order, each.name))
-    return order
+        value = getattr(order, each.name)
+        if not _fits(value, each.type):
+            raise _misfit(each.name, value)
+        if isinstance(value, Integral) and not isinstance(value, int):
+            whole[each.name] = int(value)
+    return replace(order, **whole) if whole else order  # type: ignore[type-var]
 
 
 def require_texts(**said: object) -> None:

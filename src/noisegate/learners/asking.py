@@ -16,7 +16,7 @@ learner that was charged is refused.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from noisegate.transforms.statistics.weighings import Plain
 from noisegate.transforms.whole_rows import WholeRows
 
 Floats: TypeAlias = NDArray[np.float64]
+_FAR: Final = Fraction(10) ** 150  # of noise that nobody can draw: its square is still a double
 
 
 @final
@@ -124,14 +125,14 @@ def _noise(
     if gaussian:
         variance = max(weight**2 * block.l2_squared / (2 * amount), DiscreteGaussian.LEAST)
         if far or variance > DiscreteGaussian.MOST:
-            return Hidden(float(variance))
+            return Hidden(float(min(variance, _FAR**2)))
         return DiscreteGaussian(variance=variance)
     each, whole = weight * block.l1 / amount, weight * block.largest / amount
     wide = block.width > 1 and BoxNoise.fits(whole, block.width)
     if wide and not far and box_variance(whole, block.width) < 2 * each**2:
         return BoxNoise(scale=whole, width=block.width)
     if far or each > Geometric.MOST:
-        return Hidden(2 * float(each) ** 2)
+        return Hidden(2 * float(min(each, _FAR)) ** 2)
     return Geometric(scale=max(each, Geometric.LEAST))
 
 

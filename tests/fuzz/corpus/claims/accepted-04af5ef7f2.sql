@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "sample": 0.9}
-SELECT COUNT_IF(v."select") AS x0, AVG(p.income) FILTER (WHERE p.name IN ('north', 'A1')) AS x1, (SUM(v.cost)) AS x2 FROM patients p LEFT JOIN visits v USING (patient_id)

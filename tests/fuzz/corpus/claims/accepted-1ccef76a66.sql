@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 1}
-SELECT DISTINCT EXTRACT(dow FROM DATE '9999-12-31') AS x0, BIN(v.cost, 25) AS x1, (AVG(v."odd name")) AS x2, COUNT(DISTINCT v.patient_id) AS x3 FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY x0, x1

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "rows_per_unit": 1}
-SELECT DISTINCT -2.5 AS x0, '2024-01-01 00:00:00' AS x1, town AS x2, -COVAR_POP((BIN(7, 2.5, 1)), birth_year) FILTER (WHERE '1e999' IN ('north', '%')) AS x3, CORR((LEAST(p.income, 500)), (BIN(age, 10))) AS x4 FROM patients p GROUP BY x0, x1, x2

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (COUNT(DISTINCT SUBSTRING(v.code, 1, 2) SIMILAR TO 'n.*')) AS x0, VARIANCE(LEAST(GREATEST(v.visit_id, -3), 20)) AS x1 FROM visits v INNER JOIN prescriptions r ON v.visit_id = r.visit_id) SELECT * FROM one

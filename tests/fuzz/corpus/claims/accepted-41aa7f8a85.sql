@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT TRUNC(r.days / 40) AS x0, UPPER(drug), STDDEV(r.days) FILTER (WHERE FALSE AND TRUE) AS x2 FROM prescriptions r GROUP BY TRUNC(r.days / 40), UPPER(drug)

@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 1, "epsilon": 1, "sample": "1/50", "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT MEDIAN(é.cost) FILTER (WHERE FALSE) AS x0 FROM patients p JOIN visits é USING (patient_id) LIMIT 3

@@ -1,2 +1,0 @@
-{"world": "tight-rows", "seed": 1, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT COUNT(p.age) FILTER (WHERE p.region ILIKE '%A%') AS x0 FROM (SELECT p.*, 1 AS one FROM patients p WHERE town SIMILAR TO 'n.*') p WHERE smoker

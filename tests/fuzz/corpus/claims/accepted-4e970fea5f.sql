@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 0, "epsilon": 1}
-SELECT (SIGN(v.cost)) AS x0, COUNT(DISTINCT ward <> v.code IS NOT FALSE) AS x1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) AS k FROM visits) v WHERE ((IFNULL('north', '?')) SIMILAR TO 'n.*') AND (v.cost = v.patient_id - v.visit_id) GROUP BY x0

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 1}
-SELECT DATE_TRUNC('year', DATE '0001-01-01') AS x0, (v."odd name" > 5) AS x1, COUNT(DISTINCT v.patient_id) FILTER (WHERE v."select" > FALSE) AS x2 FROM (SELECT v.* FROM visits v JOIN patients p USING (patient_id) WHERE (patient_id >= -1)) v WHERE ("select" IS NOT NULL IS TRUE) GROUP BY DATE_TRUNC('year', DATE '0001-01-01'), (v."odd name" > 5)

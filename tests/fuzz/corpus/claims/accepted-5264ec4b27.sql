@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "rows_per_unit": 1}
-SELECT COUNT(k.t) AS x0 FROM (SELECT patient_id, COUNT(*) AS n, SUM((visit_id // 1_000)) AS t, MAX((WIDTH_BUCKET(visits."odd name", 0, 100, 5))) AS m, AVG((SECOND(seen))) AS a, COUNT(DISTINCT (visits."odd name" / 1e-300)) AS d, MIN((CASE WHEN visits."select" THEN visits.day END)) AS first FROM visits  GROUP BY patient_id ) k WHERE TRUE

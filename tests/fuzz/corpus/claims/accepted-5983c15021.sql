@@ -1,2 +1,0 @@
-{"world": "tight-rows", "seed": 0, "epsilon": 1, "groups_per_unit": 1}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (UPPER(town)) AS x0, COVAR_POP(0.5, LEAST(GREATEST(age, -3), 20)) AS x1 FROM patients p GROUP BY CUBE (x0) LIMIT 0) SELECT * FROM one

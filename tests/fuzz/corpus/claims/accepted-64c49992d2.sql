@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 0, "epsilon": 1, "groups_per_unit": 1}
-SELECT SUM(CASE WHEN TRUE THEN p.birth_year END) AS x0, AVG(LEAST(GREATEST(r.days, 0), 100)) FILTER (WHERE p.age < 0) AS x1 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id)

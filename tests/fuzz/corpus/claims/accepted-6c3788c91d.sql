@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 1}
-SELECT 'Lund' AS x0, COALESCE(born, DATE '2024-01-01') AS x1, born AS x2, SUM(51) AS x3 FROM (SELECT * FROM patients UNION ALL SELECT * FROM patients WHERE smoker) p GROUP BY 1, 2, 3 ORDER BY ALL LIMIT (SELECT 2)

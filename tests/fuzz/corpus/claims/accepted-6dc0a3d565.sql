@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT * FROM (SELECT SUM(LEAST(GREATEST(r.days, -5), 10)), MAX(LEAST(GREATEST(r.days, -3), 20)) AS x1, COUNT(*) AS x2 FROM prescriptions r WHERE FALSE) q JOIN drugs ON TRUE

@@ -1,2 +1,0 @@
-{"world": "tight-rows", "seed": 1, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT COVAR_POP(QUARTER(p.born), p.age) AS x0 FROM patients p WHERE (CAST(51 AS BOOLEAN)) ORDER BY 1 DESC NULLS FIRST

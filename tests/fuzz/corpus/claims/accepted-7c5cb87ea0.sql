@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "groups_per_unit": 1}
-SELECT (CAST(r.days / 50 AS INTEGER)) AS x0, MIN(r.days) FILTER (WHERE TRUE) AS x1 FROM prescriptions r WHERE ((FLOOR(1e2 / 10) * 10) > (SELECT AVG(cost) FROM visits)) GROUP BY (CAST(r.days / 50 AS INTEGER))

@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 0, "epsilon": 1, "sample": 0.9}
-SELECT MEDIAN(LEAST(k.d, 3)) AS x0 FROM (SELECT patient_id, COUNT(*) AS n, SUM(CAST("select" AS INTEGER)) AS t, MAX((QUARTER(visits.day))) AS m, AVG((DAYOFYEAR(day))) AS a, COUNT(DISTINCT "odd name") AS d, MIN((day + INTERVAL 1 MONTH)) AS first FROM visits  GROUP BY patient_id HAVING COUNT(*) > 1) k WHERE CASE WHEN TRUE THEN TRUE ELSE (1_000 IS NULL = FALSE) END AND FALSE

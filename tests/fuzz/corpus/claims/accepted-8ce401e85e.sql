@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 1, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT COUNT(p.weight) FILTER (WHERE (CASE WHEN p.smoker THEN v."select" ELSE v."select" END)) AS x0 FROM prescriptions r INNER JOIN visits v USING (visit_id) INNER JOIN patients p USING (patient_id) WHERE ((p.region < '1e999') IS NULL) AND DATE_TRUNC('hour', v.seen) > COALESCE(v.day, DATE '2024-01-01')

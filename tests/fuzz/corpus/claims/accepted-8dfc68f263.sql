@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "sample": "1/50"}
-SELECT STDDEV_POP(v.cost) AS x0, QUANTILE_CONT(p.age, 0.9) FILTER (WHERE p.town <> p.sex) AS x1 FROM patients p JOIN visits v ON p.patient_id = v.patient_id WHERE v."select"

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT (p.town) AS x0, SIGN(p.birth_year) AS x1, (MIN(p.weight)) AS x2 FROM patients p GROUP BY ALL) SELECT * FROM one

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT (LEFT('A1', 1)) AS x0, MEDIAN(v.cost) AS x1, COUNT(FALSE) AS x2, (MAX(LEAST(GREATEST(v.visit_id, -3), 20))) AS x3 FROM visits v LEFT JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE v."select" GROUP BY x0

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": 1}
-SELECT SUM(p.birth_year) AS x0, COUNT(DISTINCT p.patient_id) AS x1 FROM patients p JOIN (SELECT patient_id, COUNT(*) AS n, SUM((MOD(-1, 7))) AS m, MAX(ABS(visits.patient_id)) AS t, AVG((visits.day - day)) AS a, COUNT(DISTINCT ((CAST(1e-300 AS VARCHAR)))) AS d, MIN(LEAST(DATE '2024-01-01', visits.day)) AS first FROM visits  GROUP BY patient_id ) k ON p.patient_id = k.patient_id WHERE CAST(p.patient_id AS DECIMAL(10, 1)) BETWEEN 10 / birth_year AND FLOOR(p.age / 10) * 10 AND sex <> 'a''b'

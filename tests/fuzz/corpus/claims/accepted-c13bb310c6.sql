@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1}
-SELECT (FLOOR(7 / 10) * 10) AS x0, COUNT(*) AS x1 FROM (SELECT patient_id, COUNT(*) AS n, SUM(LOG10(.1)) AS t, MAX(BIN("odd name", 10)) AS m, AVG(visits.cost) AS a, COUNT(DISTINCT ("select" IS TRUE)) AS d, MIN(DATE '1969-12-31') AS first FROM visits  GROUP BY patient_id HAVING COUNT(*) > 1) k GROUP BY 1

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT UPPER('12') AS x0, (AVG(p.weight)) AS x1, MEDIAN(p.weight) FROM patients p WHERE (NOT (p.patient_id IN (SELECT patient_id FROM visits))) GROUP BY ALL LIMIT 50%

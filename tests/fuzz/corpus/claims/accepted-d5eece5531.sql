@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 0, "epsilon": 1, "groups_per_unit": 1}
-SELECT (COUNT((DATE_TRUNC('week', v.day + INTERVAL 7 DAY)))) AS x0, QUANTILE_CONT(v.cost, 0.9) AS x1, SUM(v."odd name") AS x2 FROM visits v JOIN codes c USING (code)

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 1, "rows_per_unit": 1}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT CASE WHEN SUM(LEAST(GREATEST(v."odd name", -3), 20)) FILTER (WHERE v.code NOT IN ('1e999', NULL)) > 1 THEN 1 END AS x0 FROM (SELECT * FROM visits EXCEPT SELECT * FROM visits WHERE "select") v) SELECT * FROM one

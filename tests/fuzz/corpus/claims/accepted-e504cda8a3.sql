@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 50, "groups_per_unit": 7}
-SELECT MAX(v."odd name") FILTER (WHERE '2020-02-30' < '2020-02-30') AS x0 FROM (FROM visits) v WHERE v."select" IS TRUE

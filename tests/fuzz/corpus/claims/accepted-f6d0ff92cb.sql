@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 1, "epsilon": 1, "groups_per_unit": 1}
-SELECT LEFT(p.name, 1) AS x0, r.drug AS x1, SUM(LEAST(GREATEST(r.days, -3), 20) + 0.5) FILTER (WHERE (v."select" IS TRUE)) AS x2 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) WHERE TRUE AND ((NULLIF(v.cost, 0)) = (ROUND(.1, 1))) AND (CAST(p.birth_year AS INTEGER) IN (SELECT price FROM drugs)) GROUP BY LEFT(p.name, 1), r.drug HAVING COUNT(*) > 2 ORDER BY 1

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0}
-SELECT (LEAST(v."odd name" // 10, 3)) AS x0, CASE WHEN v.cost > 3 THEN 'm' WHEN v."select" THEN 'a''b' END AS x1, COUNT(*) AS x2, STDDEV_POP(v."odd name") FILTER (WHERE v."select") AS x3 FROM visits v JOIN codes c USING (code) GROUP BY (LEAST(v."odd name" // 10, 3)), CASE WHEN v.cost > 3 THEN 'm' WHEN v."select" THEN 'a''b' END

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT q.* FROM drugs g, ((SELECT v.ward AS x0, COUNT(v.ward) FILTER (WHERE TRUE) AS x1 FROM patients p INNER JOIN visits v ON p.patient_id = v.patient_id GROUP BY 1) EXCEPT (SELECT v.ward AS x0, COUNT(v.ward) FILTER (WHERE TRUE) AS x1 FROM patients p INNER JOIN visits v ON p.patient_id = v.patient_id GROUP BY 1)) q

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 1}
-SELECT COUNT(v.day) FILTER (WHERE FALSE OR v."select") AS x0, (AVG(v."odd name")) AS x1 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id)

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT *, ROW_NUMBER() OVER () AS place FROM (SELECT (TRUNC(p.age / 40)) AS x0, BIN(p.birth_year, 25) AS x1, STDDEV(v.cost) FILTER (WHERE p.smoker <> p.smoker) AS x2 FROM patients p INNER JOIN visits v USING (patient_id) WHERE (p.patient_id IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 2)) GROUP BY x0, x1) q

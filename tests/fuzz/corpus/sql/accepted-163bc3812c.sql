@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": 1, "delta": 0}
-WITH q AS (SELECT '%' AS x0, AVG(p.income) AS x1 FROM (SELECT * FROM patients UNION ALL SELECT * FROM patients WHERE FALSE) p WHERE COALESCE(51, p.age) > (SELECT AVG(cost) FROM visits) GROUP BY '%') SELECT * FROM q ORDER BY 1

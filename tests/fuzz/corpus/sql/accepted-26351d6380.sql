@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT BIN(v."odd name", 25) AS x0, (COUNT(DISTINCT v.patient_id)) AS x1 FROM (FROM visits) v WHERE (DATE '9999-12-31' IS NULL) GROUP BY ALL HAVING COUNT(*) > 2

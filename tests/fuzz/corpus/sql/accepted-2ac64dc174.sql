@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "sample": 0.5, "epsilon": 1}
-SELECT (COUNT(DISTINCT v.patient_id)) AS x0, COVAR_POP(0.0, (SIGN(WIDTH_BUCKET(v.weight, 0, 100, 5)))) FROM patients v JOIN codes c ON v.age > 5

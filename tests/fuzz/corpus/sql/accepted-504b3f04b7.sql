@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "choose": ["bounds", "caps"]}
-SELECT COUNT(DISTINCT '2024-01-01 00:00:00') AS x0, SUM(r.days) AS x1, STDDEV(r.days) FILTER (WHERE (g.drug IS DISTINCT FROM '')) AS x2 FROM prescriptions r JOIN drugs g USING (drug) WHERE TRUE AND FALSE AND r.drug LIKE 'a%'

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": 5, "choose": "bounds"}
-WITH q(a) AS (SELECT SUM(v.patient_id) AS x0 FROM visits v JOIN visits w ON v.patient_id = w.patient_id HAVING COUNT(*) > 2) SELECT a FROM q

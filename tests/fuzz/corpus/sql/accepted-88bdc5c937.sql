@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT COUNT(DISTINCT p.patient_id) FILTER (WHERE p.weight <> p.weight) AS x0, COVAR_POP(p.income, LEAST(GREATEST(patient_id, -3), 20)) FILTER (WHERE smoker) AS x1, QUANTILE_CONT(p.weight, 0.9) AS x2 FROM (SELECT p.*, 1 AS one FROM patients p WHERE (CAST(age AS BOOLEAN))) p WHERE (RIGHT(p.region, 2) NOT LIKE '%e_') HAVING COUNT(DISTINCT p.patient_id) FILTER (WHERE p.weight <> p.weight) > 1) SELECT * FROM one

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "within": 20, "rows": 100, "confidence": 0.9}
-EXPLAIN SELECT q.* FROM drugs g, (SELECT SUM(LEAST(GREATEST(k.t, 0), 99)) AS x0 FROM (SELECT patient_id, COUNT(*) AS n, SUM(FLOOR(visits.cost / 10) * 10) AS t, MAX(WIDTH_BUCKET(visits.cost, 0, 100, 5)) AS m, AVG(("odd name" ** 2)) AS a, COUNT(DISTINCT CASE WHEN "select" THEN 'old' ELSE 'young' END) AS d, MIN(DATE '0001-01-01') AS first FROM visits  GROUP BY patient_id ) k) q

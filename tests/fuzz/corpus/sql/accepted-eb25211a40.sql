@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": 5, "choose": "bounds"}
-SELECT (v.day) AS x0, CASE WHEN v."select" THEN 'old' ELSE 'young' END AS x1, QUANTILE_CONT(v.cost, 0.9) FILTER (WHERE TRUE > FALSE) AS x2 FROM prescriptions r INNER JOIN visits v USING (visit_id) INNER JOIN patients p USING (patient_id) GROUP BY (v.day), CASE WHEN v."select" THEN 'old' ELSE 'young' END

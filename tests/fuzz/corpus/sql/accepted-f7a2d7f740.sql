@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT p.weight > 5 AS x0, YEAR(DATE '1969-12-31') AS x1, STDDEV_POP(BIN((LEAST(GREATEST(weight, -10), 100)), 2.5, 1)) AS x2 FROM patients p GROUP BY p.weight > 5, YEAR(DATE '1969-12-31'), ()

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 0.5}
-SELECT APPROX_COUNT_DISTINCT(v.seen) AS x0, COVAR_POP((BIN(0.1, 2.5, 1)), (IF(v."select", 1, p.birth_year))) AS x1 FROM patients p JOIN visits v ON p.patient_id = v.patient_id AND p.region = v.ward WHERE FALSE HAVING p.smoker

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT -2.5 AS x0, (CORR(cost, (LEAST((v.cost + v.patient_id), 500)))) AS x1 FROM (SELECT * FROM visits INTERSECT ALL SELECT * FROM visits) v WHERE "select" GROUP BY ALL

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT v.patient_id || 'a''b' AS x0, v.day + INTERVAL (visit_id) DAY AS x1, MIN((-NULLIF(visit_id, 1))) FILTER (WHERE v."select") AS x2 FROM (SELECT * FROM visits EXCEPT SELECT * FROM visits WHERE ward < 'é') v GROUP BY x0, x1 ORDER BY 9

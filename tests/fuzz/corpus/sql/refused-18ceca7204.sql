@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": "1/1000"}
-SELECT NULLIF(name, '') AS x0, COUNT(smoker) AS x1 FROM (SELECT p.*, 1 AS one FROM patients p WHERE income BETWEEN weight AND patient_id) p WHERE CASE WHEN smoker THEN p.weight END <> WIDTH_BUCKET(p.income, 0, 100, 5) AND (p.age = (SELECT 7)) GROUP BY NULLIF(name, '')

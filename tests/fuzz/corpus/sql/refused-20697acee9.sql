@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "epsilon": 0.5}
-SELECT CAST((SUM(DISTINCT p.birth_year)) AS INTEGER) AS x0 FROM patients p, codes c WHERE TIMESTAMP '2024-06-06 06:06:06' IS NULL ORDER BY CAST((SUM(DISTINCT p.birth_year)) AS INTEGER)

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT (MEDIAN(v."odd name")) AS x0, COVAR_POP(r.days, v.visit_id) AS x1 FROM visits v JOIN prescriptions r ON v.visit_id = r.visit_id WHERE DATE '9999-12-31' + INTERVAL 1 MONTH < (DATE_ADD(v.day, INTERVAL 1 DAY)) HAVING COVAR_POP(r.days, v.visit_id) > 1

@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT * FROM (SELECT AVG(LEAST(k.n, 10)) AS x0 FROM (SELECT patient_id, COUNT(*) AS n, SUM((visits."odd name")) AS t, MAX(visits.patient_id) AS m, AVG(visits.visit_id) AS a, COUNT(DISTINCT (SUBSTRING('A1', 2, -1))) AS d, MIN(('2025-06-30')) AS first FROM visits WHERE REGEXP_MATCHES('12', '.*') GROUP BY patient_id HAVING COUNT(*) > 1) k WHERE '1e999' NOT IN (SELECT drug FROM drugs)) q JOIN drugs ON TRUE

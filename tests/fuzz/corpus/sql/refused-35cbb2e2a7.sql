@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 0, "epsilon": 1, "groups_per_unit": 3, "rows_per_unit": 10}
-SELECT 1 WHERE EXISTS (SELECT MAX(x0) AS x FROM (SELECT p.born AS x0, -1, VAR_SAMP(income) AS x2 FROM patients p TABLESAMPLE 10% WHERE EXTRACT(hour FROM '2024-01-01 00:00:00') < (CASE WHEN smoker THEN p.birth_year ELSE birth_year END) GROUP BY p.born, -1) q)

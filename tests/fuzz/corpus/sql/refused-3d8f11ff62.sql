@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "delta": 0}
-SELECT x0::TINYINT FROM (SELECT MAKE_DATE(g.price, 1, 31) AS x0, (SUM(0.1 * r.days)) AS x1 FROM prescriptions r LEFT JOIN drugs g USING (drug) GROUP BY 1) q

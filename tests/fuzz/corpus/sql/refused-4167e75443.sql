@@ -1,2 +1,0 @@
-{"world": "tight-rows", "seed": 0, "epsilon": 1, "delta": 0}
-SELECT (NULLIF('', 'A1')) AS x0, town AS x1, VARIANCE(p.age) AS x2 FROM patients p WHERE REPEAT(p.region, 2) IN (SELECT code FROM codes) GROUP BY (NULLIF('', 'A1')), town, ()

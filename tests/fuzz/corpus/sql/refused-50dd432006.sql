@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "delta": 0}
-SELECT (BIN(p.income, 25)) AS x0, DATE_TRUNC('year', v.day) AS x1, (AVG(LEAST(GREATEST(p.birth_year % r.days, -3), 20))) AS x2, (SUM(LEAST(GREATEST(p.birth_year, -5), 10))) FILTER (WHERE 1e2 <= 15) AS x3, (STDDEV(0.0)) AS x4 FROM prescriptions r LEFT JOIN visits v USING (visit_id) LEFT JOIN patients p USING (patient_id) WHERE (v."odd name", LEFT(v.ward, 0)) = (ABS(r.visit_id), 'é') AND p.smoker GROUP BY (BIN(p.income, 25)), DATE_TRUNC('year', v.day)

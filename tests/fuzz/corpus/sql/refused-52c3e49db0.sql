@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 30000}
-SELECT LENGTH(g.class) AS x0, (COUNT(DISTINCT patient_id)) AS x1, VAR_SAMP(g.price) AS x2, COALESCE(SUM(r.days * EPOCH(TIMESTAMP '2024-06-06 06:06:06')), 0) AS x3 FROM prescriptions r LEFT JOIN drugs g ON r.drug = g.drug GROUP BY LENGTH(g.class) ORDER BY RANDOM()

@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "within": 20, "rows": 100, "confidence": 0.9}
-SELECT UPPER('1e999') AS x0, (p.smoker) AS x1, MEDIAN(p.birth_year) AS x2, COVAR_POP(p.income, LEAST(GREATEST(NULLIF(COALESCE(v.patient_id, -1), p.age), -3), 20)) AS x3, (STDDEV(p.weight)) AS x4 FROM prescriptions r LEFT JOIN visits v USING (visit_id) LEFT JOIN patients p USING (patient_id) WHERE (v.day < DATE '0001-01-01') GROUP BY x0, x1

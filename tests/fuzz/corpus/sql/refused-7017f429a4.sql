@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "within": 50}
-SELECT TIMESTAMP '2024-06-06 06:06:06' AS x0, COUNT(DISTINCT p.patient_id) AS x1, CASE WHEN VAR_SAMP(TIMESTAMP '2024-06-06 06:06:06') > 1 THEN 1 END FROM patients p, codes c GROUP BY TIMESTAMP '2024-06-06 06:06:06', () HAVING COUNT(DISTINCT p.patient_id) > 1

@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT CASE WHEN v."select" THEN 'old' ELSE 'young' END AS x0, MIN(p.age) / 2 AS x1, MEDIAN(r.dose::DOUBLE) AS x2, COUNT(DISTINCT v.patient_id) AS x3 FROM prescriptions r JOIN visits v USING (visit_id) JOIN patients p USING (patient_id) WHERE NOT EXISTS (SELECT 1 FROM visits z WHERE z.patient_id = v.patient_id AND z.cost > 10) GROUP BY x0

@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 0, "epsilon": 0.5}
-SELECT AVG(LEAST(GREATEST(-DATE '9999-12-31' - '2025-06-30', -3), 20)) FILTER (WHERE -2.5 <= 0) AS x0 FROM (SELECT patient_id, COUNT(*) AS n, SUM(YEAR(DATE '1969-12-31')) AS t, MAX((YEAR(visits.day))) AS m, AVG(cost) AS a, COUNT(DISTINCT (DATE_TRUNC('hour', visits.seen))) AS d, MIN(visits.day - INTERVAL '2 weeks') AS first FROM visits WHERE 1 NOT BETWEEN 0 AND 60 GROUP BY patient_id HAVING COUNT(*) > 1) k WHERE IFNULL('12', '?') ILIKE '%A%' AND FALSE HAVING CASE WHEN FALSE THEN FALSE ELSE FALSE END

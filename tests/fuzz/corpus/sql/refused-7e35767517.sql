@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 1, "epsilon": 0.5}
-PIVOT (SELECT (p.weight > 5), VAR_SAMP(p.income) AS x1, SUM(-1) AS x2, AVG(p.age) AS x3 FROM (SELECT * FROM patients UNION ALL SELECT * FROM patients WHERE (town ILIKE '%A%')) p GROUP BY x0) ON 1 USING COUNT(*)

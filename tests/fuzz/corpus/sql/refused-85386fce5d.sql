@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT DISTINCT (ROUND(v.cost, -1)) AS x0, ROUND(SUM(v.cost), 1) AS x1, COUNT(v.cost) FILTER (WHERE FALSE) FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' WHERE v."select" <> v.patient_id IS NULL = v."select" AND v."select" GROUP BY (ROUND(v.cost, -1))

@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 300}
-WITH q(a) AS (DESCRIBE WITH patients2 AS (SELECT * FROM patients), one AS (SELECT DATE_TRUNC('hour', TIMESTAMP '2024-06-06 06:06:06') AS x0, MIN(p.born) AS x1 FROM patients p CROSS JOIN drugs g WHERE (LPAD(g.drug, 4, '0')) ILIKE '%A%' AND p.born < p.born GROUP BY DATE_TRUNC('hour', TIMESTAMP '2024-06-06 06:06:06')) SELECT * FROM one) SELECT a FROM q

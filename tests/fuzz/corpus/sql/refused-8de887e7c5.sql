@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "within": 20, "rows": 100, "confidence": 0.9}
-SELECT (EXTRACT(month FROM p.born)) AS x0, MAX(p.age) AS x1 FROM patients p INNER JOIN visits v ON p.patient_id = v.patient_id GROUP BY GROUPING SETS (((EXTRACT(month FROM p.born))), ())

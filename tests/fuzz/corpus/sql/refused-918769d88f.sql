@@ -1,2 +1,0 @@
-{"world": "loose-rows", "seed": 0, "epsilon": 300}
-/* first */ SELECT SQRT((COUNT((LEAST(2, p.age)) = QUARTER(DATE '2024-01-01')))) AS x0 FROM patients p WHERE (p.birth_year > ALL (SELECT price FROM drugs)) /* noisegate: confidence=0.9 */

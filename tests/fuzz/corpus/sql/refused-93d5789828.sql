@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "epsilon": 1, "rows_per_unit": 1}
-SELECT * FROM (SELECT TIMESTAMP '2024-06-06 06:06:06' + INTERVAL 3 HOUR AS x0, g.drug AS x1, SUM(-1) AS x2 FROM patients p CROSS JOIN drugs g GROUP BY ALL ORDER BY 1) q JOIN drugs ON TRUE

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0, "within": 50}
-WITH q AS MATERIALIZED (SELECT region AS x0, '2024-01-01 00:00:00' AS x1, (REPEAT(REGEXP_REPLACE(name, '[aeiou]', '-', 'g'), 2)), COUNT(*) AS x3 FROM patients p SEMI JOIN visits v USING (patient_id) WHERE p.region < (p.born + INTERVAL 1 MONTH) GROUP BY region, '2024-01-01 00:00:00', (REPEAT(REGEXP_REPLACE(name, '[aeiou]', '-', 'g'), 2))) FROM q

@@ -1,2 +1,0 @@
-{"world": "tight", "seed": 0}
-SELECT (ROUND(v."odd name", -1)) AS x0, MEDIAN(p.weight) AS x1 FROM patients p RIGHT JOIN visits v USING (patient_id) WHERE (p.patient_id IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 2)) GROUP BY (ROUND(v."odd name", -1))

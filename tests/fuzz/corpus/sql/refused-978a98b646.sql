@@ -1,2 +1,0 @@
-{"world": "tight-many", "seed": 1, "epsilon": 0.5}
-SELECT "p p"."select" AS x0, r.visit_id AS x1, STDDEV_POP(r.dose) FILTER (WHERE r.visit_id < r.days) AS x2, COUNT(DISTINCT (r.days, r.drug)) AS x3, (MAX("p p"."select")) AS x4 FROM visits "p p" JOIN prescriptions r ON "p p".visit_id = r.visit_id GROUP BY "p p"."select", r.visit_id ORDER BY 1 DESC NULLS FIRST

@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT LN(CURRENT_DATE) AS x0, 'é' AS x1, '2024-01-01 00:00:00', MAX(WEEK(DATE '0001-01-01')) AS x3 FROM range(5) p WHERE 12.35 > (SELECT AVG(price) FROM drugs) GROUP BY x0, x1, x2

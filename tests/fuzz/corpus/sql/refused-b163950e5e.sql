@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT * FROM (SELECT CASE WHEN x0 > 3 THEN 1 END AS y FROM (SELECT VARIANCE(COALESCE(CASE p.town WHEN 'north' THEN p.patient_id WHEN 'a''b' THEN '1e999' END, (EXTRACT(hour FROM missing)))) AS x0, (SUM(p.weight)) FILTER (WHERE smoker IS NOT FALSE) FROM (VALUES (1), (2)) q(n), patients p WHERE smoker AND smoker) q) q

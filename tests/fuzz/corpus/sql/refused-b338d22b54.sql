@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "within": 50}
-SELECT LEFT(v.code, 1) AS x0, (COUNT(*)) AS x1, -MAX(patient_id) AS x2, CASE WHEN SUM(v.cost) > 1 THEN 1 END AS x3 FROM visits v GROUP BY LEFT(v.code, 1) ORDER BY COUNT(*) DESC

@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT CASE WHEN r.days > 3 THEN 'a''b' WHEN TRUE THEN 'A1' END AS x0, r.drug AS x1, MIN(r.days) AS x2 FROM prescriptions r WHERE AVG(2) > dose AND ((r.visit_id NOT BETWEEN 0.5 AND 60) IS NULL) GROUP BY x0, x1) SELECT * FROM one

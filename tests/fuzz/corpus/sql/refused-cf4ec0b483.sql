@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 30000}
-SELECT 1 WHERE EXISTS (SELECT .1 AS x0, (STDDEV_POP((LEAST(GREATEST(EXP(r.dose), -10), 100)))) AS x1 FROM prescriptions r JOIN drugs g ON r.drug = g.drug GROUP BY .1 ORDER BY 1)

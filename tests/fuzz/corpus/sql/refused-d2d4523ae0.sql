@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 1, "within": 20, "rows": 100, "confidence": 0.9}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT FLOOR(v."odd name" / 10) * 10, FLOOR(v."odd name" / 10) * 10 AS x1, (MAX(LEAST(GREATEST(v.patient_id, -3), 20))) FILTER (WHERE v.ward ~ '^[a-m]') AS x2, SUM(v.cost * v."odd name") AS x3 FROM visits v JOIN codes c ON v.code = c.code AND c.chapter = 'A' GROUP BY ROLLUP (FLOOR(v."odd name" / 10) * 10, FLOOR(v."odd name" / 10) * 10)) SELECT * FROM one

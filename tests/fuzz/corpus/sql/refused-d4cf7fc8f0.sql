@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 0.5}
-SELECT * FROM (WITH patients2 AS (SELECT * FROM patients), one AS (SELECT COUNT(DISTINCT r.dose) AS x0, COVAR_POP(g.price, r.days) FILTER (WHERE '' LIKE '%!%' ESCAPE '!') AS x1 FROM prescriptions r LEFT JOIN drugs g ON r.drug = g.drug WHERE (CAST(0.0 AS VARCHAR)) IS DISTINCT FROM '1e999') SELECT * FROM one) q QUALIFY ROW_NUMBER() OVER () < 3

@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT p.smoker AS x0, COUNT(DISTINCT p.patient_id) AS x1, SUM(SIGN(QUARTER(p.born))) FILTER (WHERE p.smoker) AS x2, COVAR_POP(p.birth_year, p.age) AS x3 FROM patients p, codes c WHERE (170141183460469231731687303715884105728 > (SELECT AVG(price) FROM drugs)) GROUP BY ALL

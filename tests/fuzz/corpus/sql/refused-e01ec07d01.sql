@@ -1,2 +1,0 @@
-{"world": "loose-rows", "seed": 0, "epsilon": 300}
-/* first */ SELECT q.* FROM drugs g, (SELECT p.smoker AS x0, weight AS x1, birth_year AS x2, SUM(LEAST(GREATEST(income, -5), 10)) AS x3, COUNT(DISTINCT 1) AS x4 FROM patients p WHERE CAST(TIMESTAMP '2024-06-06 06:06:06' AS DATE) ILIKE '%A%' GROUP BY p.smoker, weight, birth_year) q /* noisegate: confidence=0.9 */

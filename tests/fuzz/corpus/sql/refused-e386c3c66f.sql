@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "sample": 0.5, "epsilon": 1}
-SELECT CASE WHEN r.days > 3 THEN 'é' WHEN TRUE THEN '' END, (DATE_TRUNC('year', DATE '2024-01-01')) AS x1, SUM(LEAST(GREATEST(r.days, -5), 10)) AS x2 FROM prescriptions r LEFT JOIN drugs g ON r.drug = g.drug WHERE CASE WHEN TRUE THEN TRUE AND TRUE ELSE TRUE END AND r.dose = SECOND('2024-01-01 00:00:00') GROUP BY CASE WHEN r.days > 3 THEN 'é' WHEN TRUE THEN '' END, (DATE_TRUNC('year', DATE '2024-01-01'))

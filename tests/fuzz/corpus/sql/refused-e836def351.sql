@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 30000}
-SELECT MAX(x0) AS x FROM (SELECT COLUMNS(*) FROM (SELECT COUNT_IF(TRUE) AS x0 FROM patients p LEFT JOIN LATERAL (SELECT COUNT(*) AS n FROM visits z WHERE z.patient_id = p.patient_id) l ON TRUE WHERE smoker HAVING COUNT(*) > 2 LIMIT 3) q) q

@@ -1,2 +1,0 @@
-{"world": "loose-zcdp", "seed": 0, "epsilon": 300}
-SELECT LEAST(GREATEST(51, 0), 9) AS x0, birth_year AS x1, p.born + INTERVAL 7 DAY AS x2, VARIANCE(sex) AS x3 FROM (SELECT * FROM patients WHERE FALSE) p WHERE (SPLIT_PART(region, 'a''b', 0)) ~ '^[a-m]' GROUP BY CUBE (x0, x1, x2)

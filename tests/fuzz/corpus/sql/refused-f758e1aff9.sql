@@ -1,2 +1,0 @@
-{"world": "tight-zcdp", "seed": 0, "epsilon": 1, "choose": ["bounds", "caps"]}
-SELECT r.drug AS x0, 1e-20 AS x1, SUM((FLOOR(7))) OVER () AS x2 FROM prescriptions r JOIN drugs g USING (drug) GROUP BY GROUPING SETS ((r.drug, 1e-20), ())

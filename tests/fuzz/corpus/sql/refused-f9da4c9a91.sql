@@ -1,2 +1,0 @@
-{"world": "loose", "seed": 0, "epsilon": 300}
-WITH patients2 AS (SELECT * FROM patients), one AS (SELECT "select" AS x0, v.seen AS x1, v.patient_id AS x2, COUNT(DISTINCT v.patient_id) || 'x' AS x3 FROM visits v JOIN visits w ON v.patient_id = w.patient_id WHERE (SUBSTR(v.ward, 10) <> UPPER(v.ward)) GROUP BY "select", v.seen, v.patient_id) SELECT * FROM one
