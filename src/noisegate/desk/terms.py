@@ -68,7 +68,7 @@ def checked(order: T) -> T:
         value = getattr(order, each.name)
         if not _fits(value, each.type):
             raise _misfit(each.name, value)
-        if isinstance(value, Integral) and not isinstance(value, int):
+        if _is_whole(value):
             whole[each.name] = int(value)
     return replace(order, **whole) if whole else order  # type: ignore[type-var]
 
@@ -78,6 +78,10 @@ def require_texts(**said: object) -> None:
     for name, value in said.items():
         if value is not None and not isinstance(value, str):
             raise SpecError(f"{name} is not a text.", fix="Write it in quotes, or leave it out.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _misfit(name: str, value: object) -> SpecError:
@@ -91,7 +95,7 @@ def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401, PLR0911 - a type a
     if isinstance(kind, UnionType):
         return any(_fits(value, each) for each in get_args(kind))
     if kind is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
+        return _is_whole(value)
     if kind in (str, bool, NoneType):
         return isinstance(value, kind)
     if kind in (float, Fraction):
