@@ -150,18 +150,18 @@ def session(rows: pa.Table, asked: list[Question], account: str, epsilon: Fracti
     return {
         "account": account,
         "epsilon": float(epsilon),
-        "cells": plan.cells,
+        "cells": plan.expected.cells,
         "asked": len(asked),
         "promised": int(kept.sum()),
         "surprises": balance.surprises,
-        "paid": plan.surprises,
-        "stated": plan.within,
+        "paid": plan.expected.surprises,
+        "stated": plan.expected.within,
         "largest": float(off.max()),
         "mean": float(off.mean()),
         "plain": plain_margin(account, epsilon, len(asked)),
-        "sure": plan.sure_within,
+        "sure": plan.expected.sure_within,
         "cpu_s": spent,
-        "met": bool(off[kept].max() <= max(plan.within, plan.number_within)),
+        "met": bool(off[kept].max() <= max(plan.expected.within, plan.expected.number_within)),
     }
 
 

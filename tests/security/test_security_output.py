@@ -180,7 +180,7 @@ def test_cards_hold_no_element_of_a_name(answer, found, titled, harmless):
         card = each.card()
         assert_plain_markdown(card.to_markdown(), plain)
         assert not ACTIVE.search(card.to_markdown() + card.to_json())
-        assert ng.query.card.Card.from_json(card.to_json()).record == card.record
+        assert ng.desk.card.Card.from_json(card.to_json()).record == card.record
 
 
 def test_the_page_of_a_policy_holds_no_element_of_a_name(tmp_path, capsys, monkeypatch):

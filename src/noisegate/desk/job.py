@@ -185,6 +185,7 @@ class Recipe(Job[C, R, E]):
 
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:  # noqa: D102 - see Job
         with Attempts(curator, self.question).begin(self.event, fresh=fresh) as allowed:
+            progress(0.0, "measuring")
             stored = self.draw(allowed, progress)
             allowed.finish(stored)
         return self._drawn(allowed.request_id, stored, free=False)
