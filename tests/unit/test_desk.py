@@ -206,3 +206,17 @@ def test_a_model_is_planned_for_free_and_found_again(model):
     assert 0.9 < gate.spent.epsilon <= plan.price.epsilon + 1e-9  # what is left over goes back
     assert model.plan(matrix).free
     assert model.plan(matrix, fresh=True).price == plan.price
+
+
+def test_a_plan_says_why_it_is_free():
+    gate = opened()
+    assert str(gate.plan("SELECT 1 AS one", epsilon=1)).endswith("no private row is asked about")
+    kind = KINDS["sql"]
+    kind.run(gate)
+    assert str(kind.plan(gate)).endswith("free: released before")
+
+
+def test_the_price_that_is_asked_for_is_stated_in_every_account():
+    gate = opened(accountant="zcdp")
+    plan = KINDS["apply"].plan(gate)
+    assert (plan.epsilon, plan.to_dict()["epsilon"]) == (1, 1.0)

@@ -90,7 +90,9 @@ class Plan(Generic[E_co]):
 
     def _price(self) -> str:
         if self.free:
-            return "free: released before"
+            return (
+                "free: released before" if self.epsilon else "free: no private row is asked about"
+            )
         more = "" if self.fits else " (more than is left)"
         none = "" if self.early is None else f"; {self.early} if no group is found"
         return f"{self.price}{more}{none}"

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from zipfile import BadZipFile
 
 from noisegate.arrow import numbers
-from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
 from noisegate.desk.display import answer_html, rich_table
 from noisegate.desk.plot import write
-from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.extras import extra
@@ -28,10 +26,8 @@ from noisegate.files import require_output, written
 from noisegate.files import write as write_file
 from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Anchor, Log
-from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.guarantee import Guarantee, guarantee_of
+from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
 
 if TYPE_CHECKING:
@@ -254,25 +250,6 @@ class Charged(Held):
             amounts=lambda: unsigned if amounts is None else amounts,
             log=self.log,
         )
-
-
-def standing(
-    curator: Curator,
-    rules: Rules,
-    tables: Sequence[TableDomain],
-    found: Release,
-    what: str = "this release about",
-) -> dict[str, Any]:
-    """What every release of one measurement states: price, promise, where the ledger has it."""
-    loss = curator.loss_of(found.event)
-    return {
-        "cost": ApproxDP(0) if found.free else loss,
-        "remaining": curator.remaining(),
-        "guarantee": guarantee_of(loss, tables, what),
-        "request_id": found.request_id,
-        "practice": rules.practice,
-        "log": curator.ledger.log(),
-    }
 
 
 def _unit(record: Sequence[str | None]) -> PrivacyUnit:

@@ -234,7 +234,7 @@ def apply_job(
     measurement = BlockMeasurement(query=query, mechanisms=noise)
     return ApplyJob(
         sql=rows,
-        epsilon=desk.curator.loss_of(measurement.event()).epsilon,
+        epsilon=_asked(desk, order, measurement),
         expected=ApplyExpected(
             tally=tally, aggregate=order.aggregate, names=_names(order, len(tally.ranges)),
             noise=noise,
@@ -243,6 +243,13 @@ def apply_job(
         measurement=measurement,
         rehearse=order.rehearse,
     )  # fmt: skip
+
+
+def _asked(desk: Desk, order: ApplyOrder, measurement: BlockMeasurement) -> Fraction:
+    """The price that is asked for; where an error is, what it costs."""
+    if order.within is None:
+        return desk.epsilon(order.epsilon)
+    return desk.curator.loss_of(measurement.event()).epsilon
 
 
 def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> ApplyOrder:
