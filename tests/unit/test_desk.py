@@ -216,7 +216,7 @@ def test_a_plan_says_why_it_is_free():
     assert str(kind.plan(gate)).endswith("free: released before")
 
 
-def test_the_price_that_is_asked_for_is_stated_in_every_account():
-    gate = opened(accountant="zcdp")
-    plan = KINDS["apply"].plan(gate)
+@pytest.mark.parametrize("name", ["apply", "smooth", "distance", "histogram", "sql", "statistic"])
+def test_the_price_that_is_asked_for_is_stated_in_every_account(name):
+    plan = KINDS[name].plan(opened(accountant="zcdp"))
     assert (plan.epsilon, plan.to_dict()["epsilon"]) == (1, 1.0)

@@ -44,7 +44,8 @@ def ask_claimed(
     order = _order(terms)
     if till.rules.sample is not None:
         raise SpecError("A program sees all rows.", fix="Use the gate itself.")
-    noise = Geometric.for_epsilon(till.rules.price(order.epsilon), sensitivity=L1(1))
+    epsilon = till.rules.price(order.epsilon)
+    noise = Geometric.for_epsilon(epsilon, sensitivity=L1(1))
     measurement = ClaimedMeasurement(query=_query(till, function, order), noise=noise)
     asked = f"the distance {measurement.query.tally.program.name!r}"
 
@@ -55,7 +56,9 @@ def ask_claimed(
             asked, table, lambda sure: (noise.interval(sure),), (words,), unsigned=True
         )
 
-    return till.settle(measurement, finish, asked=asked, fresh=fresh, provided=measurement.claim)
+    return till.settle(
+        measurement, finish, asked=asked, epsilon=epsilon, fresh=fresh, provided=measurement.claim
+    )
 
 
 def _order(terms: Mapping[str, Any]) -> ClaimOrder:

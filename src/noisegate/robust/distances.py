@@ -65,7 +65,8 @@ class Distance:
         terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
         self._found = candidates_of(question, terms, accountant=accountant)
         reach = L1(self._found.query.single)
-        price = till.inner(order.epsilon, question.terms.epsilon)
+        self._epsilon = till.rules.price(order.epsilon, question.terms.epsilon)
+        price = till.inner(self._epsilon)
         self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
         self.measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
 
@@ -73,8 +74,9 @@ class Distance:
         """The answer, free if it was released before; or its plan."""
         asked = f"the least of {len(self._found.names):,} numbers"
         return self._till.settle(
-            self.measurement, self._answer, asked=asked, fresh=fresh, unit=self._found.grain
-        )
+            self.measurement, self._answer, asked=asked, epsilon=self._epsilon, fresh=fresh,
+            unit=self._found.grain,
+        )  # fmt: skip
 
     def _answer(self, found: Found) -> Answer:
         value = found.values[0][0] * self._found.grain

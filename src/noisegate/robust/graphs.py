@@ -185,8 +185,9 @@ class Graph:
 
         measurement = Measurement(query=query, mechanisms=(asked,))
         return self._till.settle(
-            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=unit
-        )
+            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=unit,
+            epsilon=self._till.rules.price(epsilon),
+        )  # fmt: skip
 
     def _local(  # noqa: PLR0913 - each is a part of the number
         self,
@@ -220,8 +221,9 @@ class Graph:
             return found.answer(self._sql(statistic), table, widths, words, unsigned=read.unsigned)
 
         return self._till.settle(
-            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=step
-        )
+            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=step,
+            epsilon=self._till.rules.price(order.epsilon),
+        )  # fmt: skip
 
     def _query(self, order: Order | None = None, weight: Axis | None = None) -> Query:
         said = None if order is None else order.rows_per_unit

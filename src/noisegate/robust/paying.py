@@ -112,12 +112,13 @@ class Till:
             raise SpecError("There are several tables.", fix=f"Name one of {', '.join(private)}.")
         return name or private[0]
 
-    def settle(
+    def settle(  # noqa: PLR0913 - each is a part of the answer
         self,
         measurement: Asked,
         finish: "Callable[[Found], Answer]",
         *,
         asked: str,
+        epsilon: Fraction,
         fresh: bool,
         unit: Fraction = Fraction(1),
         provided: str | None = None,
@@ -133,7 +134,7 @@ class Till:
         noise = getattr(noise, "noise", noise)  # of a statistic, its own
         job = RobustJob(
             sql=asked,
-            epsilon=self.curator.loss_of(measurement.event()).epsilon,
+            epsilon=epsilon,
             expected=RobustExpected(
                 asked=asked, noise=noise, unit=unit, path=path,
                 sampled=self.rules.sample is not None,

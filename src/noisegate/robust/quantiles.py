@@ -23,7 +23,7 @@ class SmoothQuantile:
     """One quantile, by declared groups if the SQL has some."""
 
     def __init__(self, till: Till, sql: str, order: Order) -> None:
-        self._till, self._sql = till, sql
+        self._till, self._sql, self._epsilon = till, sql, till.rules.price(order.epsilon)
         question = till.read(sql)
         self._draft = _drafted(question, till, order)
         (part,) = self._draft.parts
@@ -43,7 +43,7 @@ class SmoothQuantile:
     def ask(self, *, fresh: bool) -> Outcome:
         """The answer, free if it was released before; or its plan."""
         return self._till.settle(
-            self.measurement, self._answer, asked=self._sql, fresh=fresh,
+            self.measurement, self._answer, asked=self._sql, epsilon=self._epsilon, fresh=fresh,
             unit=self._tally.term.grain,
         )  # fmt: skip
 
