@@ -50,7 +50,7 @@ format: $(STAMP)  ## rewrite files in house format
 	$(RUN)ruff check --fix .
 
 audit: $(STAMP)  ## measured lower bounds on ε, and the long runs of kills and races
-	$(RUN)python -m pytest -q -n 2 --dist worksteal -m audit tests
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -q -n 2 --dist worksteal -m audit tests
 
 SECONDS ?= 600
 fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties on new examples
