@@ -14,9 +14,9 @@ import numpy as np
 from anchors import ONE_D, TWO_D, Peer
 from noisegate.errors import NoisegateError
 from noisegate.noise.bits import SYSTEM
+from noisegate.releases.ask.trial import TrialAsk
+from noisegate.releases.cells.workload import Workload, prefixes, ranges
 from noisegate.releases.recipes import RECIPES, recipe
-from noisegate.releases.trial import TrialAsk
-from noisegate.releases.workload import Workload, prefixes, ranges
 from noisegate.transforms.strategy import Groups
 from section import DATA, Effort, Shown, released, sample, standard_error
 from show import Column, Row

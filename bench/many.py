@@ -17,10 +17,10 @@ import pyarrow as pa
 import noisegate
 from grids import random_ranges
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.multiplicative import build
-from noisegate.releases.recipes.above import boxes_matrix
-from noisegate.releases.trial import TrialAsk
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.trial import TrialAsk
+from noisegate.releases.cells.workload import Workload
+from noisegate.releases.fit.multiplicative import build
+from noisegate.releases.thresholds.above import boxes_matrix
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
 

@@ -9,9 +9,9 @@ from statistics import mean
 import numpy as np
 
 from noisegate.noise.bits import SYSTEM
+from noisegate.releases.ask.trial import TrialAsk
+from noisegate.releases.cells.workload import cells
 from noisegate.releases.recipes import recipe
-from noisegate.releases.trial import TrialAsk
-from noisegate.releases.workload import cells
 from section import DATA, ROOT, Effort, Shown, released, standard_error
 from show import Column, Row
 

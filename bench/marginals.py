@@ -18,10 +18,10 @@ import numpy as np
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.axes import Axis
-from noisegate.releases.marginal_fit import plan_tables
-from noisegate.releases.marginal_tables import build_tables
-from noisegate.releases.trial import TrialAsk
+from noisegate.releases.ask.trial import TrialAsk
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.fit.marginals import plan_tables
+from noisegate.releases.forms.marginal_tables import build_tables
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
 

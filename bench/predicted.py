@@ -20,12 +20,12 @@ from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.releases.axes import Axis
-from noisegate.releases.making import Making, Spec, workload_of
+from noisegate.releases.ask.provenance import Making, Spec, workload_of
+from noisegate.releases.ask.transcript import Listening, Told
+from noisegate.releases.ask.trial import TrialAsk
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.forms.table import TableRelease
 from noisegate.releases.recipes import RECIPES, recipe
-from noisegate.releases.table import TableRelease
-from noisegate.releases.transcript import Listening, Told
-from noisegate.releases.trial import TrialAsk
 from section import DATA, Effort, Shown, released, sample, standard_error
 from show import Column, Row
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from clock import side_by_side
-from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.noise.choice import Contest, choose
 from query import rank_error
 from show import Row

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisegate.releases.estimate import Estimate
-from noisegate.releases.finish import finish
-from noisegate.releases.workload import Workload
+from noisegate.releases.cells.estimate import Estimate
+from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.workload import Workload
 from show import Column, Row
 
 ROOT = Path(__file__).parents[1]

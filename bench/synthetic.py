@@ -23,8 +23,8 @@ import numpy as np
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.loss import ApproxDP
+from noisegate.synthetic.model.refine import drawn as drawn_rows
 from noisegate.synthetic.recipes import Fit, TablesWorkload, synthesizer
-from noisegate.synthetic.refine import drawn as drawn_rows
 from noisegate.synthetic.trial import TrialTables
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row

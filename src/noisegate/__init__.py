@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noisegate.errors import OverBudget as OverBudget
     from noisegate.gate import Gate as Gate
     from noisegate.privacy.meaning import meaning as meaning
-    from noisegate.releases.table import TableRelease as TableRelease
+    from noisegate.releases.forms.table import TableRelease as TableRelease
     from noisegate.sheets import read_csv as read_csv
     from noisegate.synthetic.release import SyntheticRelease as SyntheticRelease
 
@@ -54,7 +54,7 @@ _HOME = {
     "CrowdRelease": "noisegate.crowd.histogram",
     "Gate": "noisegate.gate",
     "Plan": "noisegate.desk.plan",
-    "TableRelease": "noisegate.releases.table",
+    "TableRelease": "noisegate.releases.forms.table",
     "SyntheticRelease": "noisegate.synthetic.release",
 }
 

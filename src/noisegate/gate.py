@@ -16,11 +16,11 @@ from noisegate.ledger.store import Ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import protected
-from noisegate.query import table_looks
-from noisegate.query.estimates.sampling import chance_of
-from noisegate.query.profiles import Profile
-from noisegate.query.run import Run
 from noisegate.robust.face import RobustFace
+from noisegate.sql.bounds import table_looks
+from noisegate.sql.bounds.profiles import Profile
+from noisegate.sql.laws.sampling import chance_of
+from noisegate.sql.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from noisegate.learners.matrix import Matrix
     from noisegate.orders import AnyJob
     from noisegate.privacy.domain import TableDomain
-    from noisegate.query.choosing import Choice, ChoiceExpected, ChoiceJob
-    from noisegate.query.fluent import TableQuestion
-    from noisegate.releases.applied import Applied
-    from noisegate.releases.applying import ApplyExpected
-    from noisegate.releases.order import Order
-    from noisegate.releases.programs import Function
-    from noisegate.synthetic.many import ManyExpected
-    from noisegate.synthetic.online import Many, ManySession
+    from noisegate.programs.applied import Applied
+    from noisegate.programs.applying import ApplyExpected
+    from noisegate.programs.text import Function
+    from noisegate.releases.ask.order import Order
+    from noisegate.sql.choosing import Choice, ChoiceExpected, ChoiceJob
+    from noisegate.sql.fluent import TableQuestion
+    from noisegate.synthetic.pmw.many import ManyExpected
+    from noisegate.synthetic.pmw.online import Many, ManySession
 
 __all__ = ["Gate", "Rules"]
 
@@ -117,7 +117,7 @@ class Gate(RobustFace):
 
     def table(self, name: str) -> "TableQuestion":
         """Ask step by step: ``gate.table("visits").group_by("ward").count().ask(epsilon=0.1)``."""
-        from noisegate.query.fluent import TableQuestion  # noqa: PLC0415 - only when asked for
+        from noisegate.sql.fluent import TableQuestion  # noqa: PLC0415 - only when asked for
 
         return TableQuestion(name, self.sql, self.plan)
 
@@ -143,7 +143,7 @@ class Gate(RobustFace):
         return self._desk.plan(self._choice(sql, terms), fresh=fresh)
 
     def _choice(self, sql: str, terms: dict[str, Any]) -> "ChoiceJob":
-        from noisegate.query.choosing import ChoiceOrder, choice_job  # noqa: PLC0415 - when asked for
+        from noisegate.sql.choosing import ChoiceOrder, choice_job  # noqa: PLC0415 - when asked for
 
         require_known(terms, ChoiceOrder, "sql")
         return choice_job(self._desk, checked(ChoiceOrder(sql=sql, **terms)))
@@ -164,7 +164,7 @@ class Gate(RobustFace):
         dictionary of NumPy arrays, and the noisy average of what it says is released. The terms
         are those of `ApplyOrder`, and ``fresh``. See docs/apply.md.
         """
-        from noisegate.releases.applying import apply_job  # noqa: PLC0415 - when asked for
+        from noisegate.programs.applying import apply_job  # noqa: PLC0415 - when asked for
 
         job = apply_job(self._desk, function, sql, terms)
         return self._desk.run(job, fresh=fresh, progress=progress)
@@ -178,7 +178,7 @@ class Gate(RobustFace):
         **terms: Any,  # noqa: ANN401 - as for ApplyOrder
     ) -> "Plan[ApplyExpected]":
         """Price, time and error of a program. Free: spends nothing, reads no row, runs nothing."""
-        from noisegate.releases.applying import apply_job  # noqa: PLC0415 - when asked for
+        from noisegate.programs.applying import apply_job  # noqa: PLC0415 - when asked for
 
         return self._desk.plan(apply_job(self._desk, function, sql, terms), fresh=fresh)
 
@@ -248,7 +248,7 @@ class Gate(RobustFace):
         return self._job(self._order(name, sql, **terms)).endings
 
     def _order(self, name: str, sql: str | None, **terms: Any) -> "Order":  # noqa: ANN401 - as for release
-        from noisegate.releases.order import order_of  # noqa: PLC0415 - when asked for
+        from noisegate.releases.ask.order import order_of  # noqa: PLC0415 - when asked for
 
         return order_of(name, sql, terms)
 
@@ -403,8 +403,8 @@ class Gate(RobustFace):
     def _many(
         self, columns: "Mapping[str, Any] | None", terms: dict[str, Any], *, sure: bool
     ) -> "Many":
-        from noisegate.synthetic.many import ManyOrder  # noqa: PLC0415 - when asked for
-        from noisegate.synthetic.online import Many  # noqa: PLC0415
+        from noisegate.synthetic.pmw.many import ManyOrder  # noqa: PLC0415 - when asked for
+        from noisegate.synthetic.pmw.online import Many  # noqa: PLC0415
 
         require_known(terms, ManyOrder, "columns")
         order = checked(ManyOrder(columns=columns, **terms))

@@ -7,7 +7,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, derived
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
-from noisegate.releases.order import Order, agreed, boxes, is_running, own, steps
+from noisegate.releases.ask.order import Order, agreed, boxes, is_running, own, steps
 
 AnyJob: TypeAlias = Job[Any, Any, Any]
 
@@ -17,52 +17,52 @@ def job_of(desk: Desk, order: Order, *, fresh: bool = False) -> AnyJob:
     if order.name.startswith("crowd-"):
         return _crowd(desk, order)
     if order.name == "boxplot":
-        from noisegate.releases.boxplots import boxplot_job  # noqa: PLC0415
+        from noisegate.releases.forms.boxplots import boxplot_job  # noqa: PLC0415
 
         return boxplot_job(desk, boxes(order), agreed(Terms(), order), fresh=fresh)
     return _JOBS.get(order.name, _table)(desk, order)
 
 
 def _synthetic(desk: Desk, order: Order) -> AnyJob:
-    from noisegate.synthetic.making import synthetic_job, synthetic_of  # noqa: PLC0415
+    from noisegate.synthetic.synthesis import synthetic_job, synthetic_of  # noqa: PLC0415
 
     return synthetic_job(desk, synthetic_of(order))
 
 
 def _questions(desk: Desk, order: Order) -> AnyJob:
-    from noisegate.synthetic.multiplicative import questions_job  # noqa: PLC0415
+    from noisegate.synthetic.pmw.multiplicative import questions_job  # noqa: PLC0415
 
     return questions_job(desk, order)
 
 
 def _cube(desk: Desk, order: Order) -> AnyJob:
-    from noisegate.releases.cube_job import cube_job, cube_of  # noqa: PLC0415
+    from noisegate.releases.forms.cube_job import cube_job, cube_of  # noqa: PLC0415
 
     return cube_job(desk, cube_of(order))
 
 
 def _sparse(desk: Desk, order: Order) -> AnyJob:
-    from noisegate.releases.sparse_asking import SparseOrder, sparse_job  # noqa: PLC0415
+    from noisegate.releases.sparse.job import SparseOrder, sparse_job  # noqa: PLC0415
 
     return sparse_job(desk, own(SparseOrder, order))
 
 
 def _above(desk: Desk, order: Order) -> AnyJob:
-    from noisegate.releases.recipes.above import AboveOrder, above_job  # noqa: PLC0415
+    from noisegate.releases.thresholds.above import AboveOrder, above_job  # noqa: PLC0415
 
     return above_job(desk, own(AboveOrder, order))
 
 
 def _table(desk: Desk, order: Order) -> AnyJob:
-    from noisegate.releases.table_job import epsilon_of, grid_and_terms, table_job  # noqa: PLC0415
+    from noisegate.releases.forms.table_job import epsilon_of, grid_and_terms, table_job  # noqa: PLC0415
 
     if order.name == "cdf":
-        from noisegate.releases.cdf import CdfRelease  # noqa: PLC0415
+        from noisegate.releases.forms.cdf import CdfRelease  # noqa: PLC0415
 
         counted = table_job(desk, steps(order))
         return derived("cdf", counted, lambda made: CdfRelease(histogram=made), CdfRelease.endings)
     if is_running(order):
-        from noisegate.releases.running import series_job  # noqa: PLC0415
+        from noisegate.releases.series.running import series_job  # noqa: PLC0415
 
         grid, terms = grid_and_terms(desk, order)
         return series_job(

@@ -26,8 +26,8 @@ from noisegate.audit.report import lines, markdown
 from noisegate.cli import app
 from noisegate.cli.audits import VIOLATION_CODE
 from noisegate.errors import SpecError
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.catalogue import MECHANISMS
-from noisegate.mechanisms.geometric import Geometric
 
 ALPHA = 1e-6 / len(audits())
 QUICK = ("geometric", "truncated-geometric", "laplace", "discrete-gaussian", "gaussian",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from audit_tools import passes
 
-from noisegate.mechanisms.box_noise import BoxNoise
+from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.noise import box
 from noisegate.privacy.distance import LInf1
 
@@ -35,5 +35,5 @@ def test_a_draw_of_each_number_by_itself_is_no_cheaper_way(monkeypatch):
     def apart(scale, cells, width, *, bits):
         return box.box_noise(scale, cells * width, 1, bits=bits).reshape(cells, width)
 
-    monkeypatch.setattr("noisegate.mechanisms.box_noise.box_noise", apart)
+    monkeypatch.setattr("noisegate.mechanisms.additive.box_noise.box_noise", apart)
     assert not passes(1, hits(HONEST, 0), hits(HONEST, 1), trials=TRIALS)

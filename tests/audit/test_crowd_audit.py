@@ -10,7 +10,7 @@ import pytest
 from audit_tools import passes
 
 from noisegate.accounting.crowd import histogram_delta
-from noisegate.mechanisms.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 
 pytestmark = pytest.mark.audit
 P, CROWD, EPSILON = Fraction(1, 2), 5, Fraction(7, 10)

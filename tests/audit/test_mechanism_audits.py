@@ -13,9 +13,9 @@ import pytest
 from audit_tools import count_event, passes
 from scipy.stats import chi2
 
-from noisegate.mechanisms.above_threshold import AboveThreshold
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.ranks import RankGoal, private_rank
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.ranks import RankGoal, private_rank
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.noise.bits import SYSTEM
 
 

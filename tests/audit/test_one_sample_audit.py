@@ -22,13 +22,13 @@ from noisegate.algebra.relation import Sampled, Table
 from noisegate.algebra.tally import Axis, Cells, Grouping, Sums, Term
 from noisegate.curator.measurement import Measurement
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.sparse_geometric import SparseGeometric
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import DeclaredEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 
 pytestmark = pytest.mark.audit

@@ -18,8 +18,8 @@ from noisegate.audit.of_recipes import opened, rows
 from noisegate.audit.path import Ears, Use, path_audit, weaker
 from noisegate.errors import Bug
 from noisegate.learners import ESTIMATORS
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.catalogue import MECHANISMS
-from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.distance import L1
 from noisegate.releases.recipes import RECIPES
 from noisegate.synthetic.recipes import SYNTHESIZERS

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.smooth import SmoothStudent
+from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.transforms.attention import REACHES_MAX, attention
 
 END = 3

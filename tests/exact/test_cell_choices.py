@@ -16,9 +16,15 @@ from hypothesis import strategies as st
 
 from noisegate.errors import SpecError
 from noisegate.exact import real
-from noisegate.mechanisms import dawa_partition, fourier_cut
-from noisegate.mechanisms.dawa_partition import DawaPartition, cheapest, evenness, shifted, walk
-from noisegate.mechanisms.fourier_cut import FourierCut
+from noisegate.mechanisms.partitions import dawa_partition, fourier_cut
+from noisegate.mechanisms.partitions.dawa_partition import (
+    DawaPartition,
+    cheapest,
+    evenness,
+    shifted,
+    walk,
+)
+from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.privacy.distance import L1
 
 # --- the partition --------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ import pytest
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Keys
-from noisegate.mechanisms.key_selection import ThresholdedGaussian, ThresholdedGeometric
+from noisegate.mechanisms.keys.key_selection import ThresholdedGaussian, ThresholdedGeometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 TINY = 1e-12
 REACH = 60  # beyond it there is less than TINY of any law here

@@ -21,9 +21,9 @@ from noisegate.algebra.tally import Grouping, Marginals, Term
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
 from noisegate.exact import real
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import ExponentialEvent

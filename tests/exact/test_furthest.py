@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.zcdp import zcdp_loss
-from noisegate.mechanisms.furthest import Furthest
+from noisegate.mechanisms.partitions.furthest import Furthest
 
 ASKED = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]])  # 0/1 questions about three cells
 GUESSES = (3, 9, 4, 0)

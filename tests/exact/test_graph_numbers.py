@@ -6,10 +6,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph, largest
-from noisegate.mechanisms.graph_shapes import (
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, largest
+from noisegate.mechanisms.smooth.graph_shapes import (
     Edges,
     edges_of,
     flow_of,
@@ -20,7 +20,7 @@ from noisegate.mechanisms.graph_shapes import (
     truncated_triangle_reaches,
     without_bipartite,
 )
-from noisegate.mechanisms.smooth import SmoothStudent
+from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.privacy.distance import L1, L2
 
 N, DEPTH = 5, 7

@@ -9,9 +9,9 @@ import pytest
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.exact import enclose
-from noisegate.mechanisms.local_quantile import LocalQuantile, quantile_reaches
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth import UNIT, SmoothLaplace, SmoothStudent
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile, quantile_reaches
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import UNIT, SmoothLaplace, SmoothStudent
 
 TOP, SIZE = 4, 4
 TABLES = [x for n in range(SIZE + 1) for x in combinations_with_replacement(range(TOP + 1), n)]

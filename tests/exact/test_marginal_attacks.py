@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import noisegate.sources.duckdb as engine
-import noisegate.sources.duckdb_tallies as tallies
+import noisegate.sources.duckdb.source as engine
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Grouping, Marginals, Sums, Term
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.duckdb.writing import tallies
 from noisegate.transforms.query import Query
 
 FINE = Term(expression=Literal(1), grain=Fraction(1, 1000), low=0, high=1000)

@@ -26,17 +26,17 @@ from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import SpecError
 from noisegate.exact import enclose, real, upper
-from noisegate.mechanisms.above_threshold import AboveThreshold
-from noisegate.mechanisms.bounds import PrivateBounds
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.catalogue import from_record
-from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
-from noisegate.mechanisms.laplace import Laplace
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles, plan
-from noisegate.mechanisms.ranks import RankGoal, _far_runs, private_rank, runs_near
-from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.keys.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.quantiles import Quantiles, plan
+from noisegate.mechanisms.quantiles.ranks import RankGoal, _far_runs, private_rank, runs_near
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits, _holder
 from noisegate.noise.choice import Contest, choose
@@ -44,7 +44,7 @@ from noisegate.noise.gaussian import Staircase, _draw, _exponent, _places
 from noisegate.privacy.distance import L1
 from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 FALSE_ALARM = 1e-9
 

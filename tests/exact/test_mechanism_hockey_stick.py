@@ -13,15 +13,15 @@ import pytest
 from flint import arb, ctx
 
 from noisegate.exact import real
-from noisegate.mechanisms import exponential, permute_and_flip, quantiles, top_k
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.mechanisms.ranks import runs_near
-from noisegate.mechanisms.top_k import TopK
-from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.keys.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.quantiles import Quantiles, quantiles
+from noisegate.mechanisms.quantiles.ranks import runs_near
+from noisegate.mechanisms.selection import exponential, permute_and_flip, top_k
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.distance import L1
 
 TINY = 1e-30
@@ -464,7 +464,7 @@ def test_quantiles_that_give_a_value_to_both_sides_are_caught(monkeypatch):
 @pytest.mark.parametrize("reach", [1, 2, 3])
 @pytest.mark.parametrize("tau", TAUS)
 def test_near_and_far_runs_are_all_runs(tau, reach):
-    from noisegate.mechanisms.ranks import _far_runs
+    from noisegate.mechanisms.quantiles.ranks import _far_runs
 
     for size in (5, 6, 7):
         for data in combinations_with_replacement(range(5), size):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 
 SPAN = 4000  # noise beyond this weighs less than e^-400 in all cases below
 

@@ -11,8 +11,8 @@ import pytest
 from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, mp
 
 from noisegate.errors import SpecError
-from noisegate.mechanisms.noisy_max import NoisyMax
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.noisy_max import NoisyMax
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.choice import Contest, choose_with_gaps, choose_with_gaps_times
 

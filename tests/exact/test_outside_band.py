@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.zcdp import zcdp_loss
-from noisegate.mechanisms import outside_band
-from noisegate.mechanisms.outside_band import OutsideBand, sum_tail
+from noisegate.mechanisms.selection import outside_band
+from noisegate.mechanisms.selection.outside_band import OutsideBand, sum_tail
 
 SPAN = 100  # noise of an end beyond this weighs less than e^-40 below
 ENDS = np.arange(-SPAN, SPAN + 1)

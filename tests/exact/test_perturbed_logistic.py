@@ -20,9 +20,9 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import real
-from noisegate.mechanisms import perturbed_logistic
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic, _minimum, _slope
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.objective import perturbed_logistic
+from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic, _minimum, _slope
 from noisegate.noise import cube
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.cube import cube_noise

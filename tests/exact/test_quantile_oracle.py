@@ -12,9 +12,8 @@ from math import ceil, exp, floor
 import numpy as np
 import pytest
 
-from noisegate.mechanisms import quantiles
-from noisegate.mechanisms.quantiles import Quantiles, plan
-from noisegate.mechanisms.ranks import _far_runs, runs_near
+from noisegate.mechanisms.quantiles.quantiles import Quantiles, plan, quantiles
+from noisegate.mechanisms.quantiles.ranks import _far_runs, runs_near
 from noisegate.noise.bits import Bits
 
 LEVELS = [Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(89, 97), Fraction(1)]

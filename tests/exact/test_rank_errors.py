@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.quantile import error_range
-from noisegate.mechanisms.quantiles import _STEPS, Quantiles, _tail, plan
+from noisegate.mechanisms.quantiles.quantile import error_range
+from noisegate.mechanisms.quantiles.quantiles import _STEPS, Quantiles, _tail, plan
 
 QUARTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 FIVE = (Fraction(1, 20), *QUARTILES, Fraction(19, 20))

@@ -16,8 +16,8 @@ from test_sparse_geometric import shown_masses
 
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.pure import pure_loss
-from noisegate.mechanisms.above_threshold import AboveThreshold
-from noisegate.mechanisms.smooth import SmoothLaplace, SmoothStudent
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothStudent
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP

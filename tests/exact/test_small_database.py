@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.small_database import SmallDatabase
+from noisegate.mechanisms.partitions.small_database import SmallDatabase
 
 ASKED = (1, 0, 0, 0, 1, 1, 1, 1, 0)  # three questions about three cells
 NET = SmallDatabase(factor=Fraction(1, 4), questions=ASKED, cells=3, size=3, rows=9)

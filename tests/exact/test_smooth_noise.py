@@ -8,8 +8,8 @@ import pytest
 
 from noisegate.accounting.smooth import laplace_delta_up, lognormal_rho_up, student_epsilon_up
 from noisegate.mechanisms.base import INPUT_MAX
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth import (
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import (
     UNIT,
     SmoothLaplace,
     SmoothLognormal,

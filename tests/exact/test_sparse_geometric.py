@@ -14,10 +14,10 @@ from scipy import stats
 
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import real
-from noisegate.mechanisms import sparse_geometric, sparse_priority
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.sparse_geometric import SparseGeometric, shown_chance, threshold_for
-from noisegate.mechanisms.sparse_priority import SparsePriority
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.keys import sparse_geometric, sparse_priority
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, shown_chance, threshold_for
+from noisegate.mechanisms.keys.sparse_priority import SparsePriority
 from noisegate.privacy.distance import L1
 
 ALARM = 1e-9

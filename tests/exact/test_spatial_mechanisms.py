@@ -17,9 +17,9 @@ from flint import arb, ctx
 
 from noisegate.errors import SpecError
 from noisegate.exact import real
-from noisegate.mechanisms import privtree, splits
-from noisegate.mechanisms.privtree import PrivTree, cut_levels, path_loss
-from noisegate.mechanisms.splits import Splits
+from noisegate.mechanisms.partitions import privtree, splits
+from noisegate.mechanisms.partitions.privtree import PrivTree, cut_levels, path_loss
+from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.noise import races
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.choice import Contest

@@ -32,13 +32,13 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import NoisegateError, SourceError
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
 

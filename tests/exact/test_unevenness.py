@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
-from noisegate.mechanisms import geometric, unevenness
+from noisegate.mechanisms.additive import geometric
 from noisegate.mechanisms.base import INPUT_MAX
-from noisegate.mechanisms.unevenness import Unevenness, excess
+from noisegate.mechanisms.partitions import unevenness
+from noisegate.mechanisms.partitions.unevenness import Unevenness, excess
 from noisegate.privacy.distance import L1
 
 HUGE = np.iinfo(np.int64).max

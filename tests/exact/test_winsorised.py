@@ -7,8 +7,8 @@ import pytest
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.winsorised import POINTS, Winsorised
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.quantiles.winsorised import POINTS, Winsorised
 
 HIGH = 1 << 20
 

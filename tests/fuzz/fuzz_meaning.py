@@ -8,7 +8,7 @@ from hard_worlds import opened, world
 from sql_grammar import FIELDS, Grammar
 from sql_oracle import marks_of, meaning_of
 
-from noisegate.query.reading.reader import read
+from noisegate.sql.reading.reader import read
 
 
 class Meaning(Sql):

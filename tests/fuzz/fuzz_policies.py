@@ -16,8 +16,8 @@ from fuzz_target import Finding, NoisegateError, Target, Verdict, refused, short
 
 from noisegate.connect import check_policy, open_policy, policy_page
 from noisegate.errors import PolicyError
-from noisegate.sources.policy import read_policy
-from noisegate.sources.policy_form import schema
+from noisegate.sources.policy.form import schema
+from noisegate.sources.policy.policy import read_policy
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "clinic.toml"

@@ -9,8 +9,8 @@ from sql_grammar import FIELDS, Grammar
 from sql_oracle import marks_of, meaning_of, require_claims, short
 
 from noisegate.errors import OverBudget
-from noisegate.query.question import Function
-from noisegate.query.reading.reader import read
+from noisegate.sql.question import Function
+from noisegate.sql.reading.reader import read
 
 ENOUGH = 0.999999999  # confidence of margins: 1e-9 false alarms for each number
 COUNTS = {Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.COUNT_DISTINCT}

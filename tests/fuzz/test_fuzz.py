@@ -13,11 +13,11 @@ from driver import TARGETS, fuzz, known, replay, target_of
 from fuzz_ledgers import Ledgers
 from fuzz_releases import base
 
-import noisegate.sources.duckdb_weights as weights
 from noisegate.errors import SpecError
 from noisegate.ledger.audit import Verification
 from noisegate.ledger.store import Ledger
-from noisegate.query.run import Run
+from noisegate.sources.duckdb.writing import weights
+from noisegate.sql.run import Run
 
 CASES = {"sql": 20, "meaning": 300, "claims": 30, "policies": 25, "ledgers": 60, "releases": 300, "orders": 80, "analysts": 10}  # fmt: skip
 

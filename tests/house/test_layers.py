@@ -16,9 +16,9 @@ FLOORS = (  # lowest first
     {"ledger"},
     {"curator"},
     {"desk"},
-    {"query"},
-    {"releases"},
-    {"synthetic", "robust"},
+    {"sql"},
+    {"programs", "releases"},
+    {"federated", "synthetic", "robust"},
     {"crowd", "learners"},
     {"orders"},
     {"gate"},
@@ -34,7 +34,9 @@ SAME_FLOOR = {("exact", "errors")}
 KEYLESS, KEYS = (
     {
         "desk",
-        "query",
+        "sql",
+        "programs",
+        "federated",
         "releases",
         "synthetic",
         "robust",

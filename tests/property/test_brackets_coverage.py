@@ -10,7 +10,7 @@ from math import ceil, floor
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.brackets import Brackets
+from noisegate.mechanisms.quantiles.brackets import Brackets
 
 POINTS = 1 << 24
 USES, FEWEST = 200, 172

@@ -20,13 +20,13 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.estimate import estimate, predicted
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.estimates.known import listed, released
-from noisegate.query.estimates.purchase import purchase
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.purchase import purchase
+from noisegate.sql.estimates.estimate import estimate, predicted
+from noisegate.sql.laws.known import listed, released
+from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 
 RUNS = 1000
 ALARM = 1e-9

@@ -18,7 +18,7 @@ from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 ROWS = pa.table(
     {

@@ -21,11 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-import noisegate.sources.duckdb as engine
-import noisegate.sources.duckdb_folds as folds
-import noisegate.sources.duckdb_relations as relations
-import noisegate.sources.duckdb_tallies as tallies
-import noisegate.sources.duckdb_weights as weights
+import noisegate.sources.duckdb.source as engine
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import (
     Among,
@@ -60,7 +56,8 @@ from noisegate.algebra.tally import (
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.duckdb.writing import folds, relations, tallies, weights
 from noisegate.transforms import stability
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query, shape_of, terms_of

@@ -22,10 +22,10 @@ from test_reading_random import question
 
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.reading.reader import read
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.reading.reader import read
 from noisegate.transforms.query import Query
 
 PATIENTS = 5

@@ -11,7 +11,7 @@ from worlds import CANARY, EVE, eve, everything_in, gate, row, visits
 
 import noisegate as ng
 from noisegate.errors import SourceError
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 SETTINGS = "SELECT name, value FROM duckdb_settings()"
 SELF_JOIN = "SELECT COUNT(*) AS n FROM visits a JOIN visits b USING (who)"
@@ -110,7 +110,7 @@ def test_the_engine_sees_no_column_that_is_hidden():
 def test_the_free_sql_runs_in_another_engine_without_private_rows():
     mine = gate(visits(eve()))
     mine.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1)
-    from noisegate.query.outer import run_outer
+    from noisegate.sql.outer.engine import run_outer
 
     for name in ("visits", "frame0"):
         with pytest.raises(ng.NoisegateError, match="no table"):

@@ -23,7 +23,7 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.tally import Sums, Term
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 PEOPLE = 40
 

@@ -30,7 +30,7 @@ from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import PolicyError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms import stability
 from noisegate.transforms.query import Query
 

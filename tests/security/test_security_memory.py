@@ -10,7 +10,7 @@ import pytest
 import noisegate
 from noisegate.errors import SourceError
 from noisegate.learners import StandardScaler
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 WORDS = "Unable to allocate 808 B for an array with shape (101,) and data type int64"
 COLUMNS = {

@@ -25,7 +25,7 @@ from worlds import (
 )
 
 import noisegate as ng
-from noisegate.query.estimates.purchase import finder_of
+from noisegate.sql.drafts.purchase import finder_of
 
 # keys of one person
 

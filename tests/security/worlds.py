@@ -15,7 +15,7 @@ import noisegate as ng
 from noisegate.accounting.pure import pure_loss
 from noisegate.algebra.tally import Distinct, Keys, Sums
 from noisegate.curator.measurement import Measurement
-from noisegate.query.plan import shown_names
+from noisegate.sql.plan import shown_names
 
 CANARY = "Zanzibar-7731"  # what Eve's rows say, and no message may
 EVE = "Quagga-4417"  # her id

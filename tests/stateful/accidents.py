@@ -20,7 +20,7 @@ from noisegate.curator.surprises import Surprises
 from noisegate.errors import RequestConflict
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.store import Ledger
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 READS = ("sums", "marginals", "values", "distinct", "keys", "cells", "rows", "blocks")
 STEPS = (

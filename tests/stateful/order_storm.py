@@ -37,7 +37,7 @@ from noisegate.curator.curator import Curator
 from noisegate.errors import RequestConflict
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
-from noisegate.query import outer
+from noisegate.sql.outer import engine
 
 AT_ONCE = 2
 SLOW = ("program",)  # it runs by the clock, a second and more: a tenth of the kills
@@ -57,8 +57,8 @@ class Warm:
         self._engines = {
             each: gate._curator._source._connection for each, gate in self._gates.items()
         }
-        engine = outer._engine(os.getpid())
-        outer._engine = lambda _: engine
+        warm = engine._engine(os.getpid())
+        engine._engine = lambda _: warm
         self.empty = {each: Path(directory) / f"empty {each}.db" for each in self._gates}
 
     def _made(self, directory, people, names):

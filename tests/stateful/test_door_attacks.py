@@ -48,12 +48,12 @@ from noisegate.errors import (
 )
 from noisegate.ledger.entry import Entry, Head
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.privacy.event import DeclaredEvent, NothingEvent, encode
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 
 UNIT_TESTS = Path(__file__).parents[1] / "unit"

@@ -19,7 +19,7 @@ from noisegate.ledger.anchor import Anchor, anchors_in, make_key, public_key, si
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.table import TableRelease
+from noisegate.releases.forms.table import TableRelease
 
 ASKED = "SELECT COUNT(*) AS n FROM people"
 

@@ -18,9 +18,9 @@ from orders import ORDERS, gate_at, open_gate
 
 from noisegate.curator.owner import Agreement, Owner
 from noisegate.errors import LedgerError, RequestConflict
+from noisegate.federated.aggregator import plain
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.owners import plain
 
 PATIENCE_S = 20
 SOME = [ORDERS[name] for name in ("sql", "choose", "series", "histogram", "clusters", "many")]

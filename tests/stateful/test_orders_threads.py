@@ -18,7 +18,7 @@ from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.errors import RequestConflict
 from noisegate.gate import Gate
 from noisegate.learners.queries import StatisticalQueries
-from noisegate.query.shelf import Shelf, _Known
+from noisegate.sql.reuse.shelf import Shelf, _Known
 
 THREADS, TRIALS = 6, 3
 ASKED = (

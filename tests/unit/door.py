@@ -13,11 +13,11 @@ from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.source import Source
 from noisegate.transforms.query import Query
 

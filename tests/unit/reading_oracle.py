@@ -23,9 +23,9 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.question import Function
-from noisegate.query.reading.reader import read
-from noisegate.sources.duckdb_expressions import write
+from noisegate.sources.duckdb.writing.expressions import write
+from noisegate.sql.question import Function
+from noisegate.sql.reading.reader import read
 
 PATIENT = PrivacyUnit(column="patient_id", noun="patient", ids="patient")
 DAYS = (Fraction(-30_000), Fraction(30_000))

@@ -18,18 +18,18 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, SpecError, Unsupported
-from noisegate.mechanisms.above_threshold import AboveThreshold
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent
-from noisegate.releases.recipes.above import (
+from noisegate.releases.cells.workload import all_ranges, ranges
+from noisegate.releases.thresholds.above import (
     AboveOrder,
     AboveRelease,
     above_job,
     boxes_matrix,
 )
-from noisegate.releases.workload import all_ranges, ranges
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Matrix, Strategy
 

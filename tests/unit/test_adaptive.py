@@ -16,8 +16,11 @@ from scipy.stats import norm
 
 import noisegate
 from noisegate.errors import SpecError
-from noisegate.releases.dyadic import dyadic, length, widened
-from noisegate.releases.posterior import (
+from noisegate.releases.cells.workload import all_ranges, cells, ranges
+from noisegate.releases.recipes import recipe
+from noisegate.releases.recipes.adaptive import _smoothed, _spread
+from noisegate.releases.trees.dyadic import dyadic, length, widened
+from noisegate.releases.trees.posterior import (
     Message,
     _Empty,
     _read_down,
@@ -26,10 +29,7 @@ from noisegate.releases.posterior import (
     _truncated,
     posterior,
 )
-from noisegate.releases.recipes import recipe
-from noisegate.releases.recipes.adaptive import _smoothed, _spread
-from noisegate.releases.refine import QUANTA, Ground, Plan, Total, Tree, refine
-from noisegate.releases.workload import all_ranges, cells, ranges
+from noisegate.releases.trees.refine import QUANTA, Ground, Plan, Total, Tree, refine
 from noisegate.transforms.strategy import Groups
 
 SHAPES = [(1,), (7,), (1, 7), (1, 1, 1), (3, 5, 2), (16, 16), (40, 9), (2, 2, 2, 2, 3)]

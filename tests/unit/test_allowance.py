@@ -7,7 +7,7 @@ import pytest
 from door import WARDS, Watched, counting, curator, domain
 from noisegate.curator.allowance import Scope
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
-from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.privacy.event import DeclaredEvent, NothingEvent, Parallel, Sequential
 
 

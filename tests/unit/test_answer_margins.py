@@ -9,11 +9,11 @@ import pytest
 
 import noisegate
 from noisegate.errors import SpecError
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.query.estimates.laws import Draws, Law
-from noisegate.query.items import ReleasedBlock
-from noisegate.query.margins import Margins
-from noisegate.query.outer import run_outer
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.sql.laws.laws import Draws, Law
+from noisegate.sql.outer.engine import run_outer
+from noisegate.sql.outer.items import ReleasedBlock
+from noisegate.sql.outer.margins import Margins
 
 TABLE = pa.table({"k0": ["n", "s", "w"], "a0": [10, 30, 20], "a1": [100.0, 200.0, 2.0]})
 PUBLIC = {"wards": pa.table({"ward": ["n", "s"], "beds": [5, 10]})}

@@ -17,11 +17,11 @@ from noisegate.desk.desk import Desk
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.isolated import cell
 from noisegate.isolated.lockdown import can_lock
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
-from noisegate.releases.applied import Applied
-from noisegate.releases.applying import apply_job
-from noisegate.releases.programs import program_of
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.programs.applied import Applied
+from noisegate.programs.applying import apply_job
+from noisegate.programs.text import program_of
 
 runs = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
 PEOPLE = pa.table({"id": np.arange(400) // 2, "age": np.arange(400) % 80, "sex": ["f", "m"] * 200})

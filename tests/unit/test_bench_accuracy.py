@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from noisegate.releases.cells.workload import cells, prefixes
 from noisegate.releases.recipes import RECIPES
-from noisegate.releases.workload import cells, prefixes
 
 
 @pytest.fixture

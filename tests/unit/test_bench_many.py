@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from noisegate.releases.workload import all_ranges
+from noisegate.releases.cells.workload import all_ranges
 
 BENCH = Path(__file__).parents[2] / "bench"
 DICE = np.random.default_rng(3)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from noisegate.releases import covers, hierarchy
-from noisegate.releases.making import workload_of
+from noisegate.releases.ask.provenance import workload_of
+from noisegate.releases.ask.transcript import Told
 from noisegate.releases.recipes import RECIPES, recipe
-from noisegate.releases.transcript import Told
+from noisegate.releases.trees import covers, hierarchy
 
 
 @pytest.fixture

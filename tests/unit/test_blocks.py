@@ -22,17 +22,17 @@ from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.isolated.cell import Cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed, unpacked
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import KeySelection
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.smooth import SmoothStudent
-from noisegate.mechanisms.winsorised import Winsorised
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.keys.key_selection import KeySelection
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.winsorised import Winsorised
+from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import ExponentialEvent, GeometricEvent, Sequential
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.blocks import BlockQuery
 
 OWNED = table(

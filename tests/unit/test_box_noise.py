@@ -17,8 +17,8 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import SpecError
 from noisegate.exact import upper
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.noise import box
 from noisegate.noise.box import box_noise
 from noisegate.noise.uniform import integer_below, uniform_below_each

@@ -14,8 +14,8 @@ from noisegate.algebra.tally import Sums
 from noisegate.curator.cells import CellAccount
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, OverBudget
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, NothingEvent, Sequential
 from noisegate.transforms.query import Query

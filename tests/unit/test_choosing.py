@@ -11,10 +11,10 @@ from test_cli import run
 
 import noisegate as ng
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.noisy_max import NoisyMax
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.top_k import TopK
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.noisy_max import NoisyMax
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.top_k import TopK
 
 WARDS = ("north", "south", "west")
 FACTS = {

@@ -8,8 +8,8 @@ from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.isolated.lockdown import can_lock
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.robust.claimed import ClaimOrder, _query
 from noisegate.robust.paying import Till
 

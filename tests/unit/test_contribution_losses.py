@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate.query.estimates import unseen
-from noisegate.query.estimates.tails import Loss, Sizes, noise_tail
-from noisegate.query.profiles import PART, PARTS, STEPS, Profile
+from noisegate.sql.bounds.profiles import PART, PARTS, STEPS, Profile
+from noisegate.sql.estimates import unseen
+from noisegate.sql.estimates.tails import Loss, Sizes, noise_tail
 
 SURE = Fraction(95, 100)
 EVEN = np.concatenate([[0], STEPS])

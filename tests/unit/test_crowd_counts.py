@@ -13,7 +13,7 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import OverBudget, SpecError, Unsupported
-from noisegate.mechanisms.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import CrowdCountsEvent, decode, encode
 from noisegate.transforms.query import Query

@@ -13,7 +13,7 @@ from noisegate.crowd.blending import Blending, DeclaredBlending, solved
 from noisegate.crowd.histogram import CrowdRelease
 from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError, Unsupported
-from noisegate.query.estimates.counted import between, most
+from noisegate.sql.laws.counted import between, most
 
 TENTH = Fraction(1, 10)
 PEOPLE = pa.table(

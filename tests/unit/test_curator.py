@@ -11,7 +11,7 @@ from noisegate.errors import (
     SourceError,
     Unsupported,
 )
-from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.noise.bits import Bits, SystemBits
 from noisegate.privacy.event import DiscreteGaussianEvent, GeometricEvent
 

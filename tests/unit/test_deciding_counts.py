@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binom
 
 import noisegate as ng
-from noisegate.mechanisms.key_selection import KeySelection, Thresholded
-from noisegate.query.estimates.purchase import finder_of
+from noisegate.mechanisms.keys.key_selection import KeySelection, Thresholded
+from noisegate.sql.drafts.purchase import finder_of
 
 ALARM = 1e-7  # how often a test of chance fails though all is well
 TERMS = {"epsilon": 1, "delta": "1e-6"}

@@ -14,9 +14,9 @@ import noisegate as ng
 from noisegate.algebra.expression import domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading.names import rows_of_table
-from noisegate.query.reading.sight import Sight
-from noisegate.sources.duckdb_facts import as_stored
+from noisegate.sources.duckdb.facts import as_stored
+from noisegate.sql.reading.names import rows_of_table
+from noisegate.sql.reading.sight import Sight
 
 CONDITIONS = 300  # of each of 3 seeds, on 60 rows each
 LINES = table(

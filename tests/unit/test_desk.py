@@ -12,14 +12,14 @@ from noisegate import learners
 from noisegate.crowd.histogram import CrowdRelease
 from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError
-from noisegate.releases.applied import Applied
-from noisegate.releases.boxplots import BoxplotRelease
-from noisegate.releases.cdf import CdfRelease
-from noisegate.releases.cube import CubeRelease
-from noisegate.releases.recipes.above import AboveRelease
-from noisegate.releases.running import SeriesRelease
-from noisegate.releases.sparse import SparseRelease
-from noisegate.releases.table import TableRelease
+from noisegate.programs.applied import Applied
+from noisegate.releases.forms.boxplots import BoxplotRelease
+from noisegate.releases.forms.cdf import CdfRelease
+from noisegate.releases.forms.cube import CubeRelease
+from noisegate.releases.forms.table import TableRelease
+from noisegate.releases.series.running import SeriesRelease
+from noisegate.releases.sparse.summary import SparseRelease
+from noisegate.releases.thresholds.above import AboveRelease
 from noisegate.synthetic.release import SyntheticRelease
 
 ROWS = pa.table({

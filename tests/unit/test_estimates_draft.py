@@ -11,19 +11,19 @@ from noisegate.algebra.relation import Filter, PerUnit, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.errors import SpecError, Unsupported
-from noisegate.mechanisms.brackets import Brackets
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.quantiles import Quantiles
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import Sequential
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.accuracy import Goal, decimal, epsilon_for
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.estimate import predicted
-from noisegate.query.estimates.groups import Caps, key_questions
-from noisegate.query.estimates.purchase import extreme_level, purchase
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.sql.drafts.accuracy import Goal, decimal, epsilon_for
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps, key_questions
+from noisegate.sql.drafts.purchase import extreme_level, purchase
+from noisegate.sql.estimates.estimate import predicted
+from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 
 HALF = Fraction(1, 2)
 COLUMNS = (

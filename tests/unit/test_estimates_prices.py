@@ -14,10 +14,10 @@ from noisegate.curator.measurement import Measurement
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import NothingEvent, Sequential
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.groups import Caps, key_questions
-from noisegate.query.estimates.purchase import purchase
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps, key_questions
+from noisegate.sql.drafts.purchase import purchase
+from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 
 COLUMNS = (
     Column(name="age", kind=Kind.INTEGER, between=(Fraction(18), Fraction(90)), nullable=False),

@@ -10,16 +10,16 @@ import pytest
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
-from noisegate.mechanisms.brackets import Brackets
+from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.estimate import estimate, predicted
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.estimates.known import listed, released
-from noisegate.query.estimates.purchase import purchase
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
-from noisegate.query.released import blank_table, released_block
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.purchase import purchase
+from noisegate.sql.estimates.estimate import estimate, predicted
+from noisegate.sql.laws.known import listed, released
+from noisegate.sql.question import Aggregate, Block, Function, GroupKey
+from noisegate.sql.reuse.released import blank_table, released_block
 
 DAYS = date(2024, 1, 1), date(2024, 12, 31)
 COLUMNS = (

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.query.estimates.grouping_sets import Marginals, law_of, subsets, to_measure
-from noisegate.query.estimates.intervals import Interval
-from noisegate.query.estimates.known import Known, pooled, released, rounded
-from noisegate.query.estimates.laws import Draws, Law, combined, noise_variance
-from noisegate.query.estimates.split import split
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.sql.drafts.grouping_sets import Marginals, law_of, subsets, to_measure
+from noisegate.sql.drafts.split import split
+from noisegate.sql.laws.intervals import Interval
+from noisegate.sql.laws.known import Known, pooled, released, rounded
+from noisegate.sql.laws.laws import Draws, Law, combined, noise_variance
 
 ONE = Fraction(1)
 

@@ -11,11 +11,11 @@ from noisegate.algebra.schema import schema_of
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.estimate import estimate, predicted
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.estimates.purchase import purchase
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.purchase import purchase
+from noisegate.sql.estimates.estimate import estimate, predicted
+from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 
 COLUMNS = (
     Column(name="age", kind=Kind.INTEGER, between=(Fraction(0), Fraction(100)), nullable=False),

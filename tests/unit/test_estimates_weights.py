@@ -13,12 +13,12 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.estimate import estimate
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.estimates.purchase import purchase
-from noisegate.query.question import Aggregate, Block, Function, GroupKey
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.purchase import purchase
+from noisegate.sql.estimates.estimate import estimate
+from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 
 COLUMNS = (
     Column(name="p", kind=Kind.INTEGER),

@@ -10,7 +10,7 @@ import pytest
 from test_shelf import HIGH
 
 import noisegate as ng
-from noisegate.query.expected import _plain
+from noisegate.sql.expected import _plain
 
 CLINIC = Path(__file__).parents[2] / "examples" / "clinic.toml"
 SIZE = 4000

@@ -14,7 +14,7 @@ from noisegate.algebra.functions import FUNCTIONS, function_named
 from noisegate.algebra.rules_text import case_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Domain, Kind, ordinal
-from noisegate.sources.duckdb_expressions import write
+from noisegate.sources.duckdb.writing.expressions import write
 
 CONNECTION = duckdb.connect(":memory:")
 

@@ -7,7 +7,7 @@ import pytest
 import sqlglot
 
 from noisegate.errors import SpecError
-from noisegate.query.fluent import TableQuestion
+from noisegate.sql.fluent import TableQuestion
 
 VISITS = TableQuestion("visits", lambda sql, **terms: (sql, terms), lambda sql, **terms: terms)
 

@@ -11,10 +11,10 @@ from door import count_query, curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import Price
 from noisegate.errors import Bug, Unsupported
-from noisegate.mechanisms.furthest import Furthest
+from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, ExponentialEvent
-from noisegate.releases.asking import DoorAsk
-from noisegate.releases.transcript import Listening, Told
+from noisegate.releases.ask.asking import DoorAsk
+from noisegate.releases.ask.transcript import Listening, Told
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Matrix, Strategy
 

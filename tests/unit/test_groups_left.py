@@ -8,7 +8,7 @@ from reading_oracle import DAYS, PATIENT, TABLES, column, table
 
 import noisegate as ng
 from noisegate.privacy.domain import Kind
-from noisegate.query.reading.reader import read
+from noisegate.sql.reading.reader import read
 
 ORDERS = table(
     "orders", PATIENT, column("patient_id", Kind.INTEGER), column("day", Kind.DATE),

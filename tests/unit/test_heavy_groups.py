@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate.mechanisms.key_selection import KeySelection
-from noisegate.query.estimates.purchase import finder_of
+from noisegate.mechanisms.keys.key_selection import KeySelection
+from noisegate.sql.drafts.purchase import finder_of
 
 TERMS = {"epsilon": 1, "delta": "1e-6"}
 MEANS = "SELECT page, AVG(cost) AS mean FROM t GROUP BY page"

@@ -8,11 +8,11 @@ from cells_ask import CellsAsk
 from scipy.sparse import csr_array
 
 from noisegate.desk.price import Price
-from noisegate.releases.asking import Noisy
-from noisegate.releases.hierarchy import hierarchy
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.ask.transcript import Listening, Told
+from noisegate.releases.cells.workload import all_ranges, cells
 from noisegate.releases.recipes import recipe
-from noisegate.releases.transcript import Listening, Told
-from noisegate.releases.workload import all_ranges, cells
+from noisegate.releases.trees.hierarchy import hierarchy
 from noisegate.transforms.strategy import Groups, Matrix
 
 rng = np.random.default_rng(4)

@@ -10,11 +10,11 @@ from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.policy import read_policy
-from noisegate.sources.policy_check import Severity, check
-from noisegate.sources.policy_draft import draft
-from noisegate.sources.policy_page import page
-from noisegate.sources.policy_tables import domains
+from noisegate.sources.policy.check import Severity, check
+from noisegate.sources.policy.draft import draft
+from noisegate.sources.policy.page import page
+from noisegate.sources.policy.policy import read_policy
+from noisegate.sources.policy.tables import domains
 from noisegate.sources.practice import practice_rows
 
 HEAD = 'name = "d"\n[budget]\nepsilon = 2\n'

@@ -9,11 +9,11 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import SpecError
-from noisegate.learners.baskets import Supports
-from noisegate.learners.itemsets import FrequentItemsets, Plan, search
-from noisegate.learners.rules import AssociationRules
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.learners.items.baskets import Supports
+from noisegate.learners.items.itemsets import FrequentItemsets, Plan, search
+from noisegate.learners.items.rules import AssociationRules
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.geometric import Geometric
 
 ITEMS = ("bread", "milk", "beer", "tea", "soap")
 

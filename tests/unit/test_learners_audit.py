@@ -19,8 +19,8 @@ from noisegate.learners import base
 from noisegate.learners.asking import Measured, noise_variance, noises
 from noisegate.learners.fitting import Outcome
 from noisegate.ledger.anchor import NO_LOG
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.source import Batch

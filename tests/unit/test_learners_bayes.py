@@ -15,16 +15,16 @@ from trial_rows import REACH, trial, unit_columns
 from noisegate.connect import memory
 from noisegate.desk.price import Price
 from noisegate.learners.asking import Measured, TrialRows, noise_variance, noises
-from noisegate.learners.moments import LOGISTIC, measure
-from noisegate.learners.naive_bayes import (
+from noisegate.learners.linear.moments import LOGISTIC, measure
+from noisegate.learners.trees.naive_bayes import (
     CategoricalNB,
     GaussianNB,
     fit_categorical_nb,
     fit_gaussian_nb,
 )
-from noisegate.learners.normal_classes import Normals, even_counts
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.learners.trees.normal_classes import Normals, even_counts
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.transforms.statistics.features import Bins, Linear
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Statistic

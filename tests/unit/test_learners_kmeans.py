@@ -12,9 +12,9 @@ from trial_rows import REACH, unlabelled
 from noisegate.connect import memory
 from noisegate.errors import SpecError
 from noisegate.learners import plots
-from noisegate.learners.kmeans import KMeans, fit_kmeans, fit_sulq
 from noisegate.learners.matrix import Coordinate
 from noisegate.learners.noisy_sums import divided, for_means, joined, shrunk
+from noisegate.learners.shapes.kmeans import KMeans, fit_kmeans, fit_sulq
 
 
 def blobs(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,9 @@ from sklearn import linear_model
 from trial_rows import REACH, unlabelled
 
 from noisegate.connect import memory
-from noisegate.learners import linear, plots
-from noisegate.learners.linear import LinearRegression, Ridge, fit_linear
+from noisegate.learners import plots
+from noisegate.learners.linear import regression
+from noisegate.learners.linear.regression import LinearRegression, Ridge, fit_linear
 
 WEIGHTS = np.array([0.3, -0.2, 0.1, 0.0])
 
@@ -63,9 +64,9 @@ def test_without_noise_a_ridge_is_a_ridge():
 def test_steps_down_the_slopes_find_it_too():
     rows, told = numbers(2000)
     ask = trial(rows, told, 1000, noise=False)
-    seen, _ = linear._look(ask)
-    walk = linear._Walk(ask, seen, None, 0.0)
-    found = walk.run(np.zeros(5), np.zeros(5), linear._Residuals(), [Fraction(1, 40)] * 30)
+    seen, _ = regression._look(ask)
+    walk = regression._Walk(ask, seen, None, 0.0)
+    found = walk.run(np.zeros(5), np.zeros(5), regression._Residuals(), [Fraction(1, 40)] * 30)
     assert found["line"][:-1] == pytest.approx(WEIGHTS, abs=0.02)
 
 

@@ -19,7 +19,9 @@ import noisegate
 from noisegate.connect import memory
 from noisegate.errors import SpecError
 from noisegate.learners.asking import TrialRows
-from noisegate.learners.linear_scores import (
+from noisegate.learners.linear.logistic import LogisticRegression, fit_logistic
+from noisegate.learners.linear.moments import LOGISTIC, calmed, descended, measure
+from noisegate.learners.linear.scores import (
     UNIT,
     ask_lengths,
     cells_of_score,
@@ -29,8 +31,6 @@ from noisegate.learners.linear_scores import (
     square_of,
     useful,
 )
-from noisegate.learners.logistic import LogisticRegression, fit_logistic
-from noisegate.learners.moments import LOGISTIC, calmed, descended, measure
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Slopes

@@ -8,7 +8,13 @@ from trial_rows import REACH, on_grid, unlabelled
 
 from noisegate.connect import memory
 from noisegate.learners.asking import TrialRows
-from noisegate.learners.pca import PCA, EmpiricalCovariance, fit_covariance, fit_pca, fit_sulq
+from noisegate.learners.shapes.pca import (
+    PCA,
+    EmpiricalCovariance,
+    fit_covariance,
+    fit_pca,
+    fit_sulq,
+)
 
 
 def cloud(count, columns, seed=0):

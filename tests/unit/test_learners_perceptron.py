@@ -10,7 +10,7 @@ import pytest
 from trial_rows import clouds, right, trial
 
 from noisegate.connect import memory
-from noisegate.learners.perceptron import Perceptron, fit_perceptron, fit_sulq
+from noisegate.learners.linear.perceptron import Perceptron, fit_perceptron, fit_sulq
 
 
 def classes(rows, kinds):

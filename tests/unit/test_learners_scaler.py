@@ -7,7 +7,7 @@ from trial_rows import on_grid, unlabelled
 
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners.scaler import StandardScaler, fit_scaler
+from noisegate.learners.shapes.scaler import StandardScaler, fit_scaler
 
 
 def columns(count):

@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from trial_rows import clouds, right, trial
 
 from noisegate.connect import memory
-from noisegate.learners.moments import descended
-from noisegate.learners.svm import HINGE, LinearSVC, fit_svc
+from noisegate.learners.linear.moments import descended
+from noisegate.learners.linear.svm import HINGE, LinearSVC, fit_svc
 
 
 def classes(rows, kinds):

@@ -14,13 +14,14 @@ from trial_rows import REACH, trial
 
 from noisegate.connect import memory
 from noisegate.learners.asking import TrialRows
-from noisegate.learners.class_sides import Leanings
-from noisegate.learners.forest import RandomForestClassifier, fit_forest
-from noisegate.learners.growing import Tree, grown, random_tree
-from noisegate.learners.leaves import Made, measured
 from noisegate.learners.matrix import Coordinate
-from noisegate.learners.normal_classes import Normals, look
-from noisegate.learners.tree import (
+from noisegate.learners.trees.class_sides import Leanings
+from noisegate.learners.trees.forest import RandomForestClassifier, fit_forest
+from noisegate.learners.trees.growing import Tree, grown, random_tree
+from noisegate.learners.trees.leaves import Made, measured
+from noisegate.learners.trees.normal_classes import Normals, look
+from noisegate.learners.trees.plots import Drawn, grove
+from noisegate.learners.trees.tree import (
     DecisionTreeClassifier,
     Sight,
     counted,
@@ -29,9 +30,8 @@ from noisegate.learners.tree import (
     fit_tree,
     visible_levels,
 )
-from noisegate.learners.tree_plots import Drawn, grove
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.chance import public_coins
+from noisegate.releases.cells.chance import public_coins
 
 
 def checkers(rows, seed=0):

@@ -17,9 +17,9 @@ from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.loss import ApproxDP
-from noisegate.query.limits import caps_of
-from noisegate.query.reading.reader import read
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.reading.reader import read
 
 CUSTOMERS = table("customers", "cid", ("cid", Kind.INTEGER),
                   Column(name="town", keys=("x", "y", "z"), nullable=False),

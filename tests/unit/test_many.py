@@ -12,7 +12,7 @@ import pytest
 import noisegate
 from noisegate.cli import main
 from noisegate.errors import OverBudget, SpecError, Unsupported
-from noisegate.synthetic.cells_model import CellsModel
+from noisegate.synthetic.pmw.cells_model import CellsModel
 
 DICE = np.random.default_rng(11)
 COUNT = 3000

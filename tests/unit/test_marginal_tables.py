@@ -17,11 +17,9 @@ from noisegate.desk.attempts import Attempts
 from noisegate.desk.card import verify as card_problems
 from noisegate.desk.desk import Desk
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, SpecError
-from noisegate.releases.asking import Noisy
-from noisegate.releases.axes import Axis
-from noisegate.releases.cube import CubeRelease
-from noisegate.releases.cube_job import MarginalOrder, cube_job
-from noisegate.releases.marginal_fit import (
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.fit.marginals import (
     agreeing,
     disagreement,
     measure,
@@ -31,8 +29,10 @@ from noisegate.releases.marginal_fit import (
     whole_tables,
     whole_with,
 )
-from noisegate.releases.marginal_tables import Marginals, build_tables
-from noisegate.releases.residuals import Question, combine
+from noisegate.releases.fit.residuals import Question, combine
+from noisegate.releases.forms.cube import CubeRelease
+from noisegate.releases.forms.cube_job import MarginalOrder, cube_job
+from noisegate.releases.forms.marginal_tables import Marginals, build_tables
 
 SIZES = (4, 2, 5, 3)
 PAIRS = list(combinations(range(4), 2))

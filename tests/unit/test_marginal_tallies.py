@@ -19,7 +19,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.sources.adding import SUM_MAX, add_up
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.checks import CELLS_MAX
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisegate.errors import SpecError
-from noisegate.releases.allocation import _gains, design
-from noisegate.releases.asking import Noisy
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.cells.workload import marginals, prefixes
+from noisegate.releases.fit.allocation import _gains, design
+from noisegate.releases.fit.residuals import Question, box_variance, combine, known, subsets
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.marginals import Marginals, fitted, marginals_of, whole_table
-from noisegate.releases.residuals import Question, box_variance, combine, known, subsets
-from noisegate.releases.workload import marginals, prefixes
 from noisegate.transforms.strategy import Matrix
 
 PAIRS = [(0, 1), (0, 2), (1, 2)]

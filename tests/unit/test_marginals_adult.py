@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from cells_ask import CellsAsk
 
-from noisegate.releases.axes import Axis
-from noisegate.releases.marginal_fit import plan_tables
-from noisegate.releases.marginal_tables import build_tables
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.fit.marginals import plan_tables
+from noisegate.releases.forms.marginal_tables import build_tables
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "tabular"
 

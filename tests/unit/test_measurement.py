@@ -13,16 +13,16 @@ from noisegate.algebra.relation import PerUnit, Table
 from noisegate.algebra.tally import Distinct, Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
-from noisegate.mechanisms.brackets import Brackets
-from noisegate.mechanisms.fourier_cut import FourierCut
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import KeySelection, ThresholdedGeometric
-from noisegate.mechanisms.laplace import Laplace
-from noisegate.mechanisms.privtree import PrivTree
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.mechanisms.unevenness import Unevenness
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.keys.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.partitions.fourier_cut import FourierCut
+from noisegate.mechanisms.partitions.privtree import PrivTree
+from noisegate.mechanisms.partitions.unevenness import Unevenness
+from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.mechanisms.above_threshold import CUT, AboveThreshold, cut_off
+from noisegate.mechanisms.selection.above_threshold import CUT, AboveThreshold, cut_off
 
 FAR = 10**9
 

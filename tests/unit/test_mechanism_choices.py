@@ -6,10 +6,10 @@ from math import exp
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.scores import shortfall_up
-from noisegate.mechanisms.top_k import TopK
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.scores import shortfall_up
+from noisegate.mechanisms.selection.top_k import TopK
 
 KINDS = [Exponential, PermuteAndFlip]
 

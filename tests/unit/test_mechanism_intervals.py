@@ -8,11 +8,11 @@ import pytest
 
 from noisegate.accounting.tails import upper_tail
 from noisegate.exact import upper
-from noisegate.mechanisms.bounds import PrivateBounds
-from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.laplace import Laplace
-from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.privacy.distance import L1
 
 CONFIDENCES = [Fraction(1, 2), Fraction(9, 10), Fraction(19, 20), Fraction(999, 1000), "0.999999"]

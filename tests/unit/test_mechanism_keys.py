@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.mechanisms.bounds import PrivateBounds
-from noisegate.mechanisms.key_selection import (
+from noisegate.mechanisms.keys.key_selection import (
     LEAK_MIN,
     KeySelection,
     ThresholdedGaussian,
     ThresholdedGeometric,
 )
+from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.privacy.distance import L1
 
 KEYS = KeySelection(epsilon=1, delta="1e-5")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.mechanisms.quantile import Quantile, error_range, grid_points
-from noisegate.mechanisms.quantiles import Quantiles, depth, plan
-from noisegate.mechanisms.ranks import (
+from noisegate.mechanisms.quantiles.quantile import Quantile, error_range, grid_points
+from noisegate.mechanisms.quantiles.quantiles import Quantiles, depth, plan
+from noisegate.mechanisms.quantiles.ranks import (
     ERROR_MAX,
     RankGoal,
     _scores,

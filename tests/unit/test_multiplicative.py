@@ -9,11 +9,11 @@ from scipy.sparse import csr_array
 
 import noisegate
 from noisegate.errors import SpecError
-from noisegate.releases import multiplicative
-from noisegate.releases.multiplicative import STEPS_MAX, answers, best_rounds, build, row_of
+from noisegate.releases.cells.workload import all_ranges, ranges
+from noisegate.releases.fit import multiplicative
+from noisegate.releases.fit.multiplicative import STEPS_MAX, answers, best_rounds, build, row_of
+from noisegate.releases.fit.weights import Weights
 from noisegate.releases.recipes import recipe
-from noisegate.releases.weights import Weights
-from noisegate.releases.workload import all_ranges, ranges
 from noisegate.transforms.strategy import Groups, Matrix
 
 DICE = np.random.default_rng(7)

@@ -6,7 +6,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import SpecError, Unsupported
-from noisegate.learners.net import NetDatabase
+from noisegate.learners.items.net import NetDatabase
 
 FACTS = {"ward": {"in": ["n", "s", "w"]}, "age": {"type": "integer", "between": [0, 99]}}
 

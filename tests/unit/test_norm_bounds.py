@@ -19,7 +19,7 @@ from noisegate.algebra.relation import Filter, Join, JoinKind, Project, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind, Step
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 
 CELLS = 3

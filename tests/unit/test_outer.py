@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from noisegate.errors import Unsupported
-from noisegate.query import outer
-from noisegate.query.outer import run_outer
+from noisegate.sql.outer import engine
+from noisegate.sql.outer.engine import run_outer
 
 RELEASED = {
     "noisegate_0": pa.table(
@@ -142,7 +142,7 @@ def test_a_variable_of_the_program_is_no_table():
 
 def test_the_engine_itself_reaches_nothing_when_the_words_are_let_through(monkeypatch, tmp_path):
     """The second lock: without the check of the statement, files stay out of reach."""
-    monkeypatch.setattr(outer, "_require_repeatable", lambda *_: None)
+    monkeypatch.setattr(engine, "_require_repeatable", lambda *_: None)
     (tmp_path / "x.csv").write_text("a\n1\n")
     for sql in (
         f"FROM '{tmp_path}/x.csv'",
@@ -172,12 +172,12 @@ def test_errors_are_short_and_about_the_statement():
 
 
 def test_time_rows_and_memory_are_limited(monkeypatch):
-    monkeypatch.setattr(outer, "SECONDS_MAX", 0.2)
+    monkeypatch.setattr(engine, "SECONDS_MAX", 0.2)
     with pytest.raises(Unsupported, match="longer than"):
         run(
             "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT MAX(i) FROM r"
         )
-    monkeypatch.setattr(outer, "SECONDS_MAX", 10.0)
+    monkeypatch.setattr(engine, "SECONDS_MAX", 10.0)
     with pytest.raises(Unsupported, match="too large"):
         run("FROM range(10000000)")
     with pytest.raises(Unsupported, match="too much memory"):

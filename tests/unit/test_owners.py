@@ -32,11 +32,11 @@ from noisegate.errors import (
     SpecError,
     Unsupported,
 )
+from noisegate.federated.aggregator import OwnersRelease, aggregate, fourier, opened, plain, serve
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.owners import OwnersRelease, aggregate, fourier, opened, plain, serve
 from noisegate.transforms.strategy import Groups
 
 SURE = Fraction(900)  # noise is 0, but for one draw in e^800

@@ -16,8 +16,8 @@ from noisegate.curator import parts
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.parts import Cut, Part
 from noisegate.errors import OverBudget
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
     EVENTS,

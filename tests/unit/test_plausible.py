@@ -12,19 +12,19 @@ from noisegate.desk.price import Price
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.releases import hierarchy as hierarchy_module
-from noisegate.releases.asking import Noisy
-from noisegate.releases.axes import Axis
-from noisegate.releases.covers import covers
-from noisegate.releases.finish import finish
-from noisegate.releases.hierarchy import hierarchy
-from noisegate.releases.making import Making, workload_of
-from noisegate.releases.plausible import DRAWS, Plausible
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.ask.provenance import Making, workload_of
+from noisegate.releases.ask.transcript import Listening
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.spatial import Boxes, fit
+from noisegate.releases.cells.workload import all_ranges, cells, prefixes, ranges
+from noisegate.releases.fit.plausible import DRAWS, Plausible
+from noisegate.releases.forms.table import TableRelease
 from noisegate.releases.recipes import recipe
-from noisegate.releases.spatial import Boxes, fit
-from noisegate.releases.table import TableRelease
-from noisegate.releases.transcript import Listening
-from noisegate.releases.workload import all_ranges, cells, prefixes, ranges
+from noisegate.releases.trees import hierarchy as hierarchy_module
+from noisegate.releases.trees.covers import covers
+from noisegate.releases.trees.hierarchy import hierarchy
 from noisegate.transforms.strategy import Groups
 
 rng = np.random.default_rng(11)

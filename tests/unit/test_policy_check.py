@@ -8,9 +8,9 @@ import pytest
 
 from noisegate.accounting.calibrate import geometric_error
 from noisegate.privacy.domain import Kind
-from noisegate.sources.policy import read_policy
-from noisegate.sources.policy_check import Severity, check
-from noisegate.sources.policy_tables import domains
+from noisegate.sources.policy.check import Severity, check
+from noisegate.sources.policy.policy import read_policy
+from noisegate.sources.policy.tables import domains
 
 CLINIC = Path(__file__).parents[2] / "examples" / "clinic.toml"
 TIDY = """

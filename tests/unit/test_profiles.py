@@ -8,10 +8,10 @@ import pytest
 
 import noisegate
 from noisegate.errors import SpecError, Unsupported
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.profiles import PART, PARTS, STEPS, Profile, range_of, rows_per_unit_query
-from noisegate.query.reading.reader import read
+from noisegate.sql.bounds.profiles import PART, PARTS, STEPS, Profile, range_of, rows_per_unit_query
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.reading.reader import read
 
 SURE = 1000  # noise of scale 1/1000: off by one with probability below e^-1000
 

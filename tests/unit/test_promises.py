@@ -22,7 +22,7 @@ from noisegate.privacy.event import (
     Sequential,
 )
 from noisegate.privacy.loss import ApproxDP
-from noisegate.synthetic import making
+from noisegate.synthetic import synthesis
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
@@ -148,7 +148,7 @@ def test_a_session_that_knows_releases_promises_of_its_model_what_they_lost_too(
 
 
 def test_rows_that_forget_their_evidence_are_caught(monkeypatch):
-    monkeypatch.setattr(making, "lost", lambda _: ApproxDP(0))
+    monkeypatch.setattr(synthesis, "lost", lambda _: ApproxDP(0))
     gate = opened("pure")
     sharp = gate.release("cells", "SELECT COUNT(*) FROM people GROUP BY ward", epsilon=5)
     made = gate.release("synthetic", evidence=[sharp], columns=["ward"], epsilon="0.01")

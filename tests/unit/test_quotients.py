@@ -5,14 +5,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Kind
-from noisegate.query.estimates.formulas import quotient_of
-from noisegate.query.estimates.known import Known
-from noisegate.query.estimates.laws import Draws, Law, combined
-from noisegate.query.estimates.losses import Quotient
-from noisegate.query.estimates.recipe import Mean, Recipe
-from noisegate.query.question import Aggregate, Function
+from noisegate.sql.drafts.recipe import Mean, Recipe
+from noisegate.sql.estimates.formulas import quotient_of
+from noisegate.sql.estimates.losses import Quotient
+from noisegate.sql.laws.known import Known
+from noisegate.sql.laws.laws import Draws, Law, combined
+from noisegate.sql.question import Aggregate, Function
 
 SURE = Fraction(95, 100)
 AVERAGE = Aggregate(name="a", function=Function.AVG)

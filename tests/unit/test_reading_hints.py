@@ -7,7 +7,7 @@ from reading_oracle import TABLES
 
 from noisegate.desk.terms import Terms
 from noisegate.errors import UserError
-from noisegate.query.reading.reader import read
+from noisegate.sql.reading.reader import read
 
 COUNT = "COUNT(*) AS n FROM patients"
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from reading_oracle import TABLES, answer, database, same_rows
 
-from noisegate.query.reading.reader import read
+from noisegate.sql.reading.reader import read
 
 CONDITIONS = {
     "p": [

@@ -7,7 +7,7 @@ from reading_oracle import TABLES
 
 from noisegate.errors import UserError
 from noisegate.privacy.domain import Column, Kind
-from noisegate.query.reading.reader import read
+from noisegate.sql.reading.reader import read
 
 ROWS_LEAVE = "rows do not leave"
 INSIDE = "put it outside"

@@ -18,8 +18,8 @@ from noisegate.algebra.relation import (
     Table,
     Union,
 )
-from noisegate.query.question import Aggregate, Function
-from noisegate.query.reading.reader import read
+from noisegate.sql.question import Aggregate, Function
+from noisegate.sql.reading.reader import read
 
 PATIENTS, VISITS, CODES = (Table(TABLES[name]) for name in ("patients", "visits", "codes"))
 ADULT = Call("ge", (Field("age"), Literal(18)))

@@ -15,15 +15,15 @@ from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
-from noisegate.releases.asking import DoorAsk, Noisy
+from noisegate.releases.ask.asking import DoorAsk, Noisy
+from noisegate.releases.ask.shares import Law
+from noisegate.releases.ask.transcript import Listening
+from noisegate.releases.cells.workload import all_ranges, cells, prefixes, ranges
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.ahp import Ahp, clusters
 from noisegate.releases.recipes.dawa import Dawa, coverage
 from noisegate.releases.recipes.fourier import Fourier, _Error, _Waves, block, rebuild
 from noisegate.releases.recipes.tree import Tree
-from noisegate.releases.shares import Law
-from noisegate.releases.transcript import Listening
-from noisegate.releases.workload import all_ranges, cells, prefixes, ranges
 
 LOUD = Fraction(10**5)  # waves have numbers of 16 bits, so this is not much
 PIECES = np.repeat([40, 0, 7, 300], [16, 8, 24, 16])

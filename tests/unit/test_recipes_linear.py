@@ -15,13 +15,13 @@ from scipy.optimize import minimize
 
 import noisegate
 from noisegate.errors import SpecError
-from noisegate.releases.nested import Nest, box_variance, fit, is_exact, not_negative
+from noisegate.releases.ask.shares import Law, _cost, exact_shares, nested, separate
+from noisegate.releases.cells.workload import Workload, all_ranges, cells, prefixes, ranges
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.convex import Convex, gram, strategy
 from noisegate.releases.recipes.haar import Haar, _block, _length, _levels, _Plan
 from noisegate.releases.recipes.tree import Tree
-from noisegate.releases.shares import Law, _cost, exact_shares, nested, separate
-from noisegate.releases.workload import Workload, all_ranges, cells, prefixes, ranges
+from noisegate.releases.trees.nested import Nest, box_variance, fit, is_exact, not_negative
 
 CHANCE = np.random.default_rng(7)
 NESTS = (

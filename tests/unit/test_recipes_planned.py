@@ -8,17 +8,17 @@ from cells_ask import CellsAsk
 
 from noisegate.desk.price import Price
 from noisegate.errors import Bug, NoisegateError, SpecError
-from noisegate.releases.asking import Noisy
-from noisegate.releases.design import Asked, Designer, pruned
-from noisegate.releases.halves import Halves, added_up
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.ask.shares import Law
+from noisegate.releases.ask.transcript import Told
+from noisegate.releases.cells.workload import Workload, cells, prefixes, ranges
 from noisegate.releases.recipes import planned, recipe
 from noisegate.releases.recipes.auto import choice
 from noisegate.releases.recipes.planned import _Felt, _flattened, _next
-from noisegate.releases.shares import Law
-from noisegate.releases.transcript import Told
-from noisegate.releases.tree_prior import Evidence, fit, least_squares
-from noisegate.releases.tree_risk import Boxes, Risk, Singles
-from noisegate.releases.workload import Workload, cells, prefixes, ranges
+from noisegate.releases.trees.design import Asked, Designer, pruned
+from noisegate.releases.trees.dyadic_row import Halves, added_up
+from noisegate.releases.trees.prior import Evidence, fit, least_squares
+from noisegate.releases.trees.risk import Boxes, Risk, Singles
 from noisegate.transforms.strategy import Groups
 
 rng = np.random.default_rng(8)

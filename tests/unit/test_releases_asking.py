@@ -10,7 +10,7 @@ import noisegate
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.desk.price import Price
-from noisegate.mechanisms.splits import Splits
+from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, ExponentialEvent
 

@@ -10,7 +10,7 @@ import pytest
 from test_cli import NOISEGATE, run
 
 from noisegate.cli import releases
-from noisegate.releases.table import TableRelease
+from noisegate.releases.forms.table import TableRelease
 
 SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 25)"
 AGE = ("--between", "age=0,99")

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from noisegate.releases.estimate import simplex, whole
-from noisegate.releases.finish import finish, halved, rounded
-from noisegate.releases.workload import all_ranges, cells, prefixes
+from noisegate.releases.cells.estimate import simplex, whole
+from noisegate.releases.cells.finish import finish, halved, rounded
+from noisegate.releases.cells.workload import all_ranges, cells, prefixes
 
 TABLES = hnp.arrays(
     np.float64,

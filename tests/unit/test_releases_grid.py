@@ -11,9 +11,9 @@ import pytest
 import noisegate
 from noisegate.desk.terms import Terms
 from noisegate.errors import NoisegateError, SpecError, Unsupported
-from noisegate.query.reading.reader import read
-from noisegate.releases.axes import Axis
-from noisegate.releases.grid import grid_of, sql_of
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.grid import grid_of, sql_of
+from noisegate.sql.reading.reader import read
 
 ROWS = {
     "age": [31, 45, 62],

@@ -12,13 +12,13 @@ from test_cli import run
 import noisegate
 from noisegate.desk.release import _SEAL, ENDINGS, _sealed_facts
 from noisegate.errors import SpecError
-from noisegate.releases.boxplots import BoxplotRelease
-from noisegate.releases.cdf import CdfRelease
-from noisegate.releases.cube import CubeRelease
-from noisegate.releases.recipes.above import AboveRelease
-from noisegate.releases.running import SeriesRelease
-from noisegate.releases.sparse import SparseRelease
-from noisegate.releases.table import TableRelease
+from noisegate.releases.forms.boxplots import BoxplotRelease
+from noisegate.releases.forms.cdf import CdfRelease
+from noisegate.releases.forms.cube import CubeRelease
+from noisegate.releases.forms.table import TableRelease
+from noisegate.releases.series.running import SeriesRelease
+from noisegate.releases.sparse.summary import SparseRelease
+from noisegate.releases.thresholds.above import AboveRelease
 
 DAYS = [date(2026, 1, day) for day in range(1, 9)]
 ROWS = pa.table({

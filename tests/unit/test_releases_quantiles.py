@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import noisegate
 from noisegate.cli import app
 from noisegate.errors import NoisegateError
-from noisegate.releases.boxplots import BoxplotRelease
+from noisegate.releases.forms.boxplots import BoxplotRelease
 
 FACTS = {
     "age": {"between": [0, 99]},

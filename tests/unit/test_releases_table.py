@@ -15,11 +15,11 @@ from rich.console import Console
 import noisegate
 from noisegate.desk.price import Price
 from noisegate.errors import Bug, LedgerError, SpecError
-from noisegate.releases import picture
-from noisegate.releases.estimate import Estimate
-from noisegate.releases.geo import map_picture
-from noisegate.releases.table import TableRelease
-from noisegate.releases.transcript import Told, pack, unpack
+from noisegate.releases.ask.transcript import Told, pack, unpack
+from noisegate.releases.cells.estimate import Estimate
+from noisegate.releases.forms import picture
+from noisegate.releases.forms.geo import map_picture
+from noisegate.releases.forms.table import TableRelease
 from noisegate.transforms.strategy import Groups
 
 DAYS = [date(2024, 1 + i % 3, 5) for i in range(300)]

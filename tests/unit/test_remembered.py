@@ -11,7 +11,7 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Axis, Cells, Distinct, Grouping, Keys, Rows, Sums, Term, Values
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.remembered import Remembered
 
 COLUMN = Column(name="x", kind=Kind.INTEGER, between=(0, 9))

@@ -9,7 +9,7 @@ import pytest
 import noisegate as ng
 from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError
-from noisegate.mechanisms.least_sum import LeastSum
+from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.robust.distances import Distance, DistanceOrder
 from noisegate.robust.paying import Till
 

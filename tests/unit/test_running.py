@@ -41,8 +41,8 @@ from noisegate.ledger.open import open_ledger
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.running import SeriesRelease, predicted, totals_of
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.releases.series.running import SeriesRelease, predicted, totals_of
+from noisegate.sources.duckdb.source import DuckDBSource
 
 DAYS = tuple(date(2024, 1, 1) + timedelta(days=i) for i in range(100))
 ONE = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)

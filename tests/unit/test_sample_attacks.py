@@ -19,14 +19,14 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.surprises import GUESS_MAX, SurpriseSpec, open_surprises
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
-from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.outside_band import BandRun, OutsideBand
-from noisegate.mechanisms.quantile import Quantile
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.selection.outside_band import BandRun, OutsideBand
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, ExponentialEvent, PoissonSampled, Sequential
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups
 

@@ -29,8 +29,8 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.tally import Cells, Marginals, Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug, SpecError, Unsupported
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import (
     DeclaredEvent,
     DiscreteGaussianEvent,
@@ -40,7 +40,7 @@ from noisegate.privacy.event import (
     decode,
 )
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 
 P = Fraction(3, 10)

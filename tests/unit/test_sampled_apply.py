@@ -26,7 +26,7 @@ from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import unpacked
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import (
@@ -37,9 +37,9 @@ from noisegate.privacy.event import (
     SmoothLaplaceEvent,
     SmoothStudentEvent,
 )
-from noisegate.releases.applied import Applied
-from noisegate.releases.applying import apply_job
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.programs.applied import Applied
+from noisegate.programs.applying import apply_job
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.blocks import BlockQuery
 
 P = Fraction(1, 4)

@@ -10,9 +10,9 @@ import pytest
 import noisegate as ng
 from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
-from noisegate.learners.families import fit_family
-from noisegate.learners.itemsets import FrequentItemsets
-from noisegate.learners.net import NetDatabase
+from noisegate.learners.items.families import fit_family
+from noisegate.learners.items.itemsets import FrequentItemsets
+from noisegate.learners.items.net import NetDatabase
 from noisegate.learners.queries import StatisticalQueries
 from noisegate.privacy.event import PoissonSampled, decode
 

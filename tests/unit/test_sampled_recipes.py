@@ -22,14 +22,14 @@ from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.errors import Bug, OverBudget, RequestConflict, SourceError, SpecError, Unsupported
 from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import KeySelection
-from noisegate.mechanisms.outside_band import OutsideBand
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.keys.key_selection import KeySelection
+from noisegate.mechanisms.selection.outside_band import OutsideBand
 from noisegate.privacy.domain import Kind, Step
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, NothingEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Strategy
 

@@ -9,9 +9,9 @@ import pytest
 import noisegate as ng
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.event import PoissonSampled, decode
-from noisegate.query.estimates.sampling import Sampling
-from noisegate.releases.cube import CubeRelease
-from noisegate.releases.table import TableRelease
+from noisegate.releases.forms.cube import CubeRelease
+from noisegate.releases.forms.table import TableRelease
+from noisegate.sql.laws.sampling import Sampling
 
 P = "1/4"
 GRAIN = Fraction(1, 10**25)  # what charges are rounded up to, and more

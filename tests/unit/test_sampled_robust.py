@@ -21,7 +21,7 @@ from noisegate.privacy.event import (
     SmoothStudentEvent,
     decode,
 )
-from noisegate.query.estimates.sampling import sampling_of
+from noisegate.sql.laws.sampling import sampling_of
 
 P = Fraction(1, 4)
 ROWS = pa.table({"age": [40] * 4000, "x": np.arange(4000) % 4, "who": np.arange(4000) // 2})

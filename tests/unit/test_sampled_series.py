@@ -18,7 +18,7 @@ from noisegate.curator.series import Series
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.event import DeclaredEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.running import SeriesRelease
+from noisegate.releases.series.running import SeriesRelease
 
 P = Fraction(1, 4)
 ROWS = [(n, n % 8) for n in range(4000)]  # 500 in each of the first eight periods

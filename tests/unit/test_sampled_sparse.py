@@ -12,7 +12,7 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.errors import SpecError
 from noisegate.privacy.event import AboveThresholdEvent, GeometricEvent, PoissonSampled, decode
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.sparse import SparseRelease
+from noisegate.releases.sparse.summary import SparseRelease
 
 P = Fraction(1, 4)
 # 30 cells of 400 rows each, among a hundred million

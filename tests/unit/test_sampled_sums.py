@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate.query.estimates.sampling import Sampling
+from noisegate.sql.laws.sampling import Sampling
 
 P = Fraction(1, 4)
 GROUPS, SIZE = 120, 80

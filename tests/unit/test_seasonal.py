@@ -11,6 +11,8 @@ from cells_ask import CellsAsk
 
 import noisegate
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.releases.cells.workload import all_ranges, cells, marginals
+from noisegate.releases.forms.table import model_factor
 from noisegate.releases.recipes.seasonal import (
     Seasonal,
     _fitted,
@@ -19,8 +21,6 @@ from noisegate.releases.recipes.seasonal import (
     _shares,
     _waves,
 )
-from noisegate.releases.table import model_factor
-from noisegate.releases.workload import all_ranges, cells, marginals
 
 WEEK = (7, 24)
 

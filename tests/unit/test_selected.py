@@ -9,10 +9,10 @@ from scipy.stats import binom
 
 import noisegate
 from noisegate.accounting.calibrate import geometric_error
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.query.estimates.sampling import Sampling
-from noisegate.query.estimates.selected import between, between_all, clear_from
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.sql.laws.sampling import Sampling
+from noisegate.sql.laws.selected import between, between_all, clear_from
 
 ALARM = 1e-7  # how often a test of chance fails though all is well
 

@@ -13,11 +13,11 @@ from noisegate.algebra.relation import PerUnit, Table
 from noisegate.algebra.tally import Grouping, Marginals, Sums, Term, Values
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.noisy_max import NoisyMax
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.top_k import TopK
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.noisy_max import NoisyMax
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import (
     DeclaredEvent,

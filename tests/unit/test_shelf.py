@@ -18,13 +18,13 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.card import Card, verify
 from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.shelf import Shelf
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sql.reuse.shelf import Shelf
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Strategy
 

@@ -18,10 +18,10 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.query.items import ReleasedBlock
-from noisegate.query.margins import Margins
-from noisegate.query.outer import run_outer
 from noisegate.shell import run
+from noisegate.sql.outer.engine import run_outer
+from noisegate.sql.outer.items import ReleasedBlock
+from noisegate.sql.outer.margins import Margins
 
 UNIT = PrivacyUnit(column="patient")
 RELEASED = pa.table({"ward": ["north", "south"], "n": [4242, 17]})

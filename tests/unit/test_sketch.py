@@ -10,11 +10,11 @@ from cells_ask import CellsAsk
 from scipy import stats
 
 from noisegate.errors import SpecError
+from noisegate.releases.cells.workload import all_ranges, ranges
+from noisegate.releases.cells.workload import cells as every_cell
+from noisegate.releases.forms.table import model_factor
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.sketch import Sensing, Sketch, hashes, pursuit
-from noisegate.releases.table import model_factor
-from noisegate.releases.workload import all_ranges, ranges
-from noisegate.releases.workload import cells as every_cell
 from noisegate.transforms.strategy import Strategy
 
 HUGE = Fraction(1000)  # an ε at which noise is 0 but for odds below e^-100

@@ -10,8 +10,8 @@ import noisegate as ng
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
-from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.smooth import SmoothStudent
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.robust.paying import Order, Till
 from noisegate.robust.quantiles import SmoothQuantile
 

@@ -15,8 +15,8 @@ from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Distinct, Sums
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import Column, Kind
-from noisegate.sources.duckdb import DuckDBSource
-from noisegate.sources.duckdb_facts import public_keys, stored_kinds
+from noisegate.sources.duckdb.facts import public_keys, stored_kinds
+from noisegate.sources.duckdb.source import DuckDBSource
 
 ROWS = {
     "id": [1, 1, 2, None],

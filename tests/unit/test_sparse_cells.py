@@ -16,14 +16,14 @@ from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Table
 from noisegate.algebra.tally import Axis, Cells, Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import LedgerError, SourceError, Unsupported
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.sparse_geometric import SparseGeometric
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.privacy.release import Release
-from noisegate.sources import duckdb_found as engine
 from noisegate.sources.counting import count_cells
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb import found as engine
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 
 COLUMNS = (("x", Kind.INTEGER), ("y", Kind.INTEGER), Column(name="c", keys=("red", "blue")))

@@ -13,11 +13,10 @@ from noisegate.desk.card import verify
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
-from noisegate.mechanisms.sparse_geometric import SparseGeometric
-from noisegate.releases import sparse_asking
-from noisegate.releases.sparse import SparseRelease, least_error
-from noisegate.releases.sparse_asking import SparseOrder
-from noisegate.releases.sparse_axes import SparseAxis, places_of
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
+from noisegate.releases.sparse.axes import SparseAxis, places_of
+from noisegate.releases.sparse.job import SparseOrder
+from noisegate.releases.sparse.summary import SparseRelease, job, least_error
 
 # 300 rows at x = 7 million, 200 at 9 million on another day, 1 row far off, 5 without a value
 X = [7_000_000] * 300 + [9_000_000] * 200 + [2**40 - 1] + [None] * 5
@@ -46,13 +45,13 @@ def gate(ledger=":memory:", epsilon=100, **more):
 
 def ask(door, *, fresh=False, **order):
     desk = Desk(door._curator, door._rules)
-    job = sparse_asking.sparse_job(desk, SparseOrder(**{"epsilon": 5} | order))
-    return desk.run(job, fresh=fresh)
+    asked = job.sparse_job(desk, SparseOrder(**{"epsilon": 5} | order))
+    return desk.run(asked, fresh=fresh)
 
 
 def plan(door, **order):
     desk = Desk(door._curator, door._rules)
-    return desk.plan(sparse_asking.sparse_job(desk, SparseOrder(**order)))
+    return desk.plan(job.sparse_job(desk, SparseOrder(**order)))
 
 
 def rows(release):

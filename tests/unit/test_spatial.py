@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisegate.errors import SpecError
-from noisegate.mechanisms.boxes import halves, single, whole
-from noisegate.releases.estimate import simplex
-from noisegate.releases.levels import (
+from noisegate.mechanisms.partitions.boxes import halves, single, whole
+from noisegate.releases.cells.estimate import simplex
+from noisegate.releases.cells.spatial import Boxes, _shared, even_sums, fit, halved
+from noisegate.releases.cells.workload import all_ranges, cells, ranges
+from noisegate.releases.recipes.spatial.grids import divided
+from noisegate.releases.recipes.spatial.kdtree import middles, with_halves
+from noisegate.releases.trees.levels import (
     _slopes,
     best_shares,
     level_shares,
     level_weights,
     rehearsed,
 )
-from noisegate.releases.recipes.grids import divided
-from noisegate.releases.recipes.kdtree import middles, with_halves
-from noisegate.releases.spatial import Boxes, _shared, even_sums, fit, halved
-from noisegate.releases.workload import all_ranges, cells, ranges
 
 SHAPES = [(1,), (7,), (8, 8), (5, 3), (16, 3), (3, 4, 2)]
 

@@ -14,13 +14,13 @@ from cells_ask import CellsAsk
 
 import noisegate
 from noisegate.errors import SpecError
-from noisegate.mechanisms.privtree import PrivTree, cut_levels
-from noisegate.releases.geo import map_of, map_picture, rectangle
+from noisegate.mechanisms.partitions.privtree import PrivTree, cut_levels
+from noisegate.releases.cells.spatial import Boxes
+from noisegate.releases.cells.workload import all_ranges, cells, ranges
+from noisegate.releases.forms.geo import map_of, map_picture, rectangle
 from noisegate.releases.recipes import recipe
-from noisegate.releases.recipes.kdtree import cut_at_medians, middles
-from noisegate.releases.recipes.privtree import grown
-from noisegate.releases.spatial import Boxes
-from noisegate.releases.workload import all_ranges, cells, ranges
+from noisegate.releases.recipes.spatial.kdtree import cut_at_medians, middles
+from noisegate.releases.recipes.spatial.privtree import grown
 from noisegate.transforms.strategy import Groups
 
 NAMES = ("quadtree", "kdtree", "hybrid", "privtree", "uniform-grid", "adaptive-grid")

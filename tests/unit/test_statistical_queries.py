@@ -16,9 +16,9 @@ from noisegate.learners.queries import (
     rows_needed,
     session_share,
 )
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 
 FACTS = {"age": {"type": "integer", "between": [0, 99]}, "ward": {"in": ["n", "s"]}}
 

@@ -13,8 +13,8 @@ from noisegate.algebra.tally import Grouping, Rows, Term
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import NoisegateError, SourceError
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import BoxNoiseEvent
 from noisegate.sources.source import Batch
 from noisegate.transforms.query import Query, shape_of

@@ -13,8 +13,8 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Keys, Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.transforms.query import Query

@@ -14,9 +14,9 @@ from door import Watched, count_query, curator, domain
 from noisegate.curator import surprises as room
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.errors import OverBudget, RequestConflict, SourceError, SpecError, Unsupported
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.outside_band import OutsideBand
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.selection.outside_band import OutsideBand
 from noisegate.privacy.event import AboveThresholdEvent, NothingEvent, Sequential
 from noisegate.transforms.strategy import Groups, Matrix
 

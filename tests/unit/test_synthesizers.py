@@ -8,10 +8,10 @@ import pytest
 
 from noisegate.errors import SpecError
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.allocation import plain_design
-from noisegate.releases.asking import Noisy
-from noisegate.synthetic.junction import cells_with
-from noisegate.synthetic.model import Evidence
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.fit.allocation import plain_design
+from noisegate.synthetic.model.junction import cells_with
+from noisegate.synthetic.model.model import Evidence
 from noisegate.synthetic.recipes import SYNTHESIZERS, TablesWorkload, synthesizer
 from noisegate.synthetic.recipes.aim import overlaps
 from noisegate.synthetic.recipes.auto import _Steps

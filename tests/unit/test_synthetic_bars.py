@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from noisegate.synthetic.bars import box, direct, reach, singles
-from noisegate.synthetic.constraints import Impossible, hardened, masks_of, numbers
-from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.model.bars import box, direct, reach, singles
+from noisegate.synthetic.model.constraints import Impossible, hardened, masks_of, numbers
+from noisegate.synthetic.model.model import Evidence, fit
 
 SIZES = (3, 4, 2)
 ROWS = np.stack([np.arange(600) % 3, np.arange(600) ** 2 % 4, np.arange(600) // 7 % 2], axis=1)

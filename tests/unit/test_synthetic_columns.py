@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 import noisegate
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.releases.axes import Axis
+from noisegate.releases.cells.axes import Axis
 from noisegate.synthetic.basis import basis_of, wanted_of
 from noisegate.synthetic.columns import (
     Coding,

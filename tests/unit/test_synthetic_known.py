@@ -6,10 +6,10 @@ import pytest
 
 import noisegate
 from noisegate.errors import NoisegateError
-from noisegate.releases.residuals import box_variance
-from noisegate.synthetic.bars import direct
+from noisegate.releases.fit.residuals import box_variance
 from noisegate.synthetic.basis import basis_of, wanted_of
-from noisegate.synthetic.known import known_of
+from noisegate.synthetic.evidence import known_of
+from noisegate.synthetic.model.bars import direct
 from noisegate.synthetic.points import points_of
 
 COUNT = 900

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import chi2
 
 from noisegate.errors import SpecError
-from noisegate.synthetic.junction import cells_with, junction_tree
-from noisegate.synthetic.model import Evidence, Model, Potential, fit
+from noisegate.synthetic.model.junction import cells_with, junction_tree
+from noisegate.synthetic.model.model import Evidence, Model, Potential, fit
 
 SIZES = (3, 4, 2, 3, 2)
 ALL = tuple(range(len(SIZES)))

@@ -6,8 +6,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from noisegate.synthetic.model import Evidence, fit
-from noisegate.synthetic.refine import refined
+from noisegate.synthetic.model.model import Evidence, fit
+from noisegate.synthetic.model.refine import refined
 
 SIZES = (6, 5, 4, 8, 2)
 PAIRS = list(combinations(range(5), 2))

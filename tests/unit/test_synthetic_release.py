@@ -16,8 +16,8 @@ from scipy.stats import binom
 import noisegate
 from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget
-from noisegate.releases.tails import tail_factor
-from noisegate.synthetic.constraints import numbers
+from noisegate.releases.cells.tails import tail_factor
+from noisegate.synthetic.model.constraints import numbers
 from noisegate.synthetic.recipes import SYNTHESIZERS
 from noisegate.synthetic.release import SyntheticRelease
 from noisegate.synthetic.sharing import exact_shares

@@ -13,12 +13,12 @@ import noisegate
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError
-from noisegate.releases import table_job
-from noisegate.releases.estimate import Predicted
+from noisegate.releases.cells.estimate import Predicted
+from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.workload import all_ranges
+from noisegate.releases.forms import table_job
 from noisegate.releases.recipes import FROM_ZERO
 from noisegate.releases.recipes.cells import Cells
-from noisegate.releases.tails import tail_factor
-from noisegate.releases.workload import all_ranges
 
 FACTS = {"age": {"between": [0, 99], "nullable": False}, "ward": {"in": ["north", "south"]}}
 SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 10), ward"

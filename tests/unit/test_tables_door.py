@@ -15,11 +15,11 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import Price
 from noisegate.errors import OverBudget, SpecError, Unsupported
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.synthetic.door import DoorTables, marginals_of
 from noisegate.synthetic.trial import TrialTables
 from noisegate.transforms.distances import Distances

@@ -8,7 +8,7 @@ import pytest
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.desk.price import Price
 from noisegate.errors import Bug, SpecError
-from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.noise.bits import SYSTEM
 from noisegate.synthetic.scoring import FINE, distances_of
 from noisegate.synthetic.trial import TrialTables

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import noisegate
 from noisegate.errors import SpecError
+from noisegate.releases.cells.workload import ranges, totals
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.totals import Totals, levels, parents_of
-from noisegate.releases.workload import ranges, totals
 
 REGIONS = (0, 0, 0, 1, 2, 2, 2, 2)  # the region of each city
 COUNTRIES = (0, 0, 1)  # the country of each region

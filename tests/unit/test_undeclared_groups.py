@@ -8,7 +8,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import Unsupported
-from noisegate.query.estimates.purchase import finder_of
+from noisegate.sql.drafts.purchase import finder_of
 
 COLUMNS = {"ward": {"in": ["north", "south", "west"]}, "cost": {"between": [0, 10]}}
 DELTA = {"delta": "1e-3"}

@@ -10,8 +10,8 @@ from test_cli import run
 import noisegate
 from noisegate.connect.opening import tables_of
 from noisegate.errors import Unsupported
-from noisegate.query.reading.reader import read
-from noisegate.sources.policy import read_policy
+from noisegate.sources.policy.policy import read_policy
+from noisegate.sql.reading.reader import read
 
 PEOPLE = """id,age,day,smoker,city,note
 a,34,2024-01-05,true,Paris,x

@@ -14,7 +14,7 @@ from noisegate.desk.rules import Rules
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 HIGH = 500  # noise of scale 8 / 500 is 0 but for a chance of 1e-27
 QUESTIONS = """

@@ -10,7 +10,7 @@ A mechanism. A draw is a function from a count to as many runs, a run a row of n
 
 >>> import numpy as np
 >>> from noisegate.audit import Audit, Extent
->>> from noisegate.mechanisms.geometric import Geometric
+>>> from noisegate.mechanisms.additive.geometric import Geometric
 >>> fair, unfair = Geometric(scale=1), Geometric(scale="0.8")
 >>> def on(mechanism, count): return lambda runs: mechanism.sample(np.full(runs, count))
 >>> audit = Audit(

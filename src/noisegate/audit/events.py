@@ -15,7 +15,7 @@ import numpy as np
 from noisegate.audit.bounds import as_outputs
 from noisegate.audit.confidence import Floats, epsilon_lower
 from noisegate.audit.runs import Draw
-from noisegate.mechanisms.smooth import SmoothNoise
+from noisegate.mechanisms.smooth.smooth import SmoothNoise
 
 _BINS: Final = 4000
 _WIDTHS: Final = 40.0  # how far out outputs are told apart

@@ -20,8 +20,8 @@ from noisegate.audit.door import QuestionRuns, transcript
 from noisegate.connect import Rehearsal, made_up_rows
 from noisegate.curator.measurement import Measurement
 from noisegate.gate import Gate
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
 
 if TYPE_CHECKING:

@@ -18,19 +18,19 @@ from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.draws import Blocks
 from noisegate.audit.registry import each, many, weaker
-from noisegate.mechanisms.above_threshold import AboveThreshold
-from noisegate.mechanisms.brackets import Brackets
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.furthest import Furthest
-from noisegate.mechanisms.noisy_max import NoisyMax
-from noisegate.mechanisms.outside_band import OutsideBand
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.mechanisms.small_database import SmallDatabase
-from noisegate.mechanisms.splits import Splits
-from noisegate.mechanisms.top_k import TopK
-from noisegate.mechanisms.winsorised import POINTS, Winsorised
+from noisegate.mechanisms.partitions.furthest import Furthest
+from noisegate.mechanisms.partitions.small_database import SmallDatabase
+from noisegate.mechanisms.partitions.splits import Splits
+from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
+from noisegate.mechanisms.quantiles.winsorised import POINTS, Winsorised
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.noisy_max import NoisyMax
+from noisegate.mechanisms.selection.outside_band import OutsideBand
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.distance import L1
 
 _MORE: Final = Fraction(5, 4)

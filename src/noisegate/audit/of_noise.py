@@ -13,22 +13,22 @@ from noisegate.audit.audit import Audit
 from noisegate.audit.claims import curve_claims
 from noisegate.audit.confidence import Floats
 from noisegate.audit.registry import at_least, each, many, weaker
-from noisegate.mechanisms.bounds import PrivateBounds
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.key_selection import (
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.additive.least_sum import LeastSum
+from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
+from noisegate.mechanisms.keys.key_selection import (
     KeySelection,
     ThresholdedGaussian,
     ThresholdedGeometric,
 )
-from noisegate.mechanisms.laplace import Laplace
-from noisegate.mechanisms.least_sum import LeastSum
-from noisegate.mechanisms.sparse_geometric import SparseGeometric
-from noisegate.mechanisms.sparse_priority import SparsePriority
-from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
-from noisegate.mechanisms.unevenness import Unevenness
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
+from noisegate.mechanisms.keys.sparse_priority import SparsePriority
+from noisegate.mechanisms.partitions.unevenness import Unevenness
+from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.privacy.distance import L1, L2, LInf1
 
 _FOUR_FIFTHS: Final = Fraction(4, 5)

@@ -22,9 +22,9 @@ from noisegate.audit.path import path_audit, weaker
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.desk.desk import Desk
 from noisegate.gate import Gate
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.synthetic.many import ManyOrder
-from noisegate.synthetic.online import Many
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.synthetic.pmw.many import ManyOrder
+from noisegate.synthetic.pmw.online import Many
 from noisegate.synthetic.recipes import SYNTHESIZERS
 from noisegate.transforms.strategy import Groups
 

@@ -19,15 +19,15 @@ from noisegate.audit.confidence import Floats
 from noisegate.audit.draws import Repeats
 from noisegate.audit.events import best_region
 from noisegate.audit.registry import Pair, at_least, each, many, weaker
-from noisegate.mechanisms.dawa_partition import DawaPartition
-from noisegate.mechanisms.fourier_cut import FourierCut
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
-from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
-from noisegate.mechanisms.privtree import PrivTree
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
+from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
+from noisegate.mechanisms.partitions.fourier_cut import FourierCut
+from noisegate.mechanisms.partitions.privtree import PrivTree
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1
 
 _FOUR_FIFTHS: Final = Fraction(4, 5)

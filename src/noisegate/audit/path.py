@@ -33,19 +33,19 @@ from noisegate.audit.events import best_region, best_threshold
 from noisegate.connect import Rehearsal
 from noisegate.errors import Bug
 from noisegate.gate import Gate
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import Mechanism, Repeatable
-from noisegate.mechanisms.box_noise import BoxNoise
 from noisegate.mechanisms.catalogue import MECHANISMS
-from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.mechanisms.fourier_cut import FourierCut
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
-from noisegate.mechanisms.least_sum import LeastSum
-from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.smooth import SmoothNoise
-from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
-from noisegate.mechanisms.unevenness import Unevenness
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, Summarised
+from noisegate.mechanisms.partitions.fourier_cut import FourierCut
+from noisegate.mechanisms.partitions.unevenness import Unevenness
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.smooth import SmoothNoise
 from noisegate.privacy.event import Event
 
 Run: TypeAlias = Callable[[Gate], object]  # all of a release, a fit, a session

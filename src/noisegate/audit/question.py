@@ -16,8 +16,8 @@ from noisegate.audit.neighbours import neighbours_of
 from noisegate.connect import Rehearsal
 from noisegate.curator.measurement import Measurement
 from noisegate.gate import Gate
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 
 if TYPE_CHECKING:
     from noisegate.audit.neighbours import Rows

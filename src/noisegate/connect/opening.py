@@ -23,19 +23,19 @@ from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.privacy.guarantee import doubt_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb import DuckDBSource
-from noisegate.sources.duckdb_facts import (
+from noisegate.sources.duckdb.facts import (
     as_held,
     as_stored,
     public_keys,
     require_rows,
     stored_kinds,
 )
-from noisegate.sources.duckdb_files import Data, Within, data_of, plain, plain_frame
-from noisegate.sources.policy_names import person
+from noisegate.sources.duckdb.files import Data, Within, data_of, plain, plain_frame
+from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.policy.names import person
 
 if TYPE_CHECKING:
-    from noisegate.sources.policy import Policy
+    from noisegate.sources.policy.policy import Policy
 
 Origins: TypeAlias = tuple[Sequence[Origin], Sequence[Origin]]  # of private and of public tables
 LEDGER_SUFFIX: Final = ".ledger"
@@ -95,7 +95,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
                 "The policy says budget, unit, caps, columns and shares already.",
                 fix="Give only the policy, analyst and ledger.",
             )
-        from noisegate.sources.policy import read_policy  # noqa: PLC0415 - only for policies
+        from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415 - only for policies
 
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
     require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
@@ -183,7 +183,7 @@ def open_policy(
 
 def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]]:
     """Where the tables of a policy are, and what is public about them."""
-    from noisegate.sources.policy_tables import domains  # noqa: PLC0415 - only for policies
+    from noisegate.sources.policy.tables import domains  # noqa: PLC0415 - only for policies
 
     origins = {name: policy.origin(name) for name in policy.tables}
     data = {name: data_of(origin) for name, origin in origins.items()}

@@ -11,7 +11,7 @@ from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.duckdb import DuckDBSource
+from noisegate.sources.duckdb.source import DuckDBSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

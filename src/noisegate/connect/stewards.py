@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from noisegate.connect.opening import tables_of
 from noisegate.errors import SpecError
-from noisegate.sources.duckdb_facts import stored_kinds
+from noisegate.sources.duckdb.facts import stored_kinds
 
 if TYPE_CHECKING:
-    from noisegate.sources.policy_check import Finding
+    from noisegate.sources.policy.check import Finding
 
 
 def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
     """A policy to be filled in, from the names and types of the columns alone; no row is read."""
-    from noisegate.sources.policy_draft import draft  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy.draft import draft  # noqa: PLC0415 - stewards only
 
     paths = {Path(file).stem: Path(file) for file in files}
     if len(paths) < len(files):
@@ -27,8 +27,8 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
 def check_policy(file: str | Path) -> "list[Finding]":
     """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
     from noisegate.accounting.calibrate import geometric_error  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy import read_policy  # noqa: PLC0415
-    from noisegate.sources.policy_check import check  # noqa: PLC0415
+    from noisegate.sources.policy.check import check  # noqa: PLC0415
+    from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
     policy = read_policy(file)
     data, tables = tables_of(policy)
@@ -42,22 +42,22 @@ def check_rows(file: str | Path) -> "list[Finding]":
     Values that cannot be read and so count as NULL, lie outside of bounds, or are no declared key;
     and rows without an owner.
     """
-    from noisegate.sources.duckdb_unread import unread  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy import read_policy  # noqa: PLC0415
+    from noisegate.sources.duckdb.unread import unread  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
     return unread(*tables_of(read_policy(file)))
 
 
 def policy_page(file: str | Path) -> str:
     """A policy as a page for people, in Markdown."""
-    from noisegate.sources.policy import read_policy  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy_page import page  # noqa: PLC0415
+    from noisegate.sources.policy.page import page  # noqa: PLC0415
+    from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415 - stewards only
 
     return page(read_policy(file))
 
 
 def policy_schema() -> Mapping[str, Any]:
     """The JSON Schema of a policy, for editors."""
-    from noisegate.sources.policy_form import schema  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy.form import schema  # noqa: PLC0415 - stewards only
 
     return schema()

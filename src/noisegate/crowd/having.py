@@ -17,8 +17,8 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
-from noisegate.query.question import Function
-from noisegate.query.reading.reader import read
+from noisegate.sql.question import Function
+from noisegate.sql.reading.reader import read
 
 # The reader of SQL checks all the rest; here the last clause is taken off, where no comment is.
 _HAVING: Final = re.compile(

@@ -27,16 +27,16 @@ from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, shown
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
-from noisegate.mechanisms.crowd_counts import CrowdCounts
 from noisegate.privacy.release import Release as Measurements
-from noisegate.query.estimates.counted import between, most
-from noisegate.query.estimates.sampling import chance_of
-from noisegate.query.question import Block
-from noisegate.query.reading.reader import read
-from noisegate.releases.axes import Axis, require_names
-from noisegate.releases.grid import Grid, asked_sql, grid_of
+from noisegate.releases.cells.axes import Axis, require_names
+from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
+from noisegate.sql.laws.counted import between, most
+from noisegate.sql.laws.sampling import chance_of
+from noisegate.sql.question import Block
+from noisegate.sql.reading.reader import read
 from noisegate.transforms.stability import stability_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.axes import Axis
-from noisegate.releases.chance import Coins, public_coins
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.chance import Coins, public_coins
 
 FORM: Final = "noisegate-crowd-points/1"
 _POINTS_MAX: Final = 5_000  # in a picture

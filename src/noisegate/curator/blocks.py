@@ -23,12 +23,12 @@ from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.modules import require_allowed
 from noisegate.isolated.rows import packed
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, to_record
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
-from noisegate.mechanisms.winsorised import Winsorised
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.winsorised import Winsorised
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.domain import TableDomain
@@ -162,7 +162,7 @@ def rehearsed(
     The program runs on rows that are made up from the tables' declared facts alone, so that what
     goes wrong there may be said. Refuses a program that fails.
     """
-    from noisegate.sources.duckdb import DuckDBSource  # noqa: PLC0415 - for programs only
+    from noisegate.sources.duckdb.source import DuckDBSource  # noqa: PLC0415 - for programs only
     from noisegate.sources.practice import practice_rows  # noqa: PLC0415
 
     tally = asked.query.tally

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import (
     DeclaredEvent,
     DeclaredZCDPEvent,

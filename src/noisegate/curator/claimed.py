@@ -15,8 +15,8 @@ from noisegate.algebra.blocks import STEPS
 from noisegate.curator.blocks import said_of_blocks
 from noisegate.curator.kept import Kept
 from noisegate.errors import Unsupported
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import to_record
-from noisegate.mechanisms.geometric import Geometric
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1

@@ -12,39 +12,39 @@ from noisegate.algebra.relation import keyed
 from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Values
 from noisegate.curator.kept import Kept
 from noisegate.errors import Bug, Unsupported
-from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import Mechanism, to_record
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.brackets import Brackets
-from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.mechanisms.dawa_partition import DawaPartition
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.fourier_cut import FourierCut
-from noisegate.mechanisms.furthest import Furthest
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph, OfGraph
-from noisegate.mechanisms.key_selection import (
+from noisegate.mechanisms.keys.key_selection import (
     KeySelection,
     ThresholdedGaussian,
     ThresholdedGeometric,
 )
-from noisegate.mechanisms.least_sum import LeastSum
-from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.noisy_max import NoisyMax
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
-from noisegate.mechanisms.privtree import PrivTree
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.mechanisms.small_database import SmallDatabase
-from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
-from noisegate.mechanisms.sparse_geometric import SparseGeometric, Summarised
-from noisegate.mechanisms.sparse_priority import SparsePriority
-from noisegate.mechanisms.splits import Splits
-from noisegate.mechanisms.top_k import TopK
-from noisegate.mechanisms.unevenness import Unevenness
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, Summarised
+from noisegate.mechanisms.keys.sparse_priority import SparsePriority
+from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
+from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
+from noisegate.mechanisms.partitions.fourier_cut import FourierCut
+from noisegate.mechanisms.partitions.furthest import Furthest
+from noisegate.mechanisms.partitions.privtree import PrivTree
+from noisegate.mechanisms.partitions.small_database import SmallDatabase
+from noisegate.mechanisms.partitions.splits import Splits
+from noisegate.mechanisms.partitions.unevenness import Unevenness
+from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.noisy_max import NoisyMax
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.top_k import TopK
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, OfGraph
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.subset import Places

@@ -63,8 +63,8 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import (
     DeclaredEvent,

@@ -51,10 +51,10 @@ from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.store import Reservation
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import to_record
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.outside_band import BandRun, OutsideBand
+from noisegate.mechanisms.selection.outside_band import BandRun, OutsideBand
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (

@@ -18,10 +18,10 @@ from noisegate.accounting.search import digits_down
 from noisegate.desk.terms import USUAL
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import sqrt_down
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism
-from noisegate.mechanisms.furthest import Furthest
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     DeclaredEvent,

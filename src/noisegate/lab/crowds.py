@@ -21,8 +21,8 @@ from noisegate.accounting.amplification import inner_epsilon_down
 from noisegate.crowd.blending import solved
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
-from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1
 
 Counts: TypeAlias = NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
 from noisegate.errors import SpecError
-from noisegate.releases.chance import Coins, public_coins
+from noisegate.releases.cells.chance import Coins, public_coins
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from noisegate.curator.owner import Agreement
 from noisegate.exact import Number, fraction
-from noisegate.releases.owners import OwnersRelease, fourier, plain, trial
+from noisegate.federated.aggregator import OwnersRelease, fourier, plain, trial
 
 WEEKS: Final = 52
 

@@ -1,33 +1,34 @@
 """Learners: programs on top of K that see rows through statistics alone.
 
 `asking.py` is all they see, `matrix.py` and `fitting.py` are how a fit is ordered and paid for, and
-`base.py` what the estimators share; each estimator and its algorithm have one file.
+`base.py` what the estimators share; each estimator and its algorithm have one file, in folders:
+`linear/`, `trees/`, `shapes/` (clusters, mixtures, components) and `items/`.
 """
 
 from typing import Any
 
 ESTIMATORS = {  # of scikit-learn's kind, and the file of each
-    "CategoricalNB": "naive_bayes",
-    "DecisionTreeClassifier": "tree",
-    "EmpiricalCovariance": "pca",
-    "GaussianMixture": "mixture",
-    "GaussianNB": "naive_bayes",
-    "KMeans": "kmeans",
-    "LinearRegression": "linear",
-    "LinearSVC": "svm",
-    "LogisticRegression": "logistic",
-    "PCA": "pca",
-    "Perceptron": "perceptron",
-    "RandomForestClassifier": "forest",
-    "Ridge": "linear",
-    "StandardScaler": "scaler",
+    "CategoricalNB": "trees.naive_bayes",
+    "DecisionTreeClassifier": "trees.tree",
+    "EmpiricalCovariance": "shapes.pca",
+    "GaussianMixture": "shapes.mixture",
+    "GaussianNB": "trees.naive_bayes",
+    "KMeans": "shapes.kmeans",
+    "LinearRegression": "linear.regression",
+    "LinearSVC": "linear.svm",
+    "LogisticRegression": "linear.logistic",
+    "PCA": "shapes.pca",
+    "Perceptron": "linear.perceptron",
+    "RandomForestClassifier": "trees.forest",
+    "Ridge": "linear.regression",
+    "StandardScaler": "shapes.scaler",
 }
 _HOME = ESTIMATORS | {
-    "AssociationRules": "rules",
-    "FrequentItemsets": "itemsets",
-    "NetDatabase": "net",
+    "AssociationRules": "items.rules",
+    "FrequentItemsets": "items.itemsets",
+    "NetDatabase": "items.net",
     "StatisticalQueries": "queries",
-    "fit_family": "families",
+    "fit_family": "items.families",
     "scorer": "scoring",
 }
 __all__ = list(_HOME)

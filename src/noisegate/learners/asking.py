@@ -28,11 +28,11 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import VARIANCE_MIN, Price, require_shares, variance_of
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import sqrt_down
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import NoiseMechanism
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
+from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
 from noisegate.transforms.checks import MOVED_MAX
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.features import One

@@ -34,7 +34,7 @@ from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.query.estimates.sampling import Sampling, sampling_of
+from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic

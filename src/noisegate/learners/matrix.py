@@ -23,8 +23,8 @@ from noisegate.desk.rules import Rules
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
-from noisegate.query.limits import caps_of
-from noisegate.query.reading.reader import read
+from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.reading.reader import read
 from noisegate.transforms.stability import stability_of
 
 _AT_ONCE: Final = 40  # columns read in one statement

@@ -37,9 +37,9 @@ from noisegate.learners.expectations import (
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Handles, Matrix
 from noisegate.learners.parameters import require_whole
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, smallest_whole
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.transforms.query import Query

@@ -13,44 +13,44 @@ from typing import Any, Final
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction, shown
-from noisegate.mechanisms.above_threshold import AboveThreshold
+from noisegate.mechanisms.additive.box_noise import BoxNoise
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.additive.least_sum import LeastSum
+from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.base import Mechanism
-from noisegate.mechanisms.bounds import PrivateBounds
-from noisegate.mechanisms.box_noise import BoxNoise
-from noisegate.mechanisms.brackets import Brackets
-from noisegate.mechanisms.crowd_counts import CrowdCounts
-from noisegate.mechanisms.dawa_partition import DawaPartition
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.mechanisms.fourier_cut import FourierCut
-from noisegate.mechanisms.furthest import Furthest
-from noisegate.mechanisms.gaussian import DiscreteGaussian, RoundedGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import GraphNumber, LocalGraph
-from noisegate.mechanisms.key_selection import (
+from noisegate.mechanisms.keys.key_selection import (
     KeySelection,
     ThresholdedGaussian,
     ThresholdedGeometric,
 )
-from noisegate.mechanisms.laplace import Laplace
-from noisegate.mechanisms.least_sum import LeastSum
-from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.mechanisms.noisy_max import NoisyMax
-from noisegate.mechanisms.outside_band import OutsideBand
-from noisegate.mechanisms.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.perturbed_logistic import PerturbedLogistic
-from noisegate.mechanisms.privtree import PrivTree
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.quantile import Quantile
-from noisegate.mechanisms.quantiles import Quantiles
-from noisegate.mechanisms.small_database import SmallDatabase
-from noisegate.mechanisms.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
-from noisegate.mechanisms.sparse_geometric import SparseGeometric
-from noisegate.mechanisms.sparse_priority import SparsePriority
-from noisegate.mechanisms.splits import Splits
-from noisegate.mechanisms.top_k import TopK
-from noisegate.mechanisms.truncated_geometric import TruncatedGeometric
-from noisegate.mechanisms.unevenness import Unevenness
-from noisegate.mechanisms.winsorised import Winsorised
+from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
+from noisegate.mechanisms.keys.sparse_priority import SparsePriority
+from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
+from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
+from noisegate.mechanisms.partitions.fourier_cut import FourierCut
+from noisegate.mechanisms.partitions.furthest import Furthest
+from noisegate.mechanisms.partitions.privtree import PrivTree
+from noisegate.mechanisms.partitions.small_database import SmallDatabase
+from noisegate.mechanisms.partitions.splits import Splits
+from noisegate.mechanisms.partitions.unevenness import Unevenness
+from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
+from noisegate.mechanisms.quantiles.winsorised import Winsorised
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.mechanisms.selection.bounds import PrivateBounds
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.mechanisms.selection.noisy_max import NoisyMax
+from noisegate.mechanisms.selection.outside_band import OutsideBand
+from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.top_k import TopK
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 
 _KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
     Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,

@@ -12,11 +12,11 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.terms import checked, require_known
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.geometric import Geometric
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1
-from noisegate.query.reading.reader import read
-from noisegate.releases.programs import Function, program_of
+from noisegate.programs.text import Function, program_of
 from noisegate.robust.paying import Found, Outcome, Till
+from noisegate.sql.reading.reader import read
 from noisegate.transforms.blocks import BlockQuery
 
 

@@ -19,14 +19,14 @@ from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.terms import Terms, checked, require_known
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import failure_of
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.least_sum import LeastSum
 from noisegate.privacy.distance import L1
-from noisegate.query.candidates import candidates_of
-from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.run import Run
 from noisegate.robust.paying import Found, Outcome, Till, shown_number
+from noisegate.sql.candidates import candidates_of
+from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
+from noisegate.sql.run import Run
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from noisegate.robust.paying import Outcome, Till, order_of
 
 if TYPE_CHECKING:
     from noisegate.desk.plan import Plan
-    from noisegate.releases.programs import Function
+    from noisegate.programs.text import Function
     from noisegate.robust.graphs import Graph
     from noisegate.robust.plans import RobustExpected
 

@@ -21,9 +21,9 @@ from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.terms import Terms, checked, require_known
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.graph_numbers import (
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.smooth.graph_numbers import (
     LEVELS_MAX,
     VERTICES_MAX,
     GraphNumber,
@@ -32,10 +32,10 @@ from noisegate.mechanisms.graph_numbers import (
     moved,
 )
 from noisegate.privacy.domain import Key, Kind
-from noisegate.query.limits import caps_of
-from noisegate.query.question import Block
-from noisegate.releases.sparse_axes import SparseAxis, axes_of
+from noisegate.releases.sparse.axes import SparseAxis, axes_of
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number
+from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.question import Block
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 

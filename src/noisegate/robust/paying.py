@@ -15,18 +15,23 @@ from noisegate.desk.price import inner_delta
 from noisegate.desk.terms import checked, require_known, require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth import LocalNoise, SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import (
+    LocalNoise,
+    SmoothLaplace,
+    SmoothLognormal,
+    SmoothStudent,
+)
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.query.question import Question, sampled
-from noisegate.query.reading.reader import read
 from noisegate.robust.plans import RobustExpected
+from noisegate.sql.question import Question, sampled
+from noisegate.sql.reading.reader import read
 
 if TYPE_CHECKING:
     import pyarrow as pa

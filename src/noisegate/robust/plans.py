@@ -8,11 +8,11 @@ from noisegate.desk.display import bare, percent
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms import USUAL
 from noisegate.exact import Number
-from noisegate.mechanisms.gaussian import DiscreteGaussian
-from noisegate.mechanisms.geometric import Geometric
-from noisegate.mechanisms.least_sum import LeastSum
-from noisegate.mechanisms.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth import SmoothNoise
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.least_sum import LeastSum
+from noisegate.mechanisms.smooth.propose import ProposeTestRelease
+from noisegate.mechanisms.smooth.smooth import SmoothNoise
 
 _LAWS: Final = {
     "smooth-student/1": "Student's t",

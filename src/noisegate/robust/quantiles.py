@@ -8,11 +8,11 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
-from noisegate.mechanisms.local_quantile import LocalQuantile
-from noisegate.query.estimates.draft import Draft, draft
-from noisegate.query.limits import caps_of
-from noisegate.query.question import Function, Question
+from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till
+from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.drafts.draft import Draft, draft
+from noisegate.sql.question import Function, Question
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Protocol
 
-from noisegate.releases.asking import Noisy
-from noisegate.releases.estimate import Floats
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.fit.residuals import Axes, Sizes
 
 
 class TablesAsk(Protocol):

@@ -14,14 +14,14 @@ from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
-from noisegate.query.estimates.draft import draft
-from noisegate.query.estimates.groups import Caps
-from noisegate.query.estimates.sampling import Sampling, sample_words, sampling_of
-from noisegate.query.limits import caps_of
-from noisegate.query.reading.reader import read
-from noisegate.releases.axes import Axis
-from noisegate.releases.grid import Grid, axes_of, sql_of
-from noisegate.releases.residuals import Axes
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.grid import Grid, axes_of, sql_of
+from noisegate.releases.fit.residuals import Axes
+from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
+from noisegate.sql.reading.reader import read
 from noisegate.synthetic.columns import (
     UNITS,
     Bounds,

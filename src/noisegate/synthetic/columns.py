@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind, ordinal
-from noisegate.releases.axes import Axis, key_of, key_record
-from noisegate.releases.chance import public_coins
+from noisegate.releases.cells.axes import Axis, key_of, key_record
+from noisegate.releases.cells.chance import public_coins
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,10 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import SpecError
-from noisegate.mechanisms.exponential import Exponential
-from noisegate.releases.asking import Noisy
-from noisegate.releases.estimate import Floats
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.scoring import coarse, distance_variance, distances_of, require_axes
 from noisegate.transforms.query import Query
 

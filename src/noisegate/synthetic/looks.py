@@ -16,9 +16,9 @@ from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import Event, NothingEvent
-from noisegate.query.looks import SHARE
-from noisegate.query.run import Run
-from noisegate.query.table_looks import bounds_look, bounds_seen
+from noisegate.sql.bounds.looks import SHARE
+from noisegate.sql.bounds.table_looks import bounds_look, bounds_seen
+from noisegate.sql.run import Run
 from noisegate.synthetic.basis import Wanted
 from noisegate.synthetic.columns import Bounds
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
-from noisegate.releases.axes import Axis
-from noisegate.releases.chance import public_coins
-from noisegate.releases.table import TableRelease
+from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.chance import public_coins
+from noisegate.releases.forms.table import TableRelease
 from noisegate.synthetic.columns import Coding, Layout
 from noisegate.synthetic.release import require_rows
 

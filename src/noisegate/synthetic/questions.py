@@ -21,10 +21,10 @@ from noisegate.algebra.relation import Filter, Relation, Table
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
-from noisegate.query.question import Function
-from noisegate.query.reading.reader import read
-from noisegate.releases.axes import Axis, after, require_names
-from noisegate.releases.grid import Grid, grid_of, sql_of
+from noisegate.releases.cells.axes import Axis, after, require_names
+from noisegate.releases.cells.grid import Grid, grid_of, sql_of
+from noisegate.sql.question import Function
+from noisegate.sql.reading.reader import read
 from noisegate.transforms.strategy import Matrix
 
 Truth: TypeAlias = NDArray[np.int8]

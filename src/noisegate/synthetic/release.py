@@ -24,12 +24,12 @@ from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.files import written
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.table import Number
+from noisegate.releases.forms.table import Number
 from noisegate.sheets import csv_table
-from noisegate.synthetic.bars import reach
 from noisegate.synthetic.columns import Cells
-from noisegate.synthetic.constraints import masks_of, places
-from noisegate.synthetic.fitted import FORMAT, Fitted
+from noisegate.synthetic.model.bars import reach
+from noisegate.synthetic.model.constraints import masks_of, places
+from noisegate.synthetic.model.fitted import FORMAT, Fitted
 
 if TYPE_CHECKING:
     import pyarrow as pa

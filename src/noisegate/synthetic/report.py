@@ -18,13 +18,13 @@ from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
 from noisegate.inert import html, line, lines, markdown
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.estimate import Floats
-from noisegate.releases.residuals import Axes
-from noisegate.releases.tails import tail_factor
-from noisegate.synthetic.bars import singles
-from noisegate.synthetic.constraints import numbers
-from noisegate.synthetic.fitted import Fitted
-from noisegate.synthetic.model import Evidence
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.fit.residuals import Axes
+from noisegate.synthetic.model.bars import singles
+from noisegate.synthetic.model.constraints import numbers
+from noisegate.synthetic.model.fitted import Fitted
+from noisegate.synthetic.model.model import Evidence
 
 if TYPE_CHECKING:
     from noisegate.synthetic.release import SyntheticRelease

@@ -17,9 +17,9 @@ from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.asking import Noisy
-from noisegate.releases.estimate import Floats
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
 
 FINE: Final = 256  # guesses are rounded to this part of a grain

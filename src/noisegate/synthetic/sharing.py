@@ -15,8 +15,8 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.estimate import Floats
-from noisegate.releases.residuals import Axes
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.asking import TablesAsk
 
 MEAN: Final = sqrt(2 / pi)  # the mean size of noise of variance 1

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import NoiseMechanism
-from noisegate.mechanisms.exponential import Exponential
+from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.asking import Noisy
-from noisegate.releases.estimate import Floats
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.scoring import (
     Moved,
     coarse,

@@ -197,7 +197,7 @@ class Query:
 
         Claim: a unit moves no term of sums by more than so many rows at their reach, in L1; in L2
             where squares are bounded. Adjacency: add/remove one unit.
-        Why: what an owner adds is scaled down to that (`sources/duckdb_weights.py`); or its n rows
+        Why: what an owner adds is scaled down to that (`duckdb/writing/weights.py`); or its n rows
             weigh min(1, cap / n) each, and n of them at most cap; or the relation holds at most so
             many rows of a unit by its structure; or at most so many values or keys of an owner are
             kept, by a rule that looks at that owner's alone.

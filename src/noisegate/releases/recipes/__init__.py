@@ -7,13 +7,13 @@ from typing import Any, Final, Protocol
 
 from noisegate.desk.options import require_options
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Predicted
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Predicted
+from noisegate.releases.cells.workload import Workload
 
 RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "adaptive": "adaptive:Adaptive",
-    "adaptive-grid": "grids:AdaptiveGrid",
+    "adaptive-grid": "spatial.grids:AdaptiveGrid",
     "ahp": "ahp:Ahp",
     "auto": "auto:Auto",
     "cells": "cells:Cells",
@@ -21,19 +21,19 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "dawa": "dawa:Dawa",
     "fourier": "fourier:Fourier",
     "haar": "haar:Haar",
-    "hybrid": "kdtree:Hybrid",
-    "kdtree": "kdtree:KdTree",
+    "hybrid": "spatial.kdtree:Hybrid",
+    "kdtree": "spatial.kdtree:KdTree",
     "marginals": "marginals:Marginals",
     "mwem": "mwem:Mwem",
     "planned": "planned:Planned",
-    "privtree": "privtree:PrivTree",
-    "quadtree": "quadtree:Quadtree",
+    "privtree": "spatial.privtree:PrivTree",
+    "quadtree": "spatial.quadtree:Quadtree",
     "seasonal": "seasonal:Seasonal",
     "sensing": "sketch:Sensing",
     "sketch": "sketch:Sketch",
     "totals": "totals:Totals",
     "tree": "tree:Tree",
-    "uniform-grid": "grids:UniformGrid",
+    "uniform-grid": "spatial.grids:UniformGrid",
 })  # fmt: skip
 
 # They look first, and take every number to be 0 or more.

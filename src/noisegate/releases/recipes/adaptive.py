@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-from noisegate.releases.asking import Ask
-from noisegate.releases.dyadic import Dyadic, Ints, dyadic, length, widened
-from noisegate.releases.estimate import Estimate, Floats, Predicted, whole
-from noisegate.releases.levels import noise_only
-from noisegate.releases.posterior import posterior
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.shares import Law
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, whole
+from noisegate.releases.cells.workload import Workload, ranges
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.refine import QUANTA, Ground, Plan, Total, Tree, refine, signal
-from noisegate.releases.shares import Law
-from noisegate.releases.workload import Workload, ranges
+from noisegate.releases.trees.dyadic import Dyadic, Ints, dyadic, length, widened
+from noisegate.releases.trees.levels import noise_only
+from noisegate.releases.trees.posterior import posterior
+from noisegate.releases.trees.refine import QUANTA, Ground, Plan, Total, Tree, refine, signal
 from noisegate.transforms.strategy import Groups
 
 _Number = TypeVar("_Number", np.float64, np.int64)

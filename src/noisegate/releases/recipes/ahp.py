@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.shares import Law
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
+from noisegate.releases.cells.workload import Workload
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.shares import Law
-from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups
 
 CELLS_MAX: Final = 1 << 22

@@ -18,12 +18,12 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Predicted
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Predicted
+from noisegate.releases.cells.workload import Workload
 from noisegate.releases.recipes import Recipe, recipe
 from noisegate.releases.recipes.cells import Cells
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.workload import Workload
 
 _WHY: Final = {
     "cells": "which predicts the least error here",

@@ -7,9 +7,9 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
+from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Groups
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
+from noisegate.releases.cells.workload import Workload, ranges
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.workload import Workload, ranges
 from noisegate.transforms.strategy import SUM_MAX, Matrix
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-from noisegate.mechanisms.dawa_partition import DawaPartition, walk
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
-from noisegate.releases.finish import rounded
-from noisegate.releases.levels import spread_rms
-from noisegate.releases.nested import Sides, not_negative
+from noisegate.mechanisms.partitions.dawa_partition import DawaPartition, walk
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.shares import Law
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
+from noisegate.releases.cells.finish import rounded
+from noisegate.releases.cells.workload import Workload
 from noisegate.releases.recipes.tree import Tree, best_plan, measure, require_same
-from noisegate.releases.shares import Law
-from noisegate.releases.workload import Workload
+from noisegate.releases.trees.levels import spread_rms
+from noisegate.releases.trees.nested import Sides, not_negative
 
 CELLS_MAX: Final = 1 << 22
 _LOOKED_AT: Final = 128

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-from noisegate.mechanisms.fourier_cut import WEIGHT_MAX, FourierCut
+from noisegate.mechanisms.partitions.fourier_cut import WEIGHT_MAX, FourierCut
 from noisegate.privacy.distance import L1
-from noisegate.releases.asking import Ask, Noisy
-from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.ask.shares import Law, exact_shares, separate
+from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.cells.workload import Workload
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.shares import Law, exact_shares, separate
-from noisegate.releases.workload import Workload
 from noisegate.transforms.strategy import Groups, Matrix
 
 CELLS_MAX: Final = 1 << 20

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.allocation import Design, design
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted, simplex
-from noisegate.releases.residuals import Axes, Parts, box_variance, closure, combine, known
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, simplex
+from noisegate.releases.cells.workload import Workload
+from noisegate.releases.fit.allocation import Design, design
+from noisegate.releases.fit.residuals import Axes, Parts, box_variance, closure, combine, known
 
 CELLS_MAX: Final = 1 << 22
 _LABELS_MAX: Final = 1 << 28

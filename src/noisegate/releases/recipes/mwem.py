@@ -14,10 +14,10 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.levels import evenly, noise_only
-from noisegate.releases.multiplicative import (
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.cells.workload import Workload
+from noisegate.releases.fit.multiplicative import (
     REPLAYS,
     ROUNDS_MAX,
     TOTAL_SHARE,
@@ -25,9 +25,9 @@ from noisegate.releases.multiplicative import (
     best_rounds,
     build,
 )
-from noisegate.releases.recipes.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.workload import Workload
+from noisegate.releases.thresholds.above import ENTRIES_MAX, boxes_matrix
+from noisegate.releases.trees.levels import evenly, noise_only
 from noisegate.transforms.strategy import Groups
 
 _ROWS: Final = (10_000, 1_000_000)

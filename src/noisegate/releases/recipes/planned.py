@@ -8,17 +8,17 @@ from typing import ClassVar, Final, NamedTuple, final
 import numpy as np
 
 from noisegate.errors import Bug, SpecError
-from noisegate.mechanisms.unevenness import Unevenness
-from noisegate.releases.asking import Ask
-from noisegate.releases.design import Asked, Designer
-from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.halves import Bins, Halves
-from noisegate.releases.plausible import DRAWS
+from noisegate.mechanisms.partitions.unevenness import Unevenness
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.shares import Law
+from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.cells.workload import Workload
+from noisegate.releases.fit.plausible import DRAWS
 from noisegate.releases.recipes.tree import require_same
-from noisegate.releases.shares import Law
-from noisegate.releases.tree_prior import UNKNOWN, Evidence, fit, least_squares
-from noisegate.releases.tree_risk import Singles
-from noisegate.releases.workload import Workload
+from noisegate.releases.trees.design import Asked, Designer
+from noisegate.releases.trees.dyadic_row import Bins, Halves
+from noisegate.releases.trees.prior import UNKNOWN, Evidence, fit, least_squares
+from noisegate.releases.trees.risk import Singles
 
 _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account can add up exactly
 _PARTS: Final = 8  # stretches by which a table is felt to be even or not

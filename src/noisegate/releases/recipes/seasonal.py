@@ -22,9 +22,9 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 CELLS_MAX: Final = 1 << 13

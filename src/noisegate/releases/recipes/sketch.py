@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask, Noisy
-from noisegate.releases.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import GOLDEN, Estimate, Floats, Predicted, simplex
-from noisegate.releases.workload import Workload
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.cells.estimate import GOLDEN, Estimate, Floats, Predicted, simplex
+from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Groups
 
 _SAMPLE: Final = 256  # intervals that shares are fitted to

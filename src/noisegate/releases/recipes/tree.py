@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Ask
-from noisegate.releases.estimate import Estimate, Floats, Predicted
-from noisegate.releases.finish import rounded
-from noisegate.releases.nested import (
+from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.shares import NOISELESS, Law, exact_shares, nested
+from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
+from noisegate.releases.cells.finish import rounded
+from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.trees.nested import (
     Nest,
     Sides,
     box_variance,
@@ -25,8 +27,6 @@ from noisegate.releases.nested import (
     is_exact,
     not_negative,
 )
-from noisegate.releases.shares import NOISELESS, Law, exact_shares, nested
-from noisegate.releases.workload import Workload, ranges
 from noisegate.transforms.strategy import Groups
 
 _LOOKED_AT: Final = 2_000  # questions of a workload that the choice of levels looks at

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, final
 
 from noisegate.errors import SpecError
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model import Evidence, Model
+from noisegate.synthetic.model.model import Evidence, Model
 
 SYNTHESIZERS: Final[Mapping[str, str]] = MappingProxyType({
     "aim": "aim:Aim",

@@ -17,10 +17,10 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.residuals import Axes, Sizes, closure
+from noisegate.releases.fit.residuals import Axes, Sizes, closure
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.junction import cells_with
-from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.model.junction import cells_with
+from noisegate.synthetic.model.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,

@@ -24,10 +24,10 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.estimate import Floats, simplex
-from noisegate.releases.residuals import Axes, Parts, Question, Sizes, combine
+from noisegate.releases.cells.estimate import Floats, simplex
+from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, combine
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model import Evidence, Model, fit
+from noisegate.synthetic.model.model import Evidence, Model, fit
 from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,

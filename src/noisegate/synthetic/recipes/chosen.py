@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import final
 
-from noisegate.releases.allocation import Design, plain_design
-from noisegate.releases.residuals import Sizes
+from noisegate.releases.fit.allocation import Design, plain_design
+from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model import CELLS_MAX, Evidence, fit
+from noisegate.synthetic.model.model import CELLS_MAX, Evidence, fit
 from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import measured, require_cells
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
-from noisegate.releases.residuals import Sizes
+from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.model.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import columns_shares, measured
 

@@ -14,9 +14,9 @@ from fractions import Fraction
 from math import prod
 from typing import Final, final
 
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.model.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,

@@ -13,10 +13,10 @@ from fractions import Fraction
 from math import prod, sqrt
 from typing import final
 
-from noisegate.releases.residuals import Sizes
+from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.junction import cells_with
-from noisegate.synthetic.model import Evidence, fit
+from noisegate.synthetic.model.junction import cells_with
+from noisegate.synthetic.model.model import Evidence, fit
 from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
 from noisegate.synthetic.recipes.shared import (
     CELLS,

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.releases.asking import Noisy
-from noisegate.releases.residuals import Axes, Sizes
+from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model import Evidence
+from noisegate.synthetic.model.model import Evidence
 from noisegate.synthetic.recipes import TablesWorkload
 from noisegate.synthetic.sharing import exact_shares
 

@@ -1,0 +1,1 @@
+"""Sums of several parties without a trusted curator: the aggregator, who learns the sum only."""

@@ -1,0 +1,1 @@
+"""Itemsets and rules, small databases for many queries, exponential families."""

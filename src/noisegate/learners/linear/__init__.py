@@ -1,0 +1,1 @@
+"""Linear models: regression and classifiers, by moments or a perturbed objective."""

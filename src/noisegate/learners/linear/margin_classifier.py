@@ -1,0 +1,63 @@
+"""What linear classifiers by a loss of the margin share: their parameters and their methods."""
+
+from abc import abstractmethod
+from functools import partial
+from math import inf
+from typing import Any, ClassVar, Final
+
+from noisegate.errors import SpecError
+from noisegate.learners.asking import RowsAsk
+from noisegate.learners.fitting import Algorithm, Fitted, Options
+from noisegate.learners.linear.classifier import LinearClassifier
+from noisegate.learners.linear.moments import Loss, descended
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.parameters import require_one_of, require_rounds
+
+METHODS: Final = ("auto", "moments", "newton", "sulq")
+
+
+class MarginClassifier(LinearClassifier):
+    """Lines with little loss: by moments of the classes, and steps where noise allows."""
+
+    _loss: ClassVar[Loss]
+
+    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
+        self,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        C: float = 1.0,  # noqa: N803 - scikit-learn's name
+        method: str = "auto",
+        max_iter: int | None = None,
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        classes: Any = None,  # noqa: ANN401 - a list
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+    ) -> None:
+        self.epsilon = epsilon
+        self.C = C
+        self.method = method
+        self.max_iter = max_iter
+        self.bounds = bounds
+        self.classes = classes
+        self.memory = memory
+
+    @staticmethod
+    @abstractmethod
+    def _refined(ask: RowsAsk, *, penalty: float, rounds: int | None) -> Fitted:
+        """Lines from moments, and so many steps; by default as many as noise allows."""
+
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        method = require_one_of(self.method, "method", METHODS)
+        penalty, rounds = self._penalty(), require_rounds(self.max_iter)
+        options = {"penalty": penalty, "method": method, "rounds": rounds}
+        if method == "sulq":
+            steps = rounds or 10
+            return partial(descended, loss=self._loss, rounds=steps, penalty=penalty), options
+        fixed = {"moments": 0, "newton": rounds or 3}.get(method, rounds)
+        return partial(self._refined, penalty=penalty, rounds=fixed), options
+
+    def _penalty(self) -> float:
+        """One over C."""
+        given = self.C
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < inf:
+            raise SpecError("C is no positive number.", fix="Use 1.0, or less for smaller weights.")
+        return 1.0 / given

@@ -1,0 +1,1 @@
+"""Models of where rows lie: k-means, mixtures, principal components, scaling."""

@@ -1,0 +1,353 @@
+"""Clusters: k-means by noisy counts and sums of the rows nearest to public centres.
+
+    KMeans(n_clusters=8, epsilon=1).fit(gate.matrix("patients", ["age", "bmi"]))
+
+A row is nearest to one centre, so the noise of a cell does not grow with the number of cells. The
+method looks first at many more cells than clusters, as many as stand out of the noise, and finds
+the clusters among their noisy means, which is free; then it measures those. Means are drawn towards
+what was known before as far as their noise could explain the difference.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
+
+from noisegate.learners import plots
+from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.base import PrivateTransformer
+from noisegate.learners.fitting import Algorithm, Fitted, Options
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy_sums import divided, for_means, joined, nearest, shrunk
+from noisegate.learners.parameters import require_one_of, require_rows, require_seed, require_whole
+from noisegate.releases.cells.chance import Coins, public_coins
+from noisegate.transforms.statistics.features import Feature, Linear, One, Squares
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Plain
+
+_COUNT: Final = Fraction(3, 100)
+# By how many cells the noise would let us see at the whole price: shares of the first look at all
+# rows, and of each round after it.
+_PLANS: Final[tuple[tuple[float, tuple[int, ...]], ...]] = (
+    (4, (1,)),
+    (30, (25, 75)),
+    (100, (20, 35, 45)),
+    (float("inf"), (10, 25, 30, 35)),
+)
+_CELLS: Final = 16  # at most so many cells for each cluster
+_GUESS: Final = 0.2  # the variance of a column, if nothing is known about it
+_USUAL: Final = 0.25  # how far the mean of a column is from the middle, squared: likewise
+_RESTARTS: Final = 20
+_TRIED: Final = 3  # points for each start
+_STEPS: Final = 30
+_CLUSTERS_MAX: Final = 1 << 10
+_ROUNDS_MAX: Final = 100
+
+
+class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
+    """Clusters of rows around ``n_clusters`` centres.
+
+    After `fit`, ``cluster_centers_`` are in the units of the columns, ``counts_`` the noisy numbers
+    of rows, and ``error_["centers"]`` the standard deviation of the noise in each centre. Distances
+    are in the scale where each column's bounds are -1 and 1. No labels of private rows are kept.
+
+    Args:
+        n_clusters: How many.
+        epsilon: The price.
+        method: "auto", or "sulq" for rounds of Lloyd from public starts.
+        rounds: Of "sulq".
+        bounds: (low, high) of the columns of an array.
+        memory: The budget for arrays.
+        random_state: Of the public starts; noise has no seed.
+
+    >>> from noisegate.connect import memory
+    >>> rows = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0)
+    >>> model = KMeans(2, epsilon=1, bounds=(0, 10), memory=memory(epsilon=1)).fit(rows)
+    >>> sorted(model.cluster_centers_.round().tolist())
+    [[1.0, 9.0], [8.0, 2.0]]
+    >>> print(model.cost_)
+    ε = 1
+    """
+
+    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        method: str = "auto",
+        rounds: int = 5,
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+        random_state: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.method = method
+        self.rounds = rounds
+        self.bounds = bounds
+        self.memory = memory
+        self.random_state = random_state
+
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        clusters = require_whole(self.n_clusters, "n_clusters", 1, _CLUSTERS_MAX)
+        seed = require_seed(self.random_state)
+        method = require_one_of(self.method, "method", ("auto", "sulq"))
+        options = {"clusters": clusters, "method": method, "seed": seed}
+        if method == "auto":
+            return partial(fit_kmeans, clusters=clusters, seed=seed), options
+        rounds = require_whole(self.rounds, "rounds", 1, _ROUNDS_MAX)
+        algorithm = partial(fit_sulq, clusters=clusters, rounds=rounds, seed=seed)
+        return algorithm, options | {"rounds": rounds}
+
+    def _take(self, fitted: Fitted) -> None:
+        self._centers, self.counts_ = fitted["centers"], fitted["counts"]
+        self.cluster_centers_ = self._unscaled(self._centers)
+        self.error_ = {"centers": np.sqrt(fitted["variances"])[:, None] * self._halves}
+
+    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: ANN401, N803
+        """The number of the nearest centre of each point."""
+        found: NDArray[np.intp] = np.argmin(self.transform(X), axis=1)
+        return found
+
+    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.intp]:  # noqa: ANN401, ARG002, N803
+        """Fit an array and number its rows. The numbers are as private as the rows are."""
+        require_rows(X)
+        return self.fit(X).predict(X)
+
+    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """The distance of each point from each centre."""
+        points = self._points(X)
+        return np.sqrt(_squares(points, self._centers))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ANN401, ARG002, N803
+        """Minus the sum of squared distances of given points from their centres."""
+        return -float(np.sum(np.min(self.transform(X), axis=1) ** 2))
+
+    def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
+        """The centres in two columns, by default those in which they differ most for their bounds.
+
+        Areas are noisy numbers of rows; bars are two standard deviations of the noise.
+        """
+        self._require_fitted()
+        chart = plots.centers(
+            self.coordinates_,
+            self.cluster_centers_,
+            self.counts_,
+            2 * self.error_["centers"],
+            x=x,
+            y=y,
+            named=("cluster", range(len(self.counts_))),
+            areas="rows (noisy)",
+        )
+        unseen = "" if np.isfinite(self.error_["centers"]).all() else "; crosses: no rows seen"
+        return self._framed(chart, f"bars are two standard deviations of the noise{unseen}")
+
+
+def fit_kmeans(ask: RowsAsk, clusters: int, *, seed: int = 0) -> Fitted:
+    """Centres from -1 to 1, the noisy number of rows of each, and its noise variance."""
+    rng = public_coins(seed)
+    ask.done(0.0, "counting rows")
+    (count,) = ask.totals(Statistic(Plain(), (One(),)), [_COUNT])
+    rows = max(1.0, float(count.values[0, 0]) - count.variance**0.5)  # rather too few
+    detail = _detail(ask, rows, ask.columns * _GUESS, Fraction(1))
+    first, *rounds = divided(1 - _COUNT, *next(plan for below, plan in _PLANS if detail < below))
+    seen = _look(ask, count, first, squares=bool(rounds))
+    cells = _Cells(seen.mean[None], np.zeros(1), np.full(1, np.inf))
+    for place, share in enumerate(rounds):
+        ask.keep(cells.merged(clusters, seen, rng).fitted())
+        ask.done((place + 1) / (len(rounds) + 1), f"round {place + 1} of {len(rounds)}")
+        most = clusters if place == len(rounds) - 1 else _CELLS * clusters
+        size = int(np.clip(_detail(ask, seen.rows, seen.spread, share) / 2, 2, most))
+        if place == 0:
+            centers = seen.around(size, rng) if size > clusters else seen.apart(size, rng)
+            towards = np.repeat(seen.mean[None], size, axis=0)
+        else:
+            centers = towards = cells.merged(size, seen, rng).means
+        cells = _round(ask, centers, towards, for_means(ask, share))
+    return cells.merged(clusters, seen, rng).fitted()
+
+
+def fit_sulq(ask: RowsAsk, clusters: int, *, rounds: int = 5, seed: int = 0) -> Fitted:
+    """Lloyd's rounds as in [BDMN05]: public starts, half of each round for counts, half for sums.
+
+    A centre with no more rows than noise explains stays where it is.
+    """
+    rng = public_coins(seed)
+    means = rng.uniform(-1, 1, size=(clusters, ask.columns))
+    cells = _Cells(means, np.zeros(clusters), np.full(clusters, np.inf))
+    half = Fraction(1, 2 * rounds)
+    for place in range(rounds):
+        ask.keep(cells.fitted())
+        ask.done(place / rounds, f"round {place + 1} of {rounds}")
+        cells = _round(ask, cells.means, None, [half, half])
+    return cells.fitted()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known about all rows: how many, their mean, and the variance of each column."""
+
+    rows: float
+    mean: Floats
+    variances: Floats
+
+    @property
+    def spread(self) -> float:
+        """The mean squared distance of rows from their mean."""
+        return float(np.sum(self.variances))
+
+    def around(self, count: int, rng: Coins) -> Floats:
+        """Points that lie as rows do, as far as is known."""
+        away = rng.normal(size=(count, len(self.mean))) * np.sqrt(self.variances)
+        return np.clip(self.mean + away, -1, 1)
+
+    def apart(self, count: int, rng: Coins) -> Floats:
+        """Centres for what looks like one cloud: in any directions, as far out as cells' means."""
+        way = rng.normal(size=(count, len(self.mean)))
+        way *= np.sqrt(self.variances) / np.linalg.norm(way, axis=1, keepdims=True)
+        return np.clip(self.mean + _far(count) * way, -1, 1)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Means of the rows of cells, how many rows these are, and the noise variance of the means."""
+
+    means: Floats
+    counts: Floats
+    variances: Floats
+
+    def merged(self, size: int, seen: _Seen, rng: Coins) -> "_Cells":
+        """So many cells: the clusters of these, or these and parts of the largest."""
+        if len(self.means) == size:
+            return self
+        held = np.flatnonzero(self.counts > 0)
+        if len(held) > size:
+            weights = self.counts[held]
+            means, label = _clusters(self.means[held], weights, size, rng)
+            counts = np.bincount(label, weights, size).astype(np.float64)
+            noise = np.bincount(label, self.variances[held] * weights**2, size)
+            return _Cells(means, counts, noise / np.maximum(counts, 1) ** 2)
+        more = size - len(held)
+        if len(held):
+            chosen = rng.choice(held, size=more, p=self.counts[held] / self.counts[held].sum())
+            away = 0.5 * rng.normal(size=(more, len(seen.mean))) * np.sqrt(seen.variances)
+            means = np.clip(self.means[chosen] + away, -1, 1)
+        else:
+            means = seen.apart(more, rng)
+        return _Cells(
+            np.vstack([self.means[held], means]),
+            np.concatenate([self.counts[held], np.zeros(more)]),
+            np.concatenate([self.variances[held], np.full(more, np.inf)]),
+        )
+
+    def fitted(self) -> Fitted:
+        """As they are kept."""
+        return {"centers": self.means, "counts": self.counts, "variances": self.variances}
+
+
+def _clusters(
+    points: Floats, weights: Floats, size: int, rng: Coins
+) -> tuple[Floats, NDArray[np.intp]]:
+    """The best of some k-means of weighed points: means, and which of them each point is nearest.
+
+    They start as in [AV07], each mean being the best of a few points drawn by their distance.
+    """
+    best: tuple[float, Floats, NDArray[np.intp]] | None = None
+    for _ in range(_RESTARTS):
+        means = points[rng.choice(len(points), size=1, p=weights / weights.sum())]
+        near = _squares(points, means)[:, 0]
+        while len(means) < size:
+            chance = weights * near + 1e-300
+            drawn = rng.choice(len(points), size=_TRIED, p=chance / chance.sum())
+            nearer = np.minimum(near[:, None], _squares(points, points[drawn]))
+            chosen = int(np.argmin(weights @ nearer))
+            means, near = np.vstack([means, points[drawn[chosen]]]), nearer[:, chosen]
+        for _ in range(_STEPS):
+            label = _squares(points, means).argmin(axis=1)
+            marks = (label[:, None] == np.arange(size)) * weights[:, None]
+            held = marks.sum(axis=0)
+            moved = np.where(
+                held[:, None] > 0, marks.T @ points / np.maximum(held, 1e-300)[:, None], means
+            )
+            if np.array_equal(moved, means):
+                break
+            means = moved
+        squares = _squares(points, means)
+        cost = float(weights @ squares.min(axis=1))
+        if best is None or cost < best[0]:
+            best = cost, means, squares.argmin(axis=1)
+    assert best is not None  # noqa: S101 - there is at least one start
+    return best[1], best[2]
+
+
+def _squares(points: Floats, centers: Floats) -> Floats:
+    """Squared distances, of shape (points, centers)."""
+    found = np.sum(points**2, axis=1)[:, None] - 2 * points @ centers.T + np.sum(centers**2, axis=1)
+    positive: Floats = np.maximum(found, 0.0)
+    return positive
+
+
+def _far(count: int) -> float:
+    """About the expected largest of so many standard normal numbers."""
+    return float(np.sqrt(2 * np.log(count)) * 0.75)
+
+
+def _detail(ask: RowsAsk, rows: float, spread: float, share: Fraction) -> float:
+    """In how many cells the rows could be before noise moves a cell's mean as far as they lie."""
+    _, sums = ask.variance(Statistic(Plain(), (One(), Linear())), for_means(ask, share))
+    noise = ask.columns * sums / ask.reach**2
+    return float(rows * np.sqrt(spread / noise))
+
+
+def _look(ask: RowsAsk, count: Measured, share: Fraction, *, squares: bool) -> _Seen:
+    """All rows together."""
+    features: tuple[Feature, ...] = (One(), Linear())
+    shares = for_means(ask, share)
+    if squares:
+        part, rest = divided(share, 3, 7)
+        features, shares = (*features, Squares()), [*for_means(ask, rest), part]
+    again, sums, *more = ask.totals(Statistic(Plain(), features), shares)
+    number, variance = joined(
+        (float(count.values[0, 0]), count.variance), (float(again.values[0, 0]), again.variance)
+    )
+    rows = max(number, 2 * variance**0.5, 1.0)
+    noise = sums.variance / (ask.reach * rows) ** 2
+    raw = sums.values / ask.reach / rows
+    most = _USUAL / (_USUAL + noise)
+    mean = np.clip(shrunk(raw, np.zeros_like(raw), ask.columns * noise, most=most)[0], -1, 1)
+    if not more:
+        return _Seen(rows, mean, np.full(ask.columns, _GUESS))
+    return _Seen(rows, mean, _variances(more[0], rows, mean, ask.reach))
+
+
+def _variances(squares: Measured, rows: float, mean: Floats, reach: int) -> Floats:
+    """Of each column; drawn to their mean as far as noise explains that they differ."""
+    raw = squares.values[0] / reach**2 / rows - mean**2
+    noise = squares.variance / reach**4 / rows**2
+    usual = float(np.clip(raw.mean(), 0.02, 0.5))
+    real = max(0.0, float(raw.var()) - noise)
+    found = usual + real / (real + noise + 1e-300) * (raw - raw.mean())
+    clipped: Floats = np.clip(found, usual / 10, 1.0)
+    return clipped
+
+
+def _round(ask: RowsAsk, centers: Floats, towards: Floats | None, shares: list[Fraction]) -> _Cells:
+    """The means of the rows nearest to each centre, drawn to a guess if there is one."""
+    question = Statistic(nearest(centers, ask.reach), (One(), Linear()))
+    counts, sums = ask.totals(question, shares)
+    real = counts.values[:, 0] > 2 * counts.variance**0.5
+    rows = np.maximum(counts.values[:, 0], 1.0)
+    means = np.clip(sums.values / ask.reach / rows[:, None], -1, 1)
+    # a mean is off by (noise of the sums - mean x noise of the count) / rows
+    of_counts = counts.variance * np.mean(means**2, axis=1)
+    variances = (sums.variance / ask.reach**2 + of_counts) / rows**2
+    if towards is not None:
+        means = shrunk(means, towards, ask.columns * variances)
+    means = np.where(real[:, None], means, centers)
+    return _Cells(means, np.where(real, rows, 0.0), np.where(real, variances, np.inf))

@@ -1,0 +1,376 @@
+"""Principal components and covariances, from noisy sums of coordinates and of their products.
+
+    PCA(n_components=2, epsilon=1).fit(gate.matrix("patients", ["age", "bmi", "cost"]))
+
+Products of all pairs of d columns are d² numbers, so their noise grows with d². Where the rows do
+not stand out of that, the method looks at sums of rows on either side of some directions instead:
+such differences are the covariance times the directions, so each look is a step of the power
+iteration, and d numbers for each. Where noise hides even these, the components are of a random few
+columns: they hold more than directions that are noise alone.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.learners import plots
+from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.base import PrivateEstimator, PrivateTransformer
+from noisegate.learners.fitting import Algorithm, Fitted, Options
+from noisegate.learners.linear.scores import Lengths, ask_lengths, shortened, square_in, square_of
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.noisy_sums import divided, shrunk
+from noisegate.learners.parameters import require_one_of, require_seed, require_whole
+from noisegate.releases.cells.chance import Coins, public_coins
+from noisegate.transforms.statistics.features import Linear, One, Products
+from noisegate.transforms.statistics.numbers import Numbers
+from noisegate.transforms.statistics.statistic import Statistic
+from noisegate.transforms.statistics.weighings import Lookup, Nearest, Plain, Scores, Slopes
+
+_COUNT: Final = Fraction(3, 100)
+_LENGTHS: Final = Fraction(4, 100)
+_LEFT: Final = 1 - _COUNT - _LENGTHS
+_SUMS: Final = 0.16  # of the rest, for the mean beside products
+_MEAN: Final = 0.22  # of the rest, for the mean before directions
+_SPREADS: Final = 0.05  # of the rest, for how far rows lie along the directions found
+_FIRST: Final = 0.1  # of the mean squared length, along the first component: a guess
+_CLEAR: Final = 0.4  # noise that an eigenvector may have, by that guess
+_ROUNDS: Final = ((0.2, 1), (0.08, 2), (0.0, 3))  # by the noise of a direction, likewise
+_BLIND: Final = 2.0  # the noise of a direction that hides it
+_SEEN: Final = 8  # deviations of a number of rows that is none: Laplace passes 1 in 160,000
+_FINE: Final = 1 << 4  # steps of a direction, for each of the grid
+_ENTRIES: Final = 1 << 12  # of a table, to either side
+_ENTRY_MAX: Final = 1 << 20
+
+
+class PCA(PrivateTransformer):
+    """The directions in which rows differ most, in the units of the columns.
+
+    After `fit`: ``components_``, ``explained_variance_``, ``explained_variance_ratio_``, ``mean_``,
+    all as scikit-learn has them, and ``error_["variance"]``, the standard deviation of the noise of
+    each variance. A column with far wider bounds than others has most of the noise and, if it
+    varies as much, the first component: scale columns first, as with any PCA. Where noise would
+    hide everything, a random few columns are asked about: all
+    others are 0 in the components, and in the middle of their bounds in the mean.
+
+    Args:
+        n_components: How many.
+        epsilon: The price.
+        method: "auto", or "sulq": noise on all products of pairs, as they are.
+        bounds: (low, high) of the columns of an array.
+        memory: The budget for arrays.
+        random_state: Of public directions to begin with; noise has no seed.
+
+    >>> from noisegate.connect import memory
+    >>> line = np.linspace(-1, 1, 1000)
+    >>> rows = np.stack([line, -line, 0 * line], axis=1)
+    >>> model = PCA(1, epsilon=2, bounds=(-1, 1), memory=memory(epsilon=2)).fit(rows)
+    >>> np.abs(model.components_ * 2**0.5).round().tolist()
+    [[1.0, 1.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        method: str = "auto",
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.method = method
+        self.bounds = bounds
+        self.memory = memory
+        self.random_state = random_state
+
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
+        count = require_whole(self.n_components, "n_components", 1, 1 << 12)
+        seed = require_seed(self.random_state)
+        method = require_one_of(self.method, "method", ("auto", "sulq"))
+        coordinates = matrix.coordinates()
+        if count > len(coordinates):
+            raise SpecError("There are fewer columns.", fix="Ask for fewer components.")
+        options = {"components": count, "method": method, "units": "columns"}
+        halves = np.array([float(each.half) for each in coordinates])
+        if method == "sulq":
+            return partial(fit_sulq, components=count, units=halves), options
+        fit = partial(fit_pca, components=count, seed=seed, units=halves)
+        return fit, options | {"seed": seed}
+
+    def _take(self, fitted: Fitted) -> None:
+        self.components_ = fitted["components"]
+        self.mean_ = self._unscaled(fitted["mean"])
+        self.explained_variance_ = fitted["variances"]
+        total = max(float(fitted["total"]), float(self.explained_variance_.sum()), 1e-12)
+        self.explained_variance_ratio_ = self.explained_variance_ / total
+        self.error_ = {"variance": fitted["noise"]}
+
+    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """The places of points along the components; what is beyond the bounds is clamped."""
+        found: Floats = (self._unscaled(self._points(X)) - self.mean_) @ self.components_.T
+        return found
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+        """Points at these places, in the units of the columns."""
+        self._require_fitted()
+        found: Floats = self.mean_ + np.asarray(X) @ self.components_
+        return found
+
+    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+        """What each column adds to each component."""
+        self._require_fitted()
+        shares = self.explained_variance_ratio_
+        return self._framed(
+            plots.loadings(self._names, self.components_, shares), "what columns add to components"
+        )
+
+
+class EmpiricalCovariance(PrivateEstimator):
+    """Means and covariances of columns, in their units; no eigenvalue is below 0.
+
+    ``error_["covariance"]`` is the standard deviation of the noise of each covariance.
+
+    >>> from noisegate.connect import memory
+    >>> rows = np.repeat([[0.0, 8.0], [8.0, 0.0]], 5000, axis=0)
+    >>> model = EmpiricalCovariance(epsilon=2, bounds=(0, 8), memory=memory(epsilon=2)).fit(rows)
+    >>> model.covariance_.round().tolist()
+    [[16.0, -16.0], [-16.0, 16.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any = 1,  # noqa: ANN401 - a number
+        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
+        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.memory = memory
+
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        return fit_covariance, {}
+
+    def _take(self, fitted: Fitted) -> None:
+        scale = np.outer(self._halves, self._halves)
+        self.location_ = self._unscaled(fitted["mean"])
+        self.covariance_ = fitted["covariance"] * scale
+        self.error_ = {"covariance": float(fitted["noise"]) * scale}
+
+
+def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0, units: Floats | None = None) -> Fitted:
+    """Directions as rows, how far rows lie along them, and the mean, which is from -1 to 1.
+
+    Directions and variances are in ``units``: what 1 of each column is, 1 if not said.
+    """
+    ask.done(0.0, "counting rows")
+    rows, lengths, told = _look(ask)
+    total = max(square_in(lengths) * ask.columns, 1e-9)
+    sums, products = divided(_LEFT, _SUMS, 1 - _SUMS)
+    norm, noise = _norm(ask, lengths, products)
+    if np.sqrt(ask.columns) * noise / (rows * _FIRST * total) < _CLEAR:
+        ask.done(0.2, "measuring products")
+        return _eigen(_moments(ask, rows, norm, [sums, products]), components, units)
+    coins = public_coins(f"{seed} and {told} rows")  # no columns are unlucky in every fit
+    return _directions(ask, components, rows, total, coins, units)
+
+
+def fit_sulq(ask: RowsAsk, components: int, *, units: Floats | None = None) -> Fitted:
+    """Noise on the sums of all products, as they are [DTTZ14]."""
+    count, sums, products = divided(Fraction(1), 1, 3, 16)
+    (counted,) = ask.totals(Statistic(Plain(), (One(),)), [count])
+    rows = max(1.0, float(counted.values[0, 0]))
+    return _eigen(_moments(ask, rows, None, [sums, products]), components, units)
+
+
+def fit_covariance(ask: RowsAsk) -> Fitted:
+    """Means and covariances of columns from -1 to 1."""
+    rows, lengths, _ = _look(ask)
+    shares = divided(_LEFT, _SUMS, 1 - _SUMS)
+    ask.done(0.2, "measuring products")
+    norm, _ = _norm(ask, lengths, shares[1])
+    found = _moments(ask, rows, norm, shares)
+    values, vectors = np.linalg.eigh(found.matrix)
+    held = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return {"mean": found.mean, "covariance": held, "noise": np.array(found.noise)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Mean and covariance, and the standard deviation of the noise of an entry."""
+
+    mean: Floats
+    matrix: Floats
+    noise: float
+
+
+def _look(ask: RowsAsk) -> tuple[float, Lengths | None, float]:
+    """About how many rows there are, their lengths if these stand out of the noise; what it told.
+
+    The number of rows is not taken for less than its noise.
+    """
+    (count,) = ask.totals(Statistic(Plain(), (One(),)), [_COUNT])
+    told = float(count.values[0, 0])
+    rows = max(1.0, count.variance**0.5, told)
+    return rows, ask_lengths(ask, ask.columns, rows, _LENGTHS), told
+
+
+def _products(ask: RowsAsk) -> Products:
+    return Products((5, 7)) if ask.gaussian else Products()
+
+
+def _norm(ask: RowsAsk, lengths: Lengths | None, share: Fraction) -> tuple[int | None, float]:
+    """The length to shorten rows to, if any, and the noise of an entry of the sums of products.
+
+    It is where noise and what shortening takes away are least together, as far as is known.
+    """
+    feature = _products(ask)
+    norms: list[int | None] = [None]
+    if lengths is not None:
+        held = lengths.counts.values[:, 0]
+        counts = np.where(held > _SEEN * lengths.counts.variance**0.5, held, 0.0)
+        norms += map(int, lengths.edges)
+    found = []
+    for norm in norms:
+        question = shortened(Plain(), (feature,), norm, ask.columns)
+        (variance,) = ask.variance(question, [share])
+        noise = variance**0.5 / feature.weights[1] / ask.reach**2
+        cost = 2 * np.sqrt(ask.columns) * noise
+        if lengths is not None and norm is not None:
+            over = np.maximum(lengths.edges**2 - norm**2, 0.0) / ask.reach**2
+            cost += float(over @ counts) / 2
+        found.append((cost, noise, norm))
+    _, noise, norm = min(found, key=lambda each: each[0])
+    return norm, noise
+
+
+def _moments(ask: RowsAsk, rows: float, norm: int | None, shares: list[Fraction]) -> _Moments:
+    feature = _products(ask)
+    question = shortened(Plain(), (Linear(), feature), norm, ask.columns)
+    sums, products = ask.totals(question, shares)
+    raw = sums.values / ask.reach / rows
+    spread = ask.columns * sums.variance / (ask.reach * rows) ** 2
+    mean = np.clip(shrunk(raw, np.zeros_like(raw), spread)[0], -1, 1)
+    held = products.values[0] / feature.factors(ask.columns) / ask.reach**2 / rows
+    matrix = square_of(held, ask.columns) - np.outer(mean, mean)
+    noise = products.variance**0.5 / feature.weights[1] / ask.reach**2 / rows
+    return _Moments(mean, matrix, noise)
+
+
+def _eigen(found: _Moments, components: int, units: Floats | None) -> Fitted:
+    one = np.ones(len(found.mean)) if units is None else units
+    matrix = found.matrix * np.outer(one, one)
+    values, vectors = np.linalg.eigh(matrix)
+    order = np.argsort(-values, kind="stable")[:components]
+    ways = _signed(vectors[:, order].T)
+    return {
+        "components": ways,
+        "variances": np.maximum(values[order], 0.0),
+        "mean": found.mean,
+        "total": np.array(max(0.0, float(np.trace(matrix)))),
+        "noise": found.noise * np.sum((ways * one) ** 2, axis=1),
+    }
+
+
+def _directions(
+    ask: RowsAsk, components: int, rows: float, total: float, rng: Coins, units: Floats | None
+) -> Fitted:
+    """Steps of the power iteration, by sums of rows on either side of directions.
+
+    Directions are in ``units``, as parts of the widest: for the door, which sees columns from -1 to
+    1, each is stretched by them. How far rows lie along all columns is only known for columns from
+    -1 to 1: the total takes it to be spread over them evenly.
+    """
+    widest = 1.0 if units is None else float(units.max())
+    parts = np.ones(ask.columns) if units is None else units / widest
+    first, last, left = divided(_LEFT, _MEAN, _SPREADS, 1 - _MEAN - _SPREADS)
+    wide = min(ask.columns, max(2 * components, 4))
+    blur = _blur(ask, rows, total, left, wide)
+    rounds = next(rounds for above, rounds in _ROUNDS if blur > above)
+    places, coordinates = np.arange(ask.columns), Linear()
+    if blur > _BLIND and wide + 1 < ask.columns:
+        places = np.sort(rng.permutation(ask.columns)[: wide + 1])
+        coordinates = Linear(tuple(places.tolist()))
+    (sums,) = ask.totals(Statistic(Plain(), (coordinates,)), [first])
+    raw = sums.values / ask.reach / rows
+    noise = len(places) * sums.variance / (ask.reach * rows) ** 2
+    seen = np.clip(shrunk(raw, np.zeros_like(raw), noise), -1, 1)
+    mean = _spread_out(seen, places, ask.columns)[0]
+    found = np.linalg.qr(rng.normal(size=(len(places), wide)))[0].T
+    found = _spread_out(found, places, ask.columns)
+    for place in range(rounds):
+        ask.done((place + 1) / (rounds + 2), f"round {place + 1} of {rounds}")
+        cells = _sides(found * parts, mean, ask.reach)
+        question = Statistic(cells, (One(), coordinates))
+        counts, held = ask.totals(question, divided(left / rounds, 1, 9))
+        away = (held.values / ask.reach - counts.values * seen) * parts[places]
+        turned = np.linalg.svd(away[: len(found)] - away[len(found) :], full_matrices=False)[2]
+        found = _spread_out(turned[:components], places, ask.columns)
+        if len(found) < components:
+            break
+    spreads, noise_of = _spreads(ask, found * parts, mean, rows, last)
+    order, around = np.argsort(-spreads, kind="stable"), total - float(mean @ mean)
+    whole = max(around * float(np.mean(parts**2)), float(spreads.sum()))
+    return {
+        "components": _signed(found[order]),
+        "variances": spreads[order] * widest**2,
+        "mean": mean,
+        "total": np.array(whole * widest**2),
+        "noise": np.full(len(spreads), noise_of * widest**2),
+    }
+
+
+def _spread_out(held: Floats, places: NDArray[np.int64], columns: int) -> Floats:
+    """Numbers of some columns, and 0 in all others."""
+    found = np.zeros((len(held), columns))
+    found[:, places] = held
+    return found
+
+
+def _blur(ask: RowsAsk, rows: float, total: float, share: Fraction, wide: int) -> float:
+    """How far noise turns a direction, by the usual guess, if one round gets the share."""
+    cells = _sides(np.eye(ask.columns)[:1], np.zeros(ask.columns), ask.reach)
+    _, sums = ask.variance(Statistic(cells, (One(), Linear())), divided(share, 1, 9))
+    noise = np.sqrt(2 * ask.columns * sums) / ask.reach
+    return float(noise * wide / 2 / (0.8 * rows * np.sqrt(_FIRST * total)))
+
+
+def _sides(directions: Floats, mean: Floats, reach: int) -> Nearest:
+    """Rows by the direction along which they are furthest from the mean, and its side."""
+    held = np.rint(np.vstack([directions, -directions]) * _FINE * reach)
+    return Nearest(Scores(Numbers.of(np.column_stack([held, np.rint(-held @ mean * reach)]))))
+
+
+def _spreads(
+    ask: RowsAsk, directions: Floats, mean: Floats, rows: float, share: Fraction
+) -> tuple[Floats, float]:
+    """The variance along each direction, and the standard deviation of its noise.
+
+    Squares of distances come from a table, up to a quarter of the number of columns.
+    """
+    held = np.rint(directions * _FINE * ask.reach)
+    scores = Scores(Numbers.of(np.column_stack([held, np.rint(-held @ mean * ask.reach)])))
+    fine = _FINE * ask.reach**2  # steps of a score, for 1
+    shift = int(np.log2(np.sqrt(ask.columns) / 2 * fine / _ENTRIES))
+    squares = ((np.arange(-_ENTRIES, _ENTRIES) + 0.5) * 2.0**shift / fine) ** 2
+    unit = 2.0 ** int(np.log2(_ENTRY_MAX / squares.max()))
+    table = Lookup(Numbers.of(np.rint(unit * squares)), shift, _ENTRIES)
+    (sums,) = ask.totals(Statistic(Slopes(scores, table, signed=False), (One(),)), [share])
+    return np.maximum(sums.values[:, 0], 0.0) / unit / rows, sums.variance**0.5 / unit / rows
+
+
+def _signed(directions: Floats) -> Floats:
+    """With the sign that makes the largest number of each positive."""
+    largest = np.argmax(np.abs(directions), axis=1)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
+    found: Floats = directions * np.where(signs == 0, 1.0, signs)[:, None]
+    return found

@@ -1,0 +1,1 @@
+"""Trees, forests and models of classes by counts."""

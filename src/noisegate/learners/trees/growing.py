@@ -1,0 +1,182 @@
+"""Decision trees on the grid: how rows walk them, and how they grow on rows that anybody may see.
+
+A tree is a table of nodes (column, threshold, left, right), as `Leaves` takes it: a row goes left
+where its coordinate is at most the threshold; a leaf has column -1 and its number under left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.learners.asking import Floats
+from noisegate.releases.cells.chance import Coins
+from noisegate.transforms.statistics.numbers import Numbers
+
+Whole: TypeAlias = NDArray[np.int64]
+_BINS: Final = 24  # of each column, between which trees cut
+_PURE: Final = 0.995  # a node with so large a class is not cut
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """Nodes in an order where children come after their parents."""
+
+    nodes: Whole
+
+    @classmethod
+    def root(cls) -> "Tree":
+        """One leaf."""
+        return cls(np.array([[-1, 0, 0, 0]]))
+
+    @property
+    def ends(self) -> Whole:
+        """The nodes that are leaves, by their number."""
+        leaves = np.flatnonzero(self.nodes[:, 0] < 0)
+        return leaves[np.argsort(self.nodes[leaves, 2])]
+
+    @property
+    def size(self) -> int:
+        """How many leaves there are."""
+        return int(np.sum(self.nodes[:, 0] < 0))
+
+    @property
+    def depth(self) -> int:
+        """How many questions lead to the furthest leaf."""
+        return int(self.levels().max())
+
+    def levels(self) -> Whole:
+        """How many questions lead to each node."""
+        found = np.zeros(len(self.nodes), np.int64)
+        for place in np.flatnonzero(self.nodes[:, 0] >= 0):
+            found[self.nodes[place, 2:]] = found[place] + 1
+        return found
+
+    def numbers(self) -> Numbers:
+        """As a question of the door holds it."""
+        return Numbers.of(self.nodes)
+
+    def places(self, rows: NDArray[np.generic]) -> Whole:
+        """The leaf of each row, in units of the grid."""
+        at, every = np.zeros(len(rows), np.int64), np.arange(len(rows))
+        while True:
+            column = self.nodes[at, 0]
+            inner = column >= 0
+            if not inner.any():
+                found: Whole = self.nodes[at, 2]
+                return found
+            left = rows[every, np.maximum(column, 0)] <= self.nodes[at, 1]
+            at = np.where(inner, np.where(left, self.nodes[at, 2], self.nodes[at, 3]), at)
+
+    def boxes(self, columns: int, reach: int) -> tuple[Whole, Whole]:
+        """The least and the largest coordinates of each leaf, of shape (leaves, columns)."""
+        low = np.full((len(self.nodes), columns), -reach)
+        high = np.full((len(self.nodes), columns), reach)
+        for place in np.flatnonzero(self.nodes[:, 0] >= 0):
+            column, threshold, left, right = self.nodes[place]
+            low[[left, right]], high[[left, right]] = low[place], high[place]
+            high[left, column], low[right, column] = threshold, threshold + 1
+        return low[self.ends], high[self.ends]
+
+    def cut(self, leaves: Whole, columns: Whole, thresholds: Whole) -> "Tree":
+        """These leaves become nodes with two leaves each."""
+        nodes, at = self.nodes, self.ends[leaves]
+        start = len(nodes)
+        children = start + 2 * np.arange(len(at))
+        more = np.full((2 * len(at), 4), 0)
+        more[:, 0] = -1
+        found = np.vstack([nodes, more])
+        found[at] = np.column_stack([columns, thresholds, children, children + 1])
+        ends = np.flatnonzero(found[:, 0] < 0)
+        found[ends, 2] = np.arange(len(ends))
+        return Tree(found)
+
+
+def random_tree(columns: int, reach: int, depth: int, coins: Coins) -> Tree:
+    """Every leaf of a level is cut at the middle of one of its columns, chosen by public coins."""
+    tree = Tree.root()
+    for _ in range(depth):
+        low, high = tree.boxes(columns, reach)
+        chosen = coins.integers(columns, size=tree.size)
+        every = np.arange(tree.size)
+        wide = high[every, chosen] > low[every, chosen]
+        middles = (low[every, chosen] + high[every, chosen]) // 2
+        tree = tree.cut(every[wide], chosen[wide], middles[wide])
+    return tree
+
+
+def grown(  # noqa: PLR0913 - what a tree grows on, and how far
+    tree: Tree,
+    rows: Whole,
+    labels: Whole,
+    classes: int,
+    *,
+    levels: int,
+    least: int,
+    among: int | None = None,
+    coins: Coins | None = None,
+) -> Tree:
+    """The tree, cut level by level where that parts the classes best (by Gini's index).
+
+    ``least`` rows stay in each leaf. ``among``: every leaf sees so many columns only, chosen by
+    ``coins``.
+    """
+    edges = [np.unique(np.quantile(column, np.arange(1, _BINS) / _BINS).astype(np.int64))
+             for column in rows.T]  # fmt: skip
+    bins = [np.searchsorted(each, column, side="left")
+            for each, column in zip(edges, rows.T, strict=True)]  # fmt: skip
+    for _ in range(levels):
+        places = tree.places(rows)
+        held = np.bincount(places * classes + labels, minlength=tree.size * classes)
+        held = held.reshape(tree.size, classes)
+        seen = np.ones((tree.size, len(edges)), np.bool_)
+        if among is not None and coins is not None:
+            ranks = coins.random(seen.shape).argsort(axis=1).argsort(axis=1)
+            seen = ranks < among
+        best = _best(places * classes + labels, held, bins, edges, seen, least)
+        mixed = (best[:, 0] > 0) & (held.max(axis=1) < _PURE * held.sum(axis=1))
+        if not mixed.any():
+            break
+        leaves = np.flatnonzero(mixed)
+        tree = tree.cut(leaves, *best[leaves, 1:].astype(np.int64).T)
+    return tree
+
+
+def _best(
+    cells: Whole,
+    held: Whole,
+    bins: Sequence[Whole],
+    edges: Sequence[Whole],
+    seen: NDArray[np.bool_],
+    least: int,
+) -> Floats:
+    """For each leaf the gain of its best cut, the column and the threshold; no gain is 0."""
+    size, classes = held.shape
+    total = held.sum(axis=1)
+    before = np.sum(held**2, axis=1) / np.maximum(total, 1)
+    found = np.zeros((size, 3))
+    for column, (each, cuts) in enumerate(zip(bins, edges, strict=True)):
+        if not len(cuts):
+            continue
+        wide = len(cuts) + 1
+        table = np.bincount(
+            (cells // classes * wide + each) * classes + cells % classes,
+            minlength=size * wide * classes,
+        ).reshape(size, wide, classes)
+        left = np.cumsum(table, axis=1)[:, :-1]
+        right = held[:, None] - left
+        lefts, rights = left.sum(axis=2), right.sum(axis=2)
+        gain = np.sum(left**2, axis=2) / np.maximum(lefts, 1)
+        gain += np.sum(right**2, axis=2) / np.maximum(rights, 1)
+        usable = (np.minimum(lefts, rights) >= least) & seen[:, column, None]
+        gain = np.where(usable, gain - before[:, None], 0.0)
+        place = np.argmax(gain, axis=1)
+        most = gain[np.arange(size), place]
+        better = most > found[:, 0] + 1e-9
+        found[better] = np.column_stack([
+            most[better], np.full(better.sum(), column), cuts[place[better]],
+        ])  # fmt: skip
+    return found

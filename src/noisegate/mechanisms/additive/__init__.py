@@ -1,0 +1,1 @@
+"""Noise added to whole numbers: geometric, Gaussian, Laplace, box noise."""

@@ -1,0 +1,1 @@
+"""Partition selection: which keys or sparse cells are shown."""

@@ -1,0 +1,1 @@
+"""Which partition of the cells, or which query, to measure next."""

@@ -1,0 +1,78 @@
+"""How uneven a row of cells is: by how much the fuller half of it outweighs the emptier half.
+
+The row is cut into a few equal stretches. Those that hold more are one half, those that hold less
+the other, wherever they lie.
+
+>>> flat, hump = np.full(64, 5), np.repeat([1, 9, 9, 1], 16)
+>>> [excess(cells, 8) for cells in (flat, hump)]
+[0, 256]
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Mechanism,
+    clamped,
+    require_whole,
+    store_positive,
+)
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.privacy.distance import L1
+from noisegate.privacy.event import GeometricEvent
+
+_PARTS_MAX: Final = 64
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unevenness(Mechanism[L1]):
+    """Releases the `excess` of a row's fuller half plus two-sided geometric noise."""
+
+    name: ClassVar[str] = "unevenness/1"
+    scale: Fraction
+    parts: int
+
+    def __post_init__(self) -> None:
+        store_positive(self, "scale", least=Geometric.LEAST, most=Geometric.MOST)
+        require_whole(self, "parts", least=2, most=_PARTS_MAX)
+        if self.parts % 2:
+            raise SpecError("There is no half of the parts.", fix="Use an even number of parts.")
+
+    def event(self, sensitivity: L1, /) -> GeometricEvent:
+        """What one use is.
+
+        Claim: on cells of L1 sensitivity s this is (s / scale)-differentially private.
+        Adjacency: that of ``sensitivity``.
+        Why: the excess is the largest, over all choices of half of the parts, of what these hold
+            less what the others hold. Each such number takes every cell once, with + or -, so it
+            moves by at most s if the cells do, and so does the largest of them. The rest is the
+            geometric mechanism on one whole number of sensitivity s [GRS09].
+        Rounding: none. Cells are clamped first, which moves no two of them further apart.
+        """
+        return GeometricEvent(scale=self.scale, sensitivity=sensitivity)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """The excess plus noise: one number."""
+        self.require_cells(exact.shape)
+        value = np.array([excess(clamped(exact, INPUT_MAX // exact.size), self.parts)], np.int64)
+        return Geometric(scale=self.scale).sample(value, bits=bits)
+
+    def require_cells(self, shape: tuple[int, ...]) -> None:
+        """Refuse what is no row, or has not enough cells for the parts."""
+        if len(shape) != 1 or shape[0] < self.parts:
+            raise SpecError("The cells are too few.", fix=f"Give a row of {self.parts} or more.")
+
+
+def excess(cells: Int64Array, parts: int) -> int:
+    """What the fuller half of so many equal stretches holds more than the emptier half."""
+    starts = np.arange(parts) * cells.size // parts
+    held = np.sort(np.add.reduceat(cells, starts))
+    return int(held[parts // 2 :].sum() - held[: parts // 2].sum())

@@ -1,0 +1,1 @@
+"""Which candidate, threshold or bound: exponential mechanism, noisy max, sparse vector."""

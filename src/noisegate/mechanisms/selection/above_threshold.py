@@ -1,0 +1,191 @@
+"""The sparse vector technique: a long stream of yes/no questions, paid by its few yeses.
+
+Noise on the threshold is drawn once and pays for all the noes together; each yes pays for itself.
+Both noises are whole numbers on the grid of the questions, so there is no rounding to account for,
+and the proof is the continuous one with sums for integrals. The compared values are never released:
+ask for a value with fresh noise instead.
+
+>>> sparse = AboveThreshold.for_epsilon(1, threshold=100, sensitivity=1, cutoff=2, monotone=True)
+>>> event = sparse.event(Fraction(1))
+>>> event.epsilon_threshold + event.epsilon_queries
+Fraction(1, 1)
+"""
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from threading import Lock
+from typing import ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.accounting.tails import upper_tail
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Repeatable,
+    clamped,
+    failure_of,
+    require_whole,
+    smallest_whole,
+    store_positive,
+    surely_at_most,
+    whole_count,
+)
+from noisegate.mechanisms.selection.scores import require_flag, sides
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
+from noisegate.privacy.event import AboveThresholdEvent
+
+CUTOFF_MAX: Final = 1 << 31
+CUT: Final = -(1 << 62)  # no answer: the run was over
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboveThreshold(Repeatable[Fraction]):
+    """Says for each question in turn whether its noisy value reaches a noisy threshold."""
+
+    name: ClassVar[str] = "above-threshold/1"
+    threshold: int
+    threshold_scale: Fraction
+    query_scale: Fraction
+    cutoff: int
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        require_whole(self, "threshold", least=-INPUT_MAX, most=INPUT_MAX)
+        require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
+        for field in ("threshold_scale", "query_scale"):
+            store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+        require_flag(self, "monotone")
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: Number,
+        *,
+        threshold: int,
+        sensitivity: Number,
+        cutoff: int,
+        monotone: bool = False,
+    ) -> "AboveThreshold":
+        """Scales whose event costs exactly ``epsilon``, split between threshold and questions.
+
+        Why: the variance of a comparison, 2(Δ/ε₁)² + 2(mΔ/ε₂)² with m = 2 · cutoff, or cutoff if
+            monotone, is least at ε₁ : ε₂ = 1 : m^(2/3) [LSL17, Sec. 4.2]. The ratio is a nearby
+            fraction; any split is private.
+        """
+        whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
+        times = sides(monotone=monotone) * whole_count(cutoff, name="cutoff")
+        first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
+        return cls(
+            threshold=threshold,
+            threshold_scale=reach / first,
+            query_scale=times * reach / (whole - first),
+            cutoff=cutoff,
+            monotone=monotone,
+        )
+
+    def event(self, sensitivity: Fraction, /) -> AboveThresholdEvent:
+        """What a whole run is, however many questions it answers.
+
+        Claim: ε₁ + ε₂ with ε₁ = Δ / threshold_scale and ε₂ = 2 · cutoff · Δ / query_scale, or half
+            of that if one unit moves all answers the same way (counts under add/remove).
+        Adjacency: that of ``sensitivity``, the largest change of any one question.
+        Why: [LSL17, Thm 4 and 5]. Move the threshold noise by Δ: every no stays at least as likely,
+            at a cost of ε₁ once; each yes moves its own noise by at most 2Δ (Δ if monotone).
+        Rounding: none, but that noise stops at ±2**62, which a draw reaches with probability below
+            e^(-2**21) at the largest scale.
+        """
+        reach = positive(sensitivity, name="sensitivity")
+        times = sides(monotone=self.monotone) * self.cutoff
+        return AboveThresholdEvent(
+            epsilon_threshold=reach / self.threshold_scale,
+            epsilon_queries=times * reach / self.query_scale,
+            cutoff=self.cutoff,
+        )
+
+    def start(self, *, bits: Bits = SYSTEM) -> "SparseRun":
+        """A run: the threshold's noise is drawn here, once."""
+        noise = int(discrete_laplace(self.threshold_scale, 1, bits=bits)[0])
+        return SparseRun(self, bar=self.threshold + noise, bits=bits)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """A whole run on questions known in advance: 1 for each yes, cut after the last allowed."""
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
+
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
+        values = asked(exact)
+        bars = self.threshold + discrete_laplace(self.threshold_scale, (count, 1), bits=bits)
+        noise = discrete_laplace(self.query_scale, (count, values.size), bits=bits)
+        return cut_off((values + noise >= bars).astype(np.int64), self.cutoff)
+
+    def accuracy(self, confidence: Number, *, questions: int) -> int:
+        """A t so that every yes means at least threshold - t, and every no less than threshold + t.
+
+        Claim: |threshold noise| and all |question noises| stay below their parts of t, failing with
+            half of 1 - confidence each (compare [DR14, Thm 3.24]). Rounding: up.
+        """
+        count = whole_count(questions, name="questions")
+        half = failure_of(confidence) / 2
+        return _half_width(self.threshold_scale, half) + _half_width(self.query_scale, half / count)
+
+
+@final
+class SparseRun:
+    """One run of questions, in order, until the cutoff. It never shows what it compared."""
+
+    __slots__ = ("_bar", "_bits", "_left", "_lock", "_owner", "_spec")
+
+    def __init__(self, spec: AboveThreshold, *, bar: int, bits: Bits) -> None:
+        self._spec, self._bar, self._bits = spec, bar, bits
+        self._left = spec.cutoff
+        self._lock, self._owner = Lock(), os.getpid()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last allowed yes was given; this is known to the asker anyway."""
+        return self._left <= 0
+
+    def ask(self, values: Int64Array) -> NDArray[np.bool_]:
+        """Answers to the next questions, cut after the yes that ends the run.
+
+        Later questions may depend on these answers. The values are clamped to ±2**60.
+        """
+        exact = asked(values)
+        if os.getpid() != self._owner:
+            raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
+        with self._lock:
+            if self.is_over:
+                raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
+            noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
+            answers = cut_off((exact + noise >= self._bar).astype(np.int64)[None], self._left)
+            found: NDArray[np.bool_] = answers[answers != CUT].astype(np.bool_)
+            self._left -= int(np.count_nonzero(found))
+            return found
+
+
+def asked(values: Int64Array) -> Int64Array:
+    """Questions in a row, clamped."""
+    exact = clamped(values)
+    if exact.ndim != 1:
+        raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
+    return exact
+
+
+def cut_off(answers: Int64Array, yeses: int) -> Int64Array:
+    """Rows of answers, 0 for no, with `CUT` for all after the last allowed yes."""
+    is_yes = answers != 0
+    before = np.cumsum(is_yes, axis=1) - is_yes
+    return np.where(before < yeses, answers, CUT)
+
+
+def _half_width(scale: Fraction, failure: Fraction) -> int:
+    return smallest_whole(lambda t: surely_at_most(lambda: 2 * upper_tail(scale, t + 1), failure))

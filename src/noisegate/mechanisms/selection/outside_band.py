@@ -1,0 +1,196 @@
+"""The sparse vector technique with two sides: which of many guesses are far off, and on which side.
+
+A stream of counts comes with public guesses. Each is compared with a band around its guess, whose
+two ends have noise of their own; as long as counts stay inside, all of them together cost one
+noise of an end. Two separate ends make it as cheap as a one-sided run on counts: when a unit comes,
+counts only rise, so only the upper end has to give way, and when it goes, only the lower one.
+
+>>> band = OutsideBand.for_epsilon(1, threshold=100, sensitivity=1, cutoff=8)
+>>> event = band.event(Fraction(1))
+>>> event.epsilon_threshold + event.epsilon_queries
+Fraction(1, 1)
+"""
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from threading import Lock
+from typing import ClassVar, final
+
+import numpy as np
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, Real, positive, real
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Repeatable,
+    require_whole,
+    smallest_whole,
+    store_positive,
+    surely_at_most,
+    whole_count,
+)
+from noisegate.mechanisms.selection.above_threshold import CUT, CUTOFF_MAX, asked, cut_off
+from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.chunks import Int64Array
+from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
+from noisegate.privacy.event import AboveThresholdEvent
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideBand(Repeatable[Fraction]):
+    """Says for each difference in turn whether it is above (1), below (-1) or inside (0) a band.
+
+    ``threshold`` is how far the ends are from 0, before their noise.
+    """
+
+    name: ClassVar[str] = "outside-band/1"
+    threshold: int
+    threshold_scale: Fraction
+    query_scale: Fraction
+    cutoff: int
+
+    def __post_init__(self) -> None:
+        require_whole(self, "threshold", least=0, most=INPUT_MAX)
+        require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
+        for field in ("threshold_scale", "query_scale"):
+            store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: Number, *, threshold: int, sensitivity: Number, cutoff: int
+    ) -> "OutsideBand":
+        """Scales whose event costs exactly ``epsilon``, split as is best for a comparison.
+
+        Why: 2(Δ/ε₁)² + 2(cΔ/ε₂)² is least at ε₁ : ε₂ = 1 : c^(2/3) [LSL17, Sec. 4.2].
+        """
+        whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
+        times = whole_count(cutoff, name="cutoff")
+        first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
+        return cls(
+            threshold=threshold,
+            threshold_scale=reach / first,
+            query_scale=times * reach / (whole - first),
+            cutoff=cutoff,
+        )
+
+    def event(self, sensitivity: Fraction, /) -> AboveThresholdEvent:
+        """What a whole run is, however many differences it compares.
+
+        Claim: ε₁ + ε₂ with ε₁ = Δ / threshold_scale and ε₂ = cutoff · Δ / query_scale; a run that
+            ended after u yeses has log-ratios of at most ε₁ + u · Δ / query_scale.
+        Adjacency: add/remove one unit, where a unit that comes raises each count by 0 to Δ; guesses
+            are public, and may depend on all earlier answers.
+        Why: compare x with x', which has one unit more: its differences are d' = d + m, 0 ≤ m ≤ Δ.
+            A count d with noise Z is above if d + Z ≥ U, else below if d + Z ≤ L, with ends U and L
+            of independent noise. From x to x', raise U by Δ and leave L: d + Z < U gives
+            d' + Z < U + Δ, and d + Z > L gives d' + Z > L, so every no stays a no, with the same
+            Z. An above stays one with Z + Δ - m, a below with Z - m: a shift by at most Δ. So the
+            chance of any answers grows by at most e^(Δ / threshold_scale) for all noes together and
+            e^(Δ / query_scale) for each yes. From x' to x lower L by Δ and leave U, likewise. This
+            is [LSL17, Thm 5] with an end for each direction; one noise for both ends would need
+            shifts of 2Δ.
+        Rounding: none, but that noise stops at ±2**62, which a draw reaches with probability below
+            e^(-2**21) at the largest scale.
+        """
+        reach = positive(sensitivity, name="sensitivity")
+        return AboveThresholdEvent(
+            epsilon_threshold=reach / self.threshold_scale,
+            epsilon_queries=self.cutoff * reach / self.query_scale,
+            cutoff=self.cutoff,
+        )
+
+    def start(self, *, bits: Bits = SYSTEM) -> "BandRun":
+        """A run: the noise of both ends is drawn here, once."""
+        above, below = discrete_laplace(self.threshold_scale, 2, bits=bits).tolist()
+        return BandRun(self, top=self.threshold + above, bottom=-self.threshold - below, bits=bits)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """A whole run on differences known in advance, cut after the last allowed yes."""
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
+
+    def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
+        """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
+        values = asked(exact)
+        ends = self.threshold + discrete_laplace(self.threshold_scale, (2, count, 1), bits=bits)
+        noise = discrete_laplace(self.query_scale, (count, values.size), bits=bits)
+        return cut_off(_sides(values + noise, ends[0], -ends[1]), self.cutoff)
+
+    def slack(self, failure: Fraction) -> int:
+        """A w so that a count beyond the band by more than w is inside with Pr ≤ failure.
+
+        Also, one that is more than w within it is outside, on one given side, with Pr ≤ failure.
+        Claim: the noise of an end and of the count together pass w with that probability.
+        Why: a sum of two geometric draws has a closed tail, see `sum_tail`. Rounding: up.
+        """
+        wide, narrow = self.query_scale, self.threshold_scale
+        return smallest_whole(
+            lambda w: surely_at_most(lambda: sum_tail(wide, narrow, w + 1), failure)
+        )
+
+
+def sum_tail(one: Fraction, other: Fraction, least: int) -> Real:
+    """At least Pr[X + Y ≥ m], m ≥ 1, for two-sided geometric X and Y of these scales.
+
+    Claim: for α ≠ β it is (1-α)²(1-β)² / ((α-β)(1-αβ)) · (f(α) - f(β)), where
+        f(α) = α^(m+1) / ((1-α²)(1-α)). Equal scales are moved apart by a millionth, upwards.
+    Why: the generating function of X is (1-α)² / (1 + α² - α(z + 1/z)); partial fractions in
+        z + 1/z split the product of two. More spread of a symmetric unimodal law spreads the sum.
+    """
+    if one == other:
+        other *= 1 + Fraction(1, 10**6)
+    a, b = (real(-1 / scale).exp() for scale in (one, other))
+
+    def part(x: Real) -> Real:
+        return x ** (least + 1) / ((1 - x * x) * (1 - x))
+
+    front = ((1 - a) * (1 - b)) ** 2 / ((a - b) * (1 - a * b))
+    return front * (part(a) - part(b))
+
+
+@final
+class BandRun:
+    """One run of comparisons, in order, until the cutoff. It never shows what it compared."""
+
+    __slots__ = ("_bits", "_bottom", "_left", "_lock", "_owner", "_spec", "_top")
+
+    def __init__(self, spec: OutsideBand, *, top: int, bottom: int, bits: Bits) -> None:
+        self._spec, self._top, self._bottom, self._bits = spec, top, bottom, bits
+        self._left = spec.cutoff
+        self._lock, self._owner = Lock(), os.getpid()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last allowed yes was given; this is known to the asker anyway."""
+        return self._left <= 0
+
+    @property
+    def yeses(self) -> int:
+        """How many were given."""
+        return self._spec.cutoff - self._left
+
+    def ask(self, differences: Int64Array) -> Int64Array:
+        """1, -1 or 0 for the next differences, cut after the first that is outside.
+
+        Later ones may depend on these answers. The differences are clamped to ±2**60.
+        """
+        exact = asked(differences)
+        if os.getpid() != self._owner:
+            raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
+        with self._lock:
+            if self.is_over:
+                raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
+            noisy = exact + discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
+            sides = cut_off(_sides(noisy, self._top, self._bottom)[None], 1)
+            found: Int64Array = sides[sides != CUT]
+            self._left -= int(np.count_nonzero(found))
+            return found
+
+
+def _sides(noisy: Int64Array, top: Int64Array | int, bottom: Int64Array | int) -> Int64Array:
+    """1 above the band, else -1 below it, else 0."""
+    above = noisy >= top
+    return above.astype(np.int64) - (~above & (noisy <= bottom))

@@ -1,0 +1,1 @@
+"""Noise by smooth sensitivity, propose-test-release, and graph statistics."""

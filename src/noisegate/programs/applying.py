@@ -1,0 +1,482 @@
+"""Any program on private rows: sample and aggregate.
+
+Units are dealt to blocks, the program runs on each block alone, and what is released is the noisy
+average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one block, so nothing
+has to be known about the program but the range of its numbers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from threading import Event, Thread
+from time import monotonic
+from typing import Any, Final, final
+
+from sqlglot import exp
+
+from noisegate.accounting.calibrate import (
+    discrete_gaussian_variance_for_error,
+    geometric_scale_for_error,
+)
+from noisegate.algebra.blocks import STEPS, Blocks, Program
+from noisegate.algebra.relation import Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.curator.blocks import BlockMeasurement, turns_of
+from noisegate.curator.curator import Curator
+from noisegate.desk.answer import HalfWidths
+from noisegate.desk.desk import Desk
+from noisegate.desk.display import percent
+from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
+from noisegate.desk.plan import Fact
+from noisegate.desk.price import Price, inner_delta
+from noisegate.desk.terms import checked, require_known
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction, positive, sqrt_down
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.quantiles.winsorised import Winsorised
+from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
+from noisegate.programs.applied import Applied, widths_of, words_of
+from noisegate.programs.text import Function, program_of
+from noisegate.sql.question import Function as Aggregation
+from noisegate.sql.question import Question
+from noisegate.sql.reading.reader import read
+from noisegate.transforms.blocks import BlockQuery
+
+AGGREGATES: Final = ("mean", "median", "center")
+_BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
+_TICK: Final = 0.25  # seconds
+_PRICED: Final = "Give two of epsilon, within and blocks; within of a mean alone."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOrder:
+    """What is asked for, as people say it.
+
+    Attributes:
+        range: The ends of the number that the program gives, such as (0, 120); of several numbers,
+            a list. Whatever lies outside is moved to the nearest end.
+        sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
+        table: Or, without SQL: the table, where there are several,
+        columns: its columns, by default all,
+        where: and a condition.
+        names: What the numbers are called.
+        blocks: How many blocks there are: more of them need less noise, but each has fewer rows.
+        rows: Or about how many rows there are, if that is public; then rows to the 0.4, of a sample
+            those that it may be expected to hold.
+        resample: How often units are dealt to blocks. More often does not change the noise of a
+            mean; it makes less of what depends on the deal.
+        narrow: Of a mean: find first where most blocks lie, for half of ε, and average there. For
+            hundreds of blocks and a range that is too wide for comfort.
+        aggregate: "mean"; "median", for programs that are far off now and then; "center", of most
+            blocks, for those whose answers lie close together in a wide range.
+        epsilon: The price of all numbers together; by default what the policy says. In an account
+            that adds up zCDP, ε buys ρ = ε² / 2.
+        delta: Of a center: for noise with lighter tails.
+        within: How far the noise may move a mean, at the ``confidence``: instead of epsilon, or
+            with it and instead of blocks.
+        confidence: How sure that is.
+        default: What counts where a block has no answer: by default the middle of the range.
+        seconds: How long each block takes, whatever the program does.
+        memory: How many megabytes a program may use, with its rows, which are copied once.
+        imports: Modules that it uses and no line of it names.
+        trusted: Do not lock it in: it is the steward's own. The promise says so.
+        workers: How many blocks run at once. They may feel how busy each other are, so the noise is
+            for as many of them, unless the program is trusted.
+        rehearse: Try it on made-up rows before anything is paid.
+    """
+
+    range: Any
+    sql: str | None = None
+    table: str | None = None
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    names: Sequence[str] | None = None
+    blocks: int | None = None
+    rows: int | None = None
+    resample: int = 1
+    narrow: bool = False
+    aggregate: str = "mean"
+    epsilon: Numeric | None = None
+    delta: Numeric | None = None
+    within: Numeric | None = None
+    confidence: Numeric = 0.95
+    default: Any = None
+    seconds: Numeric = 1
+    memory: int = 256
+    imports: Sequence[str] = ()
+    trusted: bool = False
+    workers: int = 1
+    rehearse: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyExpected:
+    """How a program would be run, for how long, and how far its numbers may be off."""
+
+    tally: Blocks
+    aggregate: str
+    names: tuple[str, ...]
+    noise: tuple[Mechanism[Any], ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long all blocks take together."""
+        return turns_of(self.tally)
+
+    def widths(self, confidence: Numeric) -> HalfWidths | None:
+        """The ± of each number by the noise, where it is known."""
+        tally = self.tally
+        return widths_of(self.noise, None, tally.ranges, tally.answers, confidence)
+
+    def facts(self, confidence: Numeric) -> list[Fact]:
+        """In words, one fact a line."""
+        tally = self.tally
+        dealt = f", dealt {tally.resample} times" if tally.resample > 1 else ""
+        return [
+            ("program", tally.program.name),
+            ("blocks", f"{tally.blocks:,}{dealt}; released is the {self.aggregate}"),
+            ("time", f"{self.seconds:,.3g} seconds, whatever the rows are"),
+            *(
+                ("error", f"{name} ± {width:.3g} by the noise, at {percent(confidence)}")
+                for name, width in self.margins(confidence).items()
+                if width is not None
+            ),
+        ]
+
+    def margins(self, confidence: Numeric) -> dict[str, float | None]:
+        """The ± of each number by the noise, where it is known."""
+        widths = self.widths(confidence) or [None] * len(self.names)
+        pairs = zip(self.names, widths, strict=True)
+        return {name: None if each is None else float(each) for name, each in pairs}
+
+    def to_dict(self, confidence: Numeric) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
+        return {
+            "program": self.tally.program.text,
+            "aggregate": self.aggregate,
+            "blocks": self.tally.blocks,
+            "resample": self.tally.resample,
+            "seconds": self.seconds,
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyJob(Measured[Applied, ApplyExpected]):
+    """A program on blocks of rows; what leaves is a noisy average of what it says."""
+
+    kind: str = "program"
+    endings: tuple[str, ...] = Applied.endings
+    rehearse: bool
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Measurements]:
+        """Try it on made-up rows, then pay."""
+        asked = self.measurement
+        if self.rehearse and isinstance(asked, BlockMeasurement):
+            asked = curator.rehearse(asked)
+        with _ticking(progress, self.expected.seconds):
+            request = curator.fresh_id() if fresh else None
+            return drawn_of(curator.measure(asked, request_id=request))
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """Of a trusted program, provided that it is silent."""
+        silent = ", if the program, which was trusted, tells nobody what it saw"
+        return guarantee_of(loss, self.tables, then=silent if self.expected.tally.trusted else "")
+
+    def result(self, content: Measurements, receipt: Receipt) -> Applied:
+        """The numbers."""
+        known = self.expected
+        return Applied(
+            sql=self.sql,
+            names=known.names,
+            ranges=known.tally.ranges,
+            answers=known.tally.answers,
+            aggregate=known.aggregate,
+            noise=known.noise,
+            released=tuple(map(tuple, content.values.tolist())),
+            program=known.tally.program.name,
+            source=known.tally.program.text,
+            trusted=known.tally.trusted,
+            sample=known.tally.sample,
+            **receipt.standing,
+        )
+
+
+def apply_job(
+    desk: Desk, function: Function, sql: str | None, terms: Mapping[str, Any]
+) -> ApplyJob:
+    """What is to be run; whatever is wrong with the order is refused here, for nothing."""
+    require_known(terms, ApplyOrder, "sql")
+    if "range" not in terms:
+        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
+    order = checked(ApplyOrder(sql=sql, **terms))
+    if order.aggregate not in AGGREGATES:
+        raise SpecError(
+            f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
+        )
+    rows, program = _sql(desk.curator, order), program_of(function, imports=(*order.imports,))
+    if order.within is not None and order.epsilon is not None and order.blocks is None:
+        order = _with_blocks(desk, rows, program, order)
+    tally = _tally(desk, rows, program, order)
+    query = BlockQuery(tally)
+    noise = _Buying(desk, order).noise(query)
+    measurement = BlockMeasurement(query=query, mechanisms=noise)
+    return ApplyJob(
+        sql=rows,
+        epsilon=_asked(desk, order, measurement),
+        expected=ApplyExpected(
+            tally=tally, aggregate=order.aggregate, names=_names(order, len(tally.ranges)),
+            noise=noise,
+        ),
+        notes=words_of(noise, tally.answers, trusted=tally.trusted, sample=tally.sample),
+        measurement=measurement,
+        rehearse=order.rehearse,
+    )  # fmt: skip
+
+
+def _asked(desk: Desk, order: ApplyOrder, measurement: BlockMeasurement) -> Fraction:
+    """The price that is asked for; where an error is, what it costs."""
+    if order.within is None:
+        return desk.epsilon(order.epsilon)
+    return desk.curator.loss_of(measurement.event()).epsilon
+
+
+def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> ApplyOrder:
+    """The order with as many blocks as keep the noise of a mean within this, for its ε."""
+    within = positive(order.within or 0, name="within")
+    order = replace(order, blocks=1, within=None)
+    tally = _tally(desk, sql, program, order)
+    noise = _Buying(desk, order).noise(BlockQuery(tally))
+    widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
+    if widths is None:
+        raise SpecError("within is said of plain averages.", fix=_PRICED)
+    return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Buying:
+    """The noise that an order buys."""
+
+    desk: Desk
+    order: ApplyOrder
+
+    def noise(self, query: BlockQuery) -> tuple[Mechanism[Any], ...]:
+        """That of each number."""
+        order, rules = self.order, self.desk.rules
+        if order.within is not None:
+            if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
+                raise SpecError("within is said of plain averages, not of ε too.", fix=_PRICED)
+            noise = self._noise_within(query, positive(order.within, name="within"))
+            event = BlockMeasurement(query=query, mechanisms=noise).event()
+            rules.require_price(self.desk.curator.loss_of(event).epsilon)
+            return noise
+        price, count = self.desk.price(order.epsilon), len(query.tally.ranges)
+        share = replace(price, amount=price.amount / count)
+        if order.narrow:
+            return (self._narrow(share, query),) * count
+        if order.aggregate == "center":
+            return (_smooth_noise(share, query.changed, self._delta(query)),) * count
+        if order.delta is not None:
+            raise SpecError("Only a center has a δ.", fix="Leave out delta.")
+        return (_noise(order.aggregate, share, query),) * count
+
+    def _narrow(self, price: Price, query: BlockQuery) -> Winsorised:
+        """The noise of a mean whose range is found first; refuses what would find none."""
+        if self.order.aggregate != "mean" or price.gaussian or self.order.delta is not None:
+            raise SpecError(
+                "Only a mean is narrowed, in an account that adds up ε.", fix="Leave out narrow."
+            )
+        noise = Winsorised.for_epsilon(price.amount, high=STEPS, changed=query.changed)
+        off, answers = noise.rank_error("0.95"), query.tally.answers
+        if 8 * off > answers:
+            raise SpecError(
+                f"With {answers:,} blocks the quartiles would be off by up to {off:,} of them.",
+                fix=f"Use {8 * off:,} blocks or a larger epsilon, or leave out narrow.",
+            )
+        return noise
+
+    def _delta(self, query: BlockQuery) -> Fraction | None:
+        """The δ of each output, if there is one."""
+        order = self.order
+        if order.delta is None:
+            return None
+        if query.changed > 1 or self.desk.accountant != "pure":
+            raise SpecError(
+                "A δ is for blocks dealt once, one at a time, in an account that adds up ε.",
+                fix="Leave it out.",
+            )
+        whole = inner_delta(positive(order.delta, name="delta"), query.tally.sample)
+        return whole / len(query.tally.ranges)
+
+    def _noise_within(self, query: BlockQuery, within: Fraction) -> tuple[Mechanism[Any], ...]:
+        """The cheapest noise that moves no average further than this, at the confidence."""
+        tally, noise = query.tally, list[Mechanism[Any]]()
+        for low, high in tally.ranges:
+            steps = int(within * STEPS * tally.answers / (high - low))
+            if steps < 1:
+                raise SpecError("within is too small.", fix="Use a larger one, or more blocks.")
+            sure = self.order.confidence
+            if self.desk.accountant != "pure" and tally.sample is None:
+                variance = discrete_gaussian_variance_for_error(steps, confidence=sure)
+                noise.append(DiscreteGaussian(variance=variance))
+            else:
+                noise.append(Geometric(scale=geometric_scale_for_error(steps, confidence=sure)))
+        return tuple(noise)
+
+
+@contextmanager
+def _ticking(progress: Progress, seconds: float) -> Iterator[None]:
+    """Say how far the clock has come: how long blocks take is known beforehand."""
+    ended, begin = Event(), monotonic()
+
+    def tick() -> None:
+        while not ended.wait(_TICK):
+            progress(min(1.0, (monotonic() - begin) / seconds), "running blocks")
+
+    thread = Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _noise(aggregate: str, price: Price, query: BlockQuery) -> Mechanism[Any]:
+    """The noise of one output for an ε, or a ρ in accounts that add these up."""
+    if aggregate == "mean":
+        if price.gaussian:
+            return DiscreteGaussian.for_rho(price.amount, sensitivity=query.l2s[0])
+        return Geometric.for_epsilon(price.amount, sensitivity=query.l1s[0])
+    epsilon = sqrt_down(8 * price.amount) if price.gaussian else price.amount  # ρ = ε² / 8
+    factor = epsilon / (2 * query.changed)
+    return Quantile(tau=Fraction(1, 2), factor=factor, low=0, high=STEPS)
+
+
+def _smooth_noise(price: Price, changed: int, delta: Fraction | None) -> Mechanism[Any]:
+    """The same for a centre, which takes ``changed`` steps when a unit comes or goes."""
+    span = {"low": 0, "high": 2 * STEPS}
+    if price.gaussian:
+        with suppress(SpecError):  # for small ρ there is none
+            return SmoothLognormal.for_rho(price.amount / changed**2, **span)
+    epsilon = sqrt_down(2 * price.amount) if price.gaussian else price.amount  # ρ = ε² / 2
+    if delta is not None:
+        return SmoothLaplace.for_budget(epsilon, delta, **span)
+    return SmoothStudent.for_epsilon(epsilon / changed, **span)
+
+
+def _sql(curator: Curator, order: ApplyOrder) -> str:
+    """The SELECT of the rows that the program sees."""
+    if order.sql is not None:
+        if (order.table, order.columns, order.where) != (None, None, None):
+            raise SpecError("The SQL says table, columns and WHERE.", fix="Leave them out.")
+        return order.sql
+    private = [name for name, domain in curator.tables.items() if not domain.is_public]
+    table = order.table or (private[0] if len(private) == 1 else None)
+    if table not in curator.tables:
+        said = "No table is named." if table is None else f"There is no table {table!r}."
+        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+    if isinstance(order.columns, str):
+        raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
+    if order.columns is not None and not order.columns:
+        raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
+    shown = ", ".join(map(_quoted, order.columns)) if order.columns is not None else "*"
+    condition = f" WHERE {order.where}" if order.where else ""
+    return f"SELECT {shown} FROM {_quoted(str(table))}{condition}"  # noqa: S608 - read by us
+
+
+def _quoted(name: str) -> str:
+    return exp.to_identifier(str(name), quoted=True).sql("duckdb")
+
+
+def _tally(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> Blocks:
+    counted = f"SELECT COUNT(*) FROM ({sql}) AS noisegate_rows"  # noqa: S608 - read by us
+    question, sample = read(counted, desk.curator.tables), desk.rules.sample
+    relation = _rows(question)
+    ranges = _ranges(order.range)
+    return Blocks(
+        relation=relation,
+        columns=tuple(schema_of(relation)),
+        program=program,
+        blocks=_blocks(order, sample),
+        resample=order.resample,
+        ranges=ranges,
+        defaults=_defaults(order.default, ranges),
+        seconds=positive(order.seconds, name="seconds"),
+        memory=order.memory,
+        trusted=order.trusted,
+        workers=order.workers,
+        sample=sample,
+    )
+
+
+def _rows(question: Question) -> Relation:
+    """The rows of a SELECT that was counted."""
+    block = question.blocks[0] if len(question.blocks) == 1 else None
+    asked = None if block is None else block.aggregates[0]
+    if (
+        block is None or asked is None or block.by or question.picked is None or asked.where
+        or asked.function is not Aggregation.COUNT
+    ):  # fmt: skip
+        raise Unsupported(
+            "The SQL does not show rows of a private table.",
+            fix="For example: SELECT age, cost FROM visits WHERE ward = 'north'.",
+        )
+    return block.relation
+
+
+def _blocks(order: ApplyOrder, sample: Fraction | None) -> int:
+    if (order.blocks is None) == (order.rows is None):
+        raise SpecError(
+            "Give the number of blocks, or about how many rows there are.",
+            fix="Use blocks=100, or rows=50000 if that is public.",
+        )
+    if order.blocks is not None:
+        return order.blocks
+    many = float(positive(order.rows or 0, name="rows") * (sample or 1))
+    return max(2, int(many**_BLOCKS_POWER))
+
+
+def _ranges(given: Any) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: ANN401 - as people write it
+    """One pair of numbers, or a list of them."""
+    try:
+        pairs = list(given)
+        if len(pairs) == 2 and not any(isinstance(each, list | tuple) for each in pairs):
+            pairs = [pairs]
+        found = [tuple(fraction(end, name="range") for end in pair) for pair in pairs]
+    except TypeError:
+        found = []
+    if not found or any(len(pair) != 2 for pair in found):
+        raise SpecError("The range is not understood.", fix="Use range=(0, 120), or a list.")
+    return tuple((low, high) for low, high in found)
+
+
+def _defaults(
+    given: Any,  # noqa: ANN401 - as people write it
+    ranges: tuple[tuple[Fraction, Fraction], ...],
+) -> tuple[Fraction, ...]:
+    """What stands for a block without an answer: the middle, unless said otherwise."""
+    if given is None:
+        return tuple((low + high) / 2 for low, high in ranges)
+    listed = given if isinstance(given, list | tuple) else [given]
+    return tuple(fraction(each, name="default") for each in listed)
+
+
+def _names(order: ApplyOrder, count: int) -> tuple[str, ...]:
+    if order.names is None:
+        return ("value",) if count == 1 else tuple(f"value {n}" for n in range(1, count + 1))
+    if isinstance(order.names, str) or len(order.names) != count:
+        raise SpecError("There is not one name for each output.", fix=f"Give {count} names.")
+    return tuple(map(str, order.names))

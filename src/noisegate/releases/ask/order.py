@@ -1,0 +1,110 @@
+"""What is asked of a release, as people say it, and as the names with own results read it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar, final
+
+from noisegate.desk.options import require_options
+from noisegate.desk.terms import Terms
+from noisegate.errors import SpecError
+from noisegate.exact import Number, fraction
+from noisegate.releases.forms.boxplots import Asked
+from noisegate.transforms.checks import CAP_MAX
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked for, as people say it; see `Gate.release`."""
+
+    name: str
+    sql: str | None = None
+    table: str | None = None
+    columns: Mapping[str, Any] | None = None
+    where: str | None = None
+    method: str = "auto"
+    workload: Any = None
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise SpecError(
+                "A release has a name, which is a text.", fix='Use such as release("histogram", …).'
+            )
+        for said in (self.table, self.where):
+            if said is not None and not isinstance(said, str):
+                raise SpecError("A table and a condition are texts.", fix='Use where="age > 17".')
+        if self.columns is not None and not isinstance(self.columns, Collection):
+            raise SpecError("The columns are not named.", fix='Use columns={"age": 5}.')
+        for cap in (self.rows_per_unit, self.groups_per_unit):
+            if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
+                raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+
+
+def order_of(name: str, sql: str | None, terms: Mapping[str, Any]) -> Order:
+    """An order from all that was said: what is no part of every order is an option."""
+    known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
+    said = {term: value for term, value in terms.items() if term in known}
+    options = {term: value for term, value in terms.items() if term not in known}
+    return Order(name=name, sql=sql, **said, options=options)
+
+
+def agreed(inner: Terms, order: Order) -> Terms:
+    """What the caller says goes before what the SQL says."""
+    said = order.epsilon is not None
+    return Terms(
+        epsilon=fraction(order.epsilon, name="epsilon") if said else inner.epsilon,  # type: ignore[arg-type]
+        within=None if said else inner.within,
+        relative=None if said else inner.relative,
+        rows_per_unit=order.rows_per_unit or inner.rows_per_unit,
+        groups_per_unit=order.groups_per_unit or inner.groups_per_unit,
+    )
+
+
+def own(kind: type[T], order: Order) -> T:
+    """The order of a name with a result of its own, which has one method."""
+    if order.method != "auto" or order.workload is not None or order.groups_per_unit is not None:
+        raise SpecError(
+            f"{order.name!r} has one method.", fix="Leave out method, workload, groups_per_unit."
+        )
+    shared = {
+        each.name: getattr(order, each.name)
+        for each in fields(kind)  # type: ignore[arg-type]
+        if each.name in Order.__slots__
+    }
+    require_options(order.name, kind, order.options, shared)
+    return kind(**shared, **order.options)
+
+
+def boxes(order: Order) -> Asked:
+    """The columns of a box plot."""
+    if order.columns is None or order.sql is not None:
+        raise SpecError(
+            "A box plot has columns: a number, then groups.",
+            fix='Use columns={"cost": None, "ward": None}, and whiskers=0.05 if you like.',
+        )
+    return own(Asked, replace(order, groups_per_unit=None))  # a cap that it has
+
+
+def steps(order: Order) -> Order:
+    """A distribution function is a series of numbers, by a method whose error is known."""
+    if grown := {"until", "horizon"} & order.options.keys():
+        raise SpecError(
+            f"A distribution function has no {min(grown)!r}.", fix='Use a "series" for what grows.'
+        )
+    return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
+
+
+def is_running(order: Order) -> bool:
+    """A series that grows says until when its periods are complete."""
+    running = order.name == "series" and "until" in order.options
+    if running and (order.workload is not None or order.groups_per_unit is not None):
+        raise SpecError(
+            "A series that grows shows running totals.", fix="Leave out workload and groups."
+        )
+    return running

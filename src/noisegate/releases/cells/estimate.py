@@ -1,0 +1,121 @@
+"""What a recipe makes of its noisy numbers, and the free steps that all of them share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from noisegate.releases.cells.spatial import SpatialTree
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+GOLDEN: Final = 0.6180339887498949  # its multiples lie evenly in [0, 1), however many there are
+
+
+class Side(NamedTuple):
+    """Sums that the exact ones are surely not below, or not above, but for noise."""
+
+    sums: Floats
+    variance: Floats
+
+
+class Guess(NamedTuple):
+    """Where exact sums are by a model: around ``sums``, off by ``spread`` (root mean square).
+
+    ``seen`` is how many numbers the spread is known from.
+    """
+
+    sums: Floats
+    spread: Floats
+    seen: int
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """Cells of the release before rounding, and how far the sum over a box may be off, if known.
+
+    ``variance(lows, highs)`` is that of the noise, for arrays of boxes as in `Workload`; infinite
+    where more than noise counts. ``between`` are noisy sums below and above the exact ones, where
+    that is all that is known. ``guess`` is a model of the recipe's own; without one, that of
+    `plausible` is for what the noise does not tell. ``words`` say what was done. ``tree`` is the
+    tree of boxes that the cells come from, where there is one. ``mend(grain)`` is the recipe's own
+    table of whole numbers, none negative, where a cell's 1 is ``grain``; where it is None the cells
+    are mended as for any recipe.
+    """
+
+    cells: Floats
+    variance: Callable[[Ints, Ints], Floats] | None = None
+    words: tuple[str, ...] = ()
+    tree: "SpatialTree | None" = None
+    mend: Callable[[float], Ints] | None = None
+    between: Callable[[Ints, Ints], tuple[Side, Side]] | None = None
+    guess: Callable[[Ints, Ints], Guess] | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """How far an answer of the workload will be off, before paying.
+
+    ``rms`` is the root mean square over all questions, before numbers are mended; None where it
+    depends on the rows, and then ``words`` say on what, ``most`` is about what hardly any rows
+    exceed, and ``noise`` is the part that does not depend on them; each None where nothing is
+    known. ``share`` is what rows may add at most as a part of their total. Where a release knows
+    its error from a few numbers alone, these are ``seen``. ``levels`` are the errors of sums from
+    single keys to all, where these have a hierarchy.
+    """
+
+    rms: float | None
+    words: str = ""
+    most: float | None = None
+    noise: float | None = None
+    share: float | None = None
+    seen: int | None = None
+    levels: tuple[float, ...] = ()
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """The errors in grains, by name."""
+        return {"rms": self.rms, "most": self.most, "noise": self.noise}
+
+
+def simplex(values: Floats, total: float) -> Floats:
+    """The nearest vector (in squares) without negative numbers that adds up to ``total``.
+
+    Never further from any such vector than ``values`` is: it is a projection on a convex set.
+
+    >>> simplex(np.array([3.0, 1.0, -2.0]), 3.0).tolist()
+    [2.5, 0.5, 0.0]
+    """
+    if total <= 0:
+        return np.zeros_like(values)
+    order = np.sort(values, axis=None)[::-1]
+    above = np.cumsum(order) - total
+    counts = np.arange(1, order.size + 1)
+    kept = np.flatnonzero(order * counts > above)[-1]
+    projected: Floats = np.maximum(values - above[kept] / counts[kept], 0)
+    return projected
+
+
+def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
+    """Whole numbers from non-negative ones, each less than 1 away, with the given total.
+
+    The total is by default the nearest whole number to the sum. Largest remainders are rounded up;
+    of equal ones those that lie spread over the table, so that no corner gets all.
+
+    >>> whole(np.array([0.4, 0.4, 2.3])).tolist()
+    [1, 0, 2]
+    >>> whole(np.full(8, 0.25)).tolist()
+    [1, 0, 0, 0, 0, 1, 0, 0]
+    """
+    floor = np.floor(values)
+    found, rest = floor.astype(np.int64), np.round(values - floor, 9).reshape(-1)
+    missing = (round(float(values.sum())) if total is None else total) - int(floor.sum())
+    if missing > 0:
+        spread = np.arange(rest.size) * GOLDEN % 1
+        found.flat[np.lexsort((spread, -rest))[:missing]] += 1
+    return found

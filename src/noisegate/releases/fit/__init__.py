@@ -1,0 +1,1 @@
+"""Fits to noisy sums: marginal tables, multiplicative weights, posterior samples."""

@@ -1,0 +1,1 @@
+"""What is released: tables, maps, distribution functions, box plots, cubes of marginals."""

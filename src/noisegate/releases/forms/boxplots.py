@@ -1,0 +1,340 @@
+"""Box plots: `gate.release("boxplot", …)`.
+
+A box plot is five quantiles of each group, each with a ± in values that was chosen with it, and an
+error in ranks that is known beforehand.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+from noisegate.curator.curator import Curator
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.card import Card
+from noisegate.desk.desk import Desk
+from noisegate.desk.display import percent
+from noisegate.desk.job import Drawn, Job, Progress, Receipt
+from noisegate.desk.plot import altair, framed, label_angle
+from noisegate.desk.release import Held, loading, read_held
+from noisegate.desk.terms import Terms
+from noisegate.errors import SpecError
+from noisegate.exact import Number as Numeric
+from noisegate.exact import fraction
+from noisegate.mechanisms.base import failure_of
+from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
+from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.event import Event, NothingEvent
+from noisegate.sql.plan import AnswerExpected
+from noisegate.sql.run import Run
+from noisegate.transforms.stability import stability_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WHISKERS: Final = Fraction(1, 20)
+_BOX: Final = 64  # pixels for each
+_NAMES: Final = ("low", "lower", "middle", "upper", "high")
+FORMAT: Final = "noisegate-boxplot/1"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """The five numbers of one group: whiskers, quartiles and the median."""
+
+    group: tuple[Any, ...]
+    low: float
+    lower: float
+    middle: float
+    upper: float
+    high: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BoxplotRelease(Held):
+    """Boxes by group, as an answer holds them. Reading it again never draws again."""
+
+    kind: ClassVar[str] = "boxplot"
+    form: ClassVar[str] = FORMAT
+    held: Answer
+    column: str
+    by: tuple[str, ...]
+    whiskers: Fraction
+    stated: Card | None = None
+
+    def answer(self, rows: int | None = None) -> Answer:
+        """The same as an answer has it: a row for each group."""
+        if rows is None:
+            return self.held
+        widths = self.held.half_widths
+
+        def cut(confidence: Numeric) -> Sequence[HalfWidths]:
+            return [each if each is None else each[:rows] for each in widths(confidence)]
+
+        return replace(self.held, table=self.held.table.slice(0, rows), half_widths=cut)
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """A box for each group, in the order of the declared keys."""
+        at = len(self.by)
+        return tuple(
+            Box(group=tuple(row[:at]), **dict(zip(_NAMES, row[at:], strict=True)))
+            for row in self.held.rows
+        )
+
+    def rank_error(self, confidence: Numeric = 0.95, *, even: bool = False) -> int:
+        """How many rows all five numbers of a group may be off at most, so confidently.
+
+        The middle one, say, has between half of the rows minus this and half plus this below it,
+        among the values as they are clamped to the declared bounds. Whatever the values are; or, if
+        ``even``, where they lie evenly around each of the five, as smooth ones nearly do.
+        """
+        from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
+
+        found = [
+            from_record(record)
+            for question in self.held.questions
+            for record in json.loads(question)["mechanisms"]
+        ]
+        five = (each for each in found if isinstance(each, Brackets | Quantiles))
+        return max(each.rank_error(confidence, even=even) for each in five)
+
+    def _ranks(self, confidence: Numeric) -> str:
+        least, most = (f"{self.rank_error(confidence, even=even):,}" for even in (True, False))
+        sure = f"at {percent(confidence)} for all five"
+        return f"± {most} rows in rank {sure}, ± {least} where values lie evenly"
+
+    @property
+    def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
+        """What was charged now."""
+        return self.held.cost
+
+    @property
+    def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
+        """What is promised."""
+        return self.held.guarantee
+
+    def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
+        """Plain JSON values."""
+        ranks = {
+            "rank_error": self.rank_error(confidence),
+            "rank_error_even": self.rank_error(confidence, even=True),
+        }
+        return self.held.to_dict(confidence) | {"column": self.column} | ranks
+
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+        """Boxes with whiskers, an altair chart."""
+        alt = altair()
+        widths = self.held.margins(confidence)
+        rows = [
+            {name: getattr(box, name) for name in _NAMES}
+            | {f"{name}_margin": each[place] for name in _NAMES if (each := widths[name])}
+            | {"group": ", ".join(map(str, box.group)) or self.column}
+            for place, box in enumerate(self.boxes)
+        ]
+        angle = label_angle((row["group"] for row in rows), _BOX)
+        axis = alt.Axis(labelAngle=angle, labelLimit=160)
+        x = alt.X("group:N", title=", ".join(self.by) or None, sort=None, axis=axis)
+        told = [name for name in rows[0] if name != "group"] if rows else []
+        tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{name}:Q") for name in told)]
+        base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)
+        whisker = base.mark_rule().encode(y=alt.Y("low:Q", title=self.column), y2="high:Q")
+        body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
+        middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
+        ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
+        words = f"{ends}; {self._ranks(confidence)}"
+        layers = whisker + body + middle
+        if widths["middle"]:
+            sure = base.transform_calculate(
+                least="datum.middle - datum.middle_margin",
+                most="datum.middle + datum.middle_margin",
+            )
+            layers += sure.mark_rule(size=7, opacity=0.35).encode(y="least:Q", y2="most:Q")
+            words += "; the wide line is the ± of the median"
+        boxes = layers.properties(width=alt.Step(_BOX))
+        title = title or " by ".join(filter(None, (self.column, ", ".join(self.by))))
+        return framed(boxes, self.held, title=title, notes=[f"{words}."])
+
+    def record(self) -> dict[str, Any]:
+        """What the boxes are of, and their ±; that in ranks follows from the questions."""
+        widths = {str(failure): self.held.half_widths(1 - failure) for failure in LADDER}
+        return {
+            "margins": {name: list(map(_listed, each)) for name, each in widths.items()},
+            "column": self.column,
+            "by": list(self.by),
+            "whiskers": str(self.whiskers),
+            "questions": list(self.held.questions),
+            "requests": list(self.held.request_ids),
+            "caveats": list(self.held.caveats),
+        }
+
+    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - the record has the ±
+        """A row for each group."""
+        return self.held.table
+
+    @classmethod
+    @loading
+    def load(cls, file: str | Path) -> "BoxplotRelease":
+        """The boxes that `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        paid = record["standing"]
+        held = Answer(
+            sql=paid["sql"],
+            table=table.replace_schema_metadata(None),
+            half_widths=lambda level: _kept(record.get("margins", {}), level, table.num_columns),
+            cost=paid["cost"],
+            remaining=None,
+            guarantee=paid["guarantee"],
+            request_ids=tuple(record["requests"]),
+            questions=tuple(record["questions"]),
+            caveats=tuple(record["caveats"]),
+            practice=paid["practice"],
+        )
+        by, ends = tuple(record["by"]), Fraction(record["whiskers"])
+        return cls(held=held, column=record["column"], by=by, whiskers=ends, stated=paid["stated"])
+
+    @property
+    def headline(self) -> str:
+        """How many boxes there are, and how surely they stand where they stand."""
+        count = self.held.table.num_rows
+        boxes = "1 box" if count == 1 else f"{count:,} boxes"
+        return f"{boxes} of {self.column}, {self._ranks(0.95)}"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A box plot as people ask for it: the first of the columns is the number, the rest groups."""
+
+    table: str | None
+    columns: Mapping[str, Any]
+    where: str | None = None
+    whiskers: Numeric = WHISKERS
+
+
+def boxplot_sql(
+    tables: Mapping[str, TableDomain], asked: Asked
+) -> tuple[str, str, tuple[str, ...]]:
+    """The SELECT of a box plot, its column and its groups."""
+    table, columns, where = asked.table, asked.columns, asked.where
+    private = [name for name, domain in tables.items() if not domain.is_public]
+    if table is None and len(private) == 1:
+        table = private[0]
+    if table is None or table not in tables:
+        raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
+    known = tables[table].columns
+    if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
+        raise SpecError(
+            "The columns are not of this table.", fix=f"Use such as {{{min(known)!r}: None}}."
+        )
+    column, *by = columns
+    if known[column].kind not in (Kind.INTEGER, Kind.NUMBER) or known[column].between is None:
+        raise SpecError(
+            f"{column!r} is no number with bounds.", fix="Declare between = [low, high] for it."
+        )
+    ends = fraction(asked.whiskers, name="whiskers")
+    if not 0 < ends < Fraction(1, 4):
+        raise SpecError("The whiskers are no level.", fix="Use one below 1/4, such as 0.05.")
+    levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
+    number = _quoted(column)
+    groups = [
+        _quoted(name) if how is None else f"BIN({_quoted(name)}, {_level(fraction(how))})"
+        for name, how in list(columns.items())[1:]
+    ]
+    pairs = zip(levels, _NAMES, strict=True)
+    chosen = [
+        f"QUANTILE_CONT({number}, {_level(level)}) AS {_quoted(name)}" for level, name in pairs
+    ]
+    shown = [f"{group} AS {_quoted(name)}" for group, name in zip(groups, by, strict=True)]
+    condition = f" WHERE {where}" if where else ""
+    grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+    select = ", ".join([*shown, *chosen])
+    sql = f"SELECT {select} FROM {_quoted(table)}{condition}{grouped}"  # noqa: S608 - parsed, not run
+    return sql, column, tuple(by)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxplotJob(Job[Answer, BoxplotRelease, AnswerExpected]):
+    """A box plot: one question of five quantiles, by groups."""
+
+    kind: str = "boxplot"
+    endings: tuple[str, ...] = BoxplotRelease.endings
+    run: Run
+    terms: Terms
+    column: str
+    by: tuple[str, ...]
+    whiskers: Fraction
+
+    @property
+    def event(self) -> Event:
+        """That of the question, as far as it is new."""
+        return self.expected.event
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the question."""
+        blocks = self.expected.question.blocks
+        return [table for block in blocks for table in stability_of(block.relation).tables]
+
+    def is_paid(self, curator: Curator) -> bool:  # noqa: ARG002 - see Job
+        """Whether all of it was answered before."""
+        return isinstance(self.event, NothingEvent)
+
+    def found(self, curator: Curator) -> None:
+        """The question finds what was answered before."""
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Answer]:  # noqa: ARG002 - one step
+        """The answer of the question."""
+        progress(0.0, "measuring")
+        answer = self.run.ask(self.sql, self.terms, fresh=fresh)
+        return Drawn(
+            content=answer, used=self.event, question=answer.questions[0], request_id="",
+            free=answer.free,
+        )  # fmt: skip
+
+    def result(self, content: Answer, receipt: Receipt) -> BoxplotRelease:  # noqa: ARG002 - the answer has its own
+        """The boxes."""
+        return BoxplotRelease(held=content, column=self.column, by=self.by, whiskers=self.whiskers)
+
+
+def boxplot_job(desk: Desk, asked: Asked, terms: Terms, *, fresh: bool) -> BoxplotJob:
+    """The question of a box plot; what is wrong with it is refused here, for nothing."""
+    sql, column, by = boxplot_sql(desk.curator.tables, asked)
+    run = Run(desk.curator, desk.rules)
+    plan = run.plan(sql, terms, fresh=fresh)
+    return BoxplotJob(
+        sql=sql, epsilon=plan.epsilon, expected=plan.expected, notes=plan.notes, run=run,
+        terms=terms, column=column, by=by, whiskers=fraction(asked.whiskers),
+    )  # fmt: skip
+
+
+def _listed(widths: HalfWidths | None) -> list[float | None] | None:
+    return None if widths is None else list(widths)
+
+
+def _kept(margins: Mapping[str, Any], confidence: Numeric, columns: int) -> list[HalfWidths]:
+    """The narrowest of the kept ± that are as sure as this; none where no file has them."""
+    sure = [each for each in LADDER if each <= failure_of(confidence) and str(each) in margins]
+    widths = margins[str(sure[0])] if sure else [None] * columns
+    return [None if each is None else tuple(each) for each in widths]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _level(level: Fraction) -> str:
+    """An exact decimal, which is how SQL reads numbers."""
+    digits = 0
+    while (level * 10**digits).denominator != 1:
+        digits += 1
+        if digits > 12:
+            raise SpecError("A level has no short decimal form.", fix="Use one such as 0.05.")
+    whole = str(int(level * 10**digits)).rjust(digits + 1, "0")
+    return whole if not digits else f"{whole[:-digits]}.{whole[-digits:]}"

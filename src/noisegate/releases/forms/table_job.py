@@ -1,0 +1,275 @@
+"""From a question and a price to a released table.
+
+read        SQL (or columns) becomes a grid of declared cells and one sum over them
+choose      the recipe, by name or by the error it predicts; what it cannot do is refused
+reserve     one allowance for all that the recipe will ask; the same release is never drawn again
+build       the recipe asks and rebuilds; then no negative numbers, whole ones, the total kept
+keep        numbers and transcript are stored before anyone sees them
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.curator.allowance import Allowance
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.terms import Terms
+from noisegate.errors import NoisegateError, SpecError
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event, decode, encode
+from noisegate.releases.ask.asking import DoorAsk
+from noisegate.releases.ask.expected import TableExpected
+from noisegate.releases.ask.order import Order, agreed, is_running
+from noisegate.releases.ask.provenance import (
+    Making,
+    Spec,
+    plain_options,
+    spec_digest,
+    spec_of,
+    workload_of,
+)
+from noisegate.releases.ask.transcript import Listening, Rounds, Told, pack, unpack
+from noisegate.releases.cells.estimate import Predicted
+from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
+from noisegate.releases.cells.workload import Workload
+from noisegate.releases.forms.table import FORMAT, TableRelease, endings_of
+from noisegate.releases.recipes import FROM_ZERO, RECIPES, recipe
+from noisegate.releases.recipes import Recipe as TableRecipe
+from noisegate.sql.reading.reader import read
+
+Contents: TypeAlias = tuple[dict[str, Any], list[NDArray[Any]], Rounds]
+
+# The workload of each name, unless one is given. Names of recipes are histograms by the recipe.
+KINDS: Final[Mapping[str, str]] = {
+    "histogram": "cells",
+    "table": "cells",
+    "map": "ranges",
+    "series": "prefixes",
+    "marginals": "marginals",
+}
+OTHERS: Final = (  # names with results of their own
+    "cube", "sparse", "above", "boxplot", "cdf", "synthetic", "questions", "crowd-histogram",
+    "crowd-points",
+)  # fmt: skip
+_EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
+_WITHOUT_MISSING: Final = ("map", "series")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableJob(Recipe[Contents, TableRelease, TableExpected]):
+    """A table by one recipe: it asks and rebuilds; then no negative numbers, and whole ones."""
+
+    grid: Grid
+    recipe: TableRecipe
+    making: Making
+    workload: Workload
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the cells."""
+        return self.grid.query.tables
+
+    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+        """Ask, rebuild, keep. Whatever interrupts it, what was drawn is charged."""
+        grid = self.grid
+        door = DoorAsk(allowed.whole, grid.query, self.price, shape=grid.shape, progress=progress)
+        ask = Listening(door)
+        ask.done(0.0, f"measuring by {self.making.method}")
+        estimate = self.recipe.build(ask, self.workload)
+        ask.done(0.99, "keeping")
+        if estimate.mend is not None and grid.whole and not grid.signed:
+            values: Any = estimate.mend(float(grid.grain)).reshape(grid.shape)
+        else:
+            values = finish(
+                np.asarray(estimate.cells, np.float64).reshape(grid.shape) * float(grid.grain),
+                self.workload,
+                is_whole=grid.whole,
+                signed=grid.signed,
+            )
+        record = {"format": FORMAT, "event": encode(allowed.used()), "words": list(estimate.words)}
+        return pack(record, [values], tuple(ask.rounds))
+
+    def read(self, stored: bytes) -> tuple[Contents, Event]:
+        """The numbers, the transcript, and what was used."""
+        found = unpack(stored)
+        return found, decode(found[0]["event"])
+
+    def result(self, content: Contents, receipt: Receipt) -> TableRelease:
+        """The table."""
+        record, (values,), rounds = content
+        return TableRelease(
+            sql=self.sql,
+            axes=self.grid.axes,
+            values=values,
+            value=self.grid.value,
+            making=Making.from_record(self.making.to_record(), rounds),
+            words=(*record["words"], *self.grid.caveats),
+            **receipt.standing,
+        )
+
+
+def table_job(desk: Desk, order: Order) -> TableJob:
+    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    grid, terms = grid_and_terms(desk, order)
+    epsilon = epsilon_of(desk, terms)
+    price = desk.price(epsilon)
+    kind = order.name if order.name in KINDS else "histogram"
+    spec = spec_of(KINDS[kind] if order.workload is None else order.workload, grid.axes)
+    asked = workload_of(spec, grid.shape)
+    method = _method(order)
+    options = plain_options(order.options)
+    if method == "auto" and grid.signed:  # the rule of auto is for numbers from 0 on
+        method = "tree"
+    _require_sign(method, grid)
+    ask = Told(price, shape=grid.shape, moved=grid.moved)
+    name, made, predicted = _chosen(method, options, ask, asked)
+    making = Making(
+        method=name,
+        options=options,
+        workload=spec,
+        price=price,
+        moved=grid.moved,
+        grain=grid.grain,
+        whole=grid.whole,
+        signed=grid.signed,
+    )
+    known = predicted.rms is not None
+    mending = "before clipping at 0" if known and not grid.signed else ""
+    return TableJob(
+        kind=kind,
+        sql=grid.sql,
+        epsilon=epsilon,
+        expected=_expected(grid, making, asked, predicted),
+        notes=tuple(filter(None, (predicted.words, mending, *grid.caveats))),
+        endings=endings_of(grid.axes),
+        price=price,
+        question=_question(grid, making, spec),
+        grid=grid,
+        recipe=made,
+        making=making,
+        workload=asked,
+    )
+
+
+def _expected(grid: Grid, making: Making, asked: Workload, predicted: Predicted) -> TableExpected:
+    grain = float(grid.grain)
+    return TableExpected(
+        axes=grid.axes,
+        method=making.method,
+        workload=asked.words,
+        questions=asked.size,
+        **{
+            name: None if each is None else each * grain for name, each in predicted.numbers.items()
+        },
+        share=None if grid.signed else predicted.share,
+        seen=predicted.seen,
+        levels=tuple(each * grain for each in predicted.levels),
+        gaussian=making.price.gaussian,
+    )
+
+
+def grid_and_terms(desk: Desk, order: Order) -> tuple[Grid, Terms]:
+    """The cells of an order, and what it says about paying."""
+    if order.name not in KINDS and order.name not in RECIPES:
+        names = dict.fromkeys((*KINDS, *OTHERS, *RECIPES))
+        raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
+    tables = desk.curator.tables
+    sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
+    question = read(sql, tables)
+    terms = agreed(question.terms, order)
+    grid = grid_of(
+        question,
+        sql,
+        terms,
+        missing=order.name not in _WITHOUT_MISSING,
+        by_groups=not is_running(order),  # it counts the first rows of a unit, in any period
+        edges=edges,
+    )
+    _require_kind(order.name, grid)
+    return grid.sampled(desk.rules.sample), terms
+
+
+def epsilon_of(desk: Desk, terms: Terms) -> Fraction:
+    """The price of a release, which is given."""
+    if terms.within is not None or terms.relative is not None:
+        raise SpecError("A release is bought by its price.", fix="Give epsilon.")
+    return desk.epsilon(terms.epsilon)
+
+
+def _require_kind(name: str, grid: Grid) -> None:
+    ordered = [axis.is_ordered for axis in grid.axes]
+    if name == "map" and (len(ordered) != 2 or not all(ordered)):
+        raise SpecError("A map has two axes of numbers.", fix="Group by BIN(x, w), BIN(y, w).")
+    if name == "series" and ordered != [True]:
+        raise SpecError(
+            "A series has one axis in order.", fix="Group by DATE_TRUNC('month', x), or by BIN."
+        )
+
+
+def _require_sign(method: str, grid: Grid) -> None:
+    if grid.signed and method in FROM_ZERO:
+        raise SpecError(
+            f"The sums may be negative, and {method!r} is for numbers from 0 on.",
+            fix='Use method="tree", or a term that is never below 0.',
+        )
+
+
+def _method(order: Order) -> str:
+    if order.name in KINDS:
+        wanted = order.name if order.name in RECIPES else order.method
+        return wanted if order.method == "auto" else order.method
+    if order.method not in ("auto", order.name):
+        raise SpecError(
+            f"{order.name!r} is a method already.", fix=f"Use release({order.name!r}, …) alone."
+        )
+    return order.name
+
+
+def _chosen(
+    method: str, options: Mapping[str, Any], ask: Told, workload: Workload
+) -> tuple[str, TableRecipe, Predicted]:
+    """The recipe of a method, which can do what is asked; for "auto", the one that says best.
+
+    Where there is no recipe called "auto", it is the one with the smallest predicted error among
+    those that can predict it, without options. Free: predictions depend on no row.
+    """
+    if method != "auto" or method in RECIPES:
+        made = recipe(method, **options)
+        made.require(ask.shape, workload)
+        return method, made, made.predict(ask, workload)
+    found: list[tuple[float, str, TableRecipe, Predicted]] = []
+    for name in sorted(RECIPES, key=lambda each: each != "cells"):  # the plainest of equals
+        try:
+            made = recipe(name, **options)
+            made.require(ask.shape, workload)
+            predicted = made.predict(ask, workload)
+        except NoisegateError:
+            continue
+        if predicted.rms is not None:
+            found.append((predicted.rms, name, made, predicted))
+    if not found:
+        raise SpecError("No method fits.", fix=f"Choose one of {', '.join(RECIPES)}.")
+    least = min(rms for rms, *_ in found) * _EQUAL
+    _, name, made, predicted = next(each for each in found if each[0] <= least)
+    return name, made, predicted
+
+
+def _question(grid: Grid, making: Making, spec: Spec) -> str:
+    """Canonical text: two releases with one text are one release, drawn once."""
+    record = {
+        "release": FORMAT,
+        "query": grid.to_record(),
+        "method": making.method,
+        "options": dict(making.options),
+        "workload": spec_digest(spec),
+        **making.price.to_record(),
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

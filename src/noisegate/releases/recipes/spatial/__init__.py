@@ -1,0 +1,1 @@
+"""Recipes on two and more dimensions: grids, quadtrees, kd-trees, PrivTree."""

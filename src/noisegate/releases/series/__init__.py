@@ -1,0 +1,1 @@
+"""Running totals of a table that grows."""

@@ -1,0 +1,1 @@
+"""Summaries of tables too large to list."""

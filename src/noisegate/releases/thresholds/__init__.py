@@ -1,0 +1,1 @@
+"""Which of many counts exceed a threshold."""

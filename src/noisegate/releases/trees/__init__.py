@@ -1,0 +1,1 @@
+"""Trees over cells: dyadic and nested partitions, their priors, posteriors and errors."""

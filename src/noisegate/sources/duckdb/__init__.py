@@ -1,0 +1,1 @@
+"""Rows in DuckDB: opening files and databases, types, checks, one pass per question."""

@@ -1,0 +1,452 @@
+"""The embedded engine: CSV, Parquet, DuckDB files and frames in memory, added up by DuckDB."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import replace
+from fractions import Fraction
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, Final, final
+from weakref import WeakSet, finalize
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from noisegate.algebra.blocks import Blocks
+from noisegate.algebra.relation import sample_of
+from noisegate.algebra.tally import (
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Marginals,
+    Rows,
+    Sums,
+    Tally,
+    Values,
+    fields_used,
+)
+from noisegate.arrow import numbers
+from noisegate.errors import PolicyError, SourceError, is_interrupt
+from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.adding import add_up
+from noisegate.sources.counting import count_cells
+from noisegate.sources.duckdb.files import (
+    GIVE,
+    KIND_OF,
+    UNREACHABLE,
+    Data,
+    file_of,
+    is_database,
+    is_text,
+    lock_down,
+    only,
+    plain,
+    quoted,
+    stored_types,
+)
+from noisegate.sources.duckdb.found import (
+    BATCH,
+    batches,
+    cells_of,
+    filled,
+    key_list,
+    stream,
+    unsigned,
+)
+from noisegate.sources.duckdb.views import require_stored_rows
+from noisegate.sources.duckdb.writing.blocks import blocks_query, dealt_rows
+from noisegate.sources.duckdb.writing.parts import (
+    WHOLE_TYPES,
+    base_value,
+    col,
+    keys_table,
+    shown_value,
+)
+from noisegate.sources.duckdb.writing.relations import OWNER, RelationWriter, base_view
+from noisegate.sources.duckdb.writing.sample import Drawn
+from noisegate.sources.duckdb.writing.tallies import (
+    cells_query,
+    constant_of,
+    distinct_query,
+    keys_query,
+    marginals_query,
+    rows_query,
+    sums_query,
+    values_query,
+)
+from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# What a stored column may be declared as. Numbers are no texts: the text of one may depend on
+# how wide its whole column is, and some times have none.
+_WRITTEN_MAX: Final = 128  # statements that are kept
+_READ_AS: Final = {
+    Kind.TEXT: tuple(Kind),
+    Kind.INTEGER: (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN),
+    Kind.NUMBER: (Kind.NUMBER, Kind.INTEGER),
+    Kind.BOOLEAN: (Kind.BOOLEAN, Kind.TEXT),
+    Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
+    Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
+}
+_NEAR: Final = 1 << 15  # rows that stay near the processor
+_SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
+_OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
+
+
+@final
+class DuckDBSource(Source):
+    """Tables in a private DuckDB connection that can reach these files and nothing else.
+
+    The engine sees no column that questions cannot use. Whatever could fail because of a row fails
+    here, before any question: types are checked, files are read once.
+    """
+
+    def __init__(
+        self,
+        data: Mapping[str, Data],
+        tables: Mapping[str, TableDomain],
+        *,
+        memory: str = "3GB",
+        seconds: float = 3600,
+    ) -> None:
+        self._tables, self._memory, self._seconds = tables, memory, seconds
+        self._lock = threading.Lock()
+        self._written: dict[tuple[str, bool], str] = {}
+        self._drawn: Drawn | None = None
+        self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
+        finalize(self, _remove, self._spill, os.getpid())
+        self._data = {name: plain(data[name], name) for name in tables}
+        self._connection: duckdb.DuckDBPyConnection | None = self._connect()
+        _living.add(self)
+        for name in tables:
+            self._try_once(name)
+            self._require_key(name)
+
+    def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
+        shape = tuple(grouping.size for grouping in tally.by)
+        names = [f"s{place}" for place in range(len(tally.terms))]
+        sampled = sample_of(tally.relation) is not None  # read once: rows come in no order
+        found = self._few(tally, wide=sampled)
+        if "w" in found and found["w"].any():
+            found = self._few(tally, wide=True)
+        return np.stack([filled(found, name, shape) for name in names])
+
+    def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
+        used = sorted({place for each in tally.sets for place in each})
+        by = tuple(tally.by[place] for place in used)
+        sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
+        asked = replace(tally, by=by, sets=sets)
+        text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb", copy=False)
+        sizes, constant = [grouping.size for grouping in by], constant_of(asked)
+        batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
+
+        def work(connection: duckdb.DuckDBPyConnection) -> list[Whole]:
+            return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
+
+        found: list[Whole] = self._run(work, by)
+        return found
+
+    def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
+        found = self._ask(values_query(tally, self._writer(tally)), tally.by)
+        values = found["v"].astype(np.int64, copy=False)
+        if not tally.by:
+            return [values]
+        cells = cells_of(found, tuple(grouping.size for grouping in tally.by))
+        order = np.argsort(cells, kind="stable")
+        bounds = np.searchsorted(cells[order], np.arange(1, tally.cells))
+        return np.split(values[order], bounds)
+
+    def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
+        shape = tuple(grouping.size for grouping in tally.by)
+        found = self._ask(distinct_query(tally, self._writer(tally)), tally.by)
+        return np.stack([filled(found, "s0", shape)])
+
+    def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
+        names = [f"k{place}" for place in range(len(tally.by))]
+        query = keys_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
+        found = self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
+        counts = numbers(found.column("n")).astype(np.int64)
+
+        def take(places: Whole) -> list[tuple[Key, ...]]:
+            columns = [found.column(name).take(places).to_pylist() for name in names]
+            return list(zip(*columns, strict=True))
+
+        return Held(counts=counts, take=take)
+
+    def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
+        listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
+        text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
+        cells, counts = self._run(lambda c: count_cells(unsigned(c.sql(text))), listed)
+        return HeldCells(cells=cells, counts=counts)
+
+    @contextmanager
+    def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:  # noqa: D102
+        found = copy(self)
+        found._written, found._drawn = {}, Drawn(probability, key, found._run)  # noqa: SLF001
+        try:
+            yield found
+        finally:
+            found._written.clear()  # noqa: SLF001 - its statements hold coins
+            found._drawn.forget()  # noqa: SLF001
+
+    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
+        text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
+        found: Used = self._run(lambda c: use(batches(c.sql(text), tally)), tally.by)
+        return found
+
+    def blocks(self, tally: Blocks, key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
+        text = blocks_query(tally, key, self._writer(tally)).sql(dialect="duckdb", copy=False)
+        found = self._run(lambda connection: connection.execute(text).fetchnumpy(), ())
+        return dealt_rows(found, tally)
+
+    def public(self, table: str) -> "pa.Table":
+        """All rows of a public table: exact and free."""
+        domain = self._tables[table]
+        if not domain.is_public:
+            raise PolicyError(f"{table!r} is not public.", fix="Ask about it with a price.")
+        shown = [
+            exp.alias_(
+                shown_value(column, self._types[table][name], col(name)),
+                exp.to_identifier(name, quoted=True),
+            )
+            for name, column in domain.columns.items()
+            if not column.hidden
+        ]
+        query = exp.select(*shown).from_(self._view(table)).sql("duckdb")
+        return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
+
+    def _few(self, tally: Sums, *, wide: bool) -> dict[str, Any]:
+        """A number for each group: planned once, and copied.
+
+        Statements are kept by how their tally is written out, which tells 1 and True apart: a
+        recipe asks about the same cells round after round. The coins of a sample are not kept.
+        """
+        name = repr(tally), wide
+        text = self._written.get(name)
+        if text is None:
+            query = sums_query(tally, self._writer(tally), wide=wide)
+            text = query.sql(dialect="duckdb", copy=False)
+            if sample_of(tally.relation) is None:
+                if len(self._written) >= _WRITTEN_MAX:
+                    self._written.clear()
+                self._written[name] = text
+        found = self._run(lambda connection: connection.execute(text).fetchnumpy(), tally.by)
+        return dict(found)
+
+    def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
+        """A number for each row, as it lies in memory."""
+        text = query.sql(dialect="duckdb", copy=False)
+        found = self._run(lambda connection: connection.sql(text).to_arrow_table(), by)
+        shown = [name for name in found.column_names if name != OWNER]
+        return {name: numbers(found.column(name)) for name in shown}
+
+    def _view(self, table: str) -> str:
+        place, unit = list(self._tables).index(table), self._tables[table].unit
+        if self._drawn is None or unit is None or unit.column is not None:
+            return base_view(place)
+        return self._drawn.rows(place)
+
+    def _writer(self, tally: Tally | Blocks) -> RelationWriter:
+        coins = self._drawn and self._drawn.coins
+        return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
+
+    def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
+        by_hand, done = False, False
+        with self._lock:
+            connection = self._engine()
+            clock = threading.Timer(self._seconds, connection.interrupt)
+            clock.daemon = True
+            try:
+                clock.start()
+                for place, grouping in enumerate(by):
+                    if self._listed.get(place) is not grouping.keys:
+                        connection.register(keys_table(place), key_list(grouping))
+                        self._listed[place] = grouping.keys
+                found = work(connection)
+            except (duckdb.Error, RuntimeError) as error:
+                by_hand = is_interrupt(error)
+                if not by_hand and not isinstance(error, duckdb.Error):
+                    raise
+            else:
+                done = True
+                return found
+            finally:
+                # An engine that stumbled once, or was stopped, may refuse everything after.
+                clock.cancel()
+                self._connection = connection if done else None
+        # The engine's own error is gone with the block above: its words may quote rows.
+        if by_hand:
+            raise KeyboardInterrupt
+        raise SourceError(
+            UNREACHABLE, fix="Nothing left the door; ask again with the same request."
+        )
+
+    def _require_key(self, table: str) -> None:
+        """Rely on no key that repeats. Tables with a declared key are public."""
+        domain = self._tables[table]
+        if not domain.key:
+            return
+        values = [
+            base_value(domain.columns[name], self._types[table][name], col(name))
+            for name in domain.key
+        ]
+        query = exp.select(exp.Count(this=exp.Star())).from_(self._view(table))
+        for value in values:
+            query = query.where(exp.not_(exp.Is(this=exp.paren(value), expression=exp.null())))
+        query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
+        text = query.sql(dialect="duckdb")
+        if self._run(lambda connection: connection.execute(text).fetchall(), ()):
+            raise PolicyError(
+                f"The key of {table!r} repeats: {', '.join(domain.key)}.",
+                fix="Name columns that do not, or leave out key.",
+            )
+
+    def _used_columns(self, table: str) -> tuple[str, ...]:
+        domain = self._tables[table]
+        used = [name for name, column in domain.columns.items() if not column.hidden]
+        for other in self._tables.values():
+            at = other.name
+            for step in other.path:
+                used += [step.column] if at == table else []
+                used += [step.key] if step.table == table else []
+                at = step.table
+            if at == table and other.unit is not None and other.unit.column is not None:
+                used.append(other.unit.column)
+        if missing := [name for name in used if name not in self._types[table]]:
+            raise PolicyError(
+                f"{table!r} has no column {missing[0]!r} of a type that questions can use.",
+                fix=f"Its columns are: {', '.join(self._types[table])}.",
+            )
+        return tuple(dict.fromkeys(used))
+
+    def _require_owners(self) -> None:
+        """Ids must be whole numbers or text: anything else could make two of them one."""
+        for table in self._tables.values():
+            for name, column in table.columns.items():
+                stored = KIND_OF.get(self._types[table.name].get(name, ""))
+                if stored is not None and not column.hidden and column.kind not in _READ_AS[stored]:
+                    raise PolicyError(
+                        f"{name!r} of {table.name!r} is stored as {stored.value}, and cannot be "
+                        f"read as {column.kind.value}.",
+                        fix=f"Declare it as {' or '.join(k.value for k in _READ_AS[stored])}.",
+                    )
+            at = table.name
+            for step in table.path:
+                self._require_id(at, step.column)
+                self._require_id(step.table, step.key)
+                at = step.table
+            if table.unit is not None and table.unit.column is not None:
+                self._require_id(at, table.unit.column)
+
+    def _require_id(self, table: str, column: str) -> None:
+        kind = self._types[table][column]
+        if KIND_OF[kind] not in _OWNER_KINDS:
+            raise PolicyError(
+                f"{column!r} of {table!r} is {kind}, which cannot name a unit.",
+                fix="Store it as text or as a whole number.",
+            )
+
+    def _engine(self) -> duckdb.DuckDBPyConnection:
+        """The engine of this process: a forked child opens one of its own."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:")
+        self._listed: dict[int, tuple[Key | None, ...]] = {}  # keys that the engine knows, by place
+        origins, self._types = stored_types(connection, self._data)
+        self._used = {name: self._used_columns(name) for name in self._tables}
+        self._require_owners()
+        with suppress(duckdb.Error):
+            require_stored_rows(connection, self._data, self._tables, self._used)
+            connection.execute(f"SET memory_limit = {quoted(self._memory)}")
+            connection.execute(f"SET temp_directory = {quoted(self._spill)}")
+            connection.execute("SET max_temp_directory_size = '64GB'")
+            connection.execute("SET preserve_insertion_order = false")
+            for setting in self._settings():
+                connection.execute(setting)
+            files = map(file_of, self._data.values())
+            lock_down(connection, [file for file in files if file is not None])
+            for place, (name, origin) in enumerate(origins.items()):
+                if file_of(data := self._data[name]) is None:  # no column beyond those in use
+                    connection.register(origin, only(data, self._used[name]))
+                names = [self._read(name, column) for column in self._used[name]]
+                shown = exp.select(*(names or [exp.alias_(exp.true(), "row")]))
+                view = f"CREATE VIEW {base_view(place)} AS {shown.sql('duckdb')} FROM {origin}"
+                connection.execute(view)
+            return connection
+        raise SourceError(UNREACHABLE, fix=GIVE)
+
+    def _settings(self) -> Iterator[str]:
+        """How the engine plans. A cast that is tried must not become a reader's own strict type.
+
+        Where every row is one unit, keys are grouped by as they were read, mostly dictionaries.
+        """
+        slow = ["type_pushdown"]
+        if not any(table.unit is not None and table.unit.column for table in self._tables.values()):
+            slow.append("compressed_materialization")
+            yield "SET perfect_ht_threshold = 0"
+        yield f"SET disabled_optimizers = {quoted(','.join(slow))}"
+
+    def _read(self, table: str, column: str) -> exp.Expr:
+        """A stored column. Text is compared letter by letter, whatever collation it came with."""
+        if self._types[table][column] != "VARCHAR" or not is_database(self._data[table]):
+            return col(column)
+        plain = exp.Collate(this=col(column), expression=exp.Var(this="C"))
+        return exp.alias_(plain, exp.to_identifier(column, quoted=True))
+
+    def _try_once(self, table: str) -> None:
+        """Read what a row could make unreadable. A file that cannot be read whole is no table."""
+        types, columns = self._types[table], self._tables[table].columns
+        odd = [name for name in self._used[table] if types[name] not in _SAFE_TYPES]
+        if not odd and not is_text(self._data[table]):
+            return
+        # lengths in letters, because to count alone the engine would not look at the texts
+        looks: list[exp.Expr] = [
+            exp.Sum(this=exp.Length(this=col(name))) for name in odd if types[name] == "VARCHAR"
+        ]
+        looks += [
+            exp.Count(this=base_value(columns[name], types[name], col(name)))
+            for name in odd
+            if name in columns
+        ]
+        query = exp.select(exp.Count(this=exp.Star()), *looks).from_(self._view(table))
+        with suppress(duckdb.Error):
+            self._engine().execute(query.sql(dialect="duckdb")).fetchall()
+            return
+        raise SourceError(
+            "The rows cannot be read whole: a line has too many or too few columns, a quote is "
+            "open, a text is no UTF-8.",
+            fix="Write the file anew, best as Parquet.",
+        )
+
+
+_living: "WeakSet[DuckDBSource]" = WeakSet()
+_inherited: list[duckdb.DuckDBPyConnection | None] = []  # closing one waits for its threads
+
+
+def _leave_to_the_parent() -> None:
+    """A forked child has a copy of the engine without its threads, and of locks that are held."""
+    for source in list(_living):
+        _inherited.append(source._connection)  # noqa: SLF001 - this room
+        source._lock, source._connection = threading.Lock(), None  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+def _remove(folder: str, process: int) -> None:
+    """Clear away what the engine spilled; a forked child leaves that to its parent."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

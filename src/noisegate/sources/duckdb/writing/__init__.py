@@ -1,0 +1,1 @@
+"""The SQL that touches rows, written from the algebra, total on every row."""

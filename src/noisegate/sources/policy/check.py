@@ -1,0 +1,341 @@
+"""What a steward should look at again: gaps, contradictions, and what choices cost in noise."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from itertools import pairwise
+from math import exp
+from typing import Final, TypeAlias, final
+
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.sources.policy.names import is_identifying, person, whose
+from noisegate.sources.policy.policy import Policy, TablePolicy
+from noisegate.sources.policy.tables import Stored, leading
+
+Error: TypeAlias = Callable[[Fraction], int]
+
+_EPSILON: Final = Fraction(1, 10)  # prices are shown for this where no default is declared
+_GRAINS: Final = 1 << 20
+_EPSILON_LARGE: Final = 10
+_ROWS_LARGE: Final = 100
+_NOISY: Final = Fraction(1, 10)
+_NEEDS_BOUNDS: Final = "SUM, AVG, STDDEV, MEDIAN and quantiles"
+
+
+class Severity(Enum):
+    """How much a finding matters."""
+
+    ERROR = "error"  # it will not work, or it protects nobody
+    WARNING = "warning"  # it is probably not meant
+    ADVICE = "advice"  # what a choice costs, or rules out
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to look at: where in the policy, what it means, what to do."""
+
+    severity: Severity
+    place: str
+    problem: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.severity.value}: {self.place}: {self.problem} {self.fix}"
+
+
+def check(
+    policy: Policy, tables: Mapping[str, TableDomain], *, stored: Stored, error: Error
+) -> list[Finding]:
+    """All findings, the gravest first.
+
+    Args:
+        policy: The policy as read.
+        tables: What `domains` made of it.
+        stored: The columns of each table and their kinds, as they are stored.
+        error: The ± of geometric noise of a scale, at 95 % confidence.
+    """
+    found = [*_budget(policy), *_persons(policy, tables), *_spaces(policy, tables, stored)]
+    for name, table in policy.tables.items():
+        found += _table(policy, table)
+        found += _columns(policy, table, tables[name])
+        if not table.public:
+            found += _costs(policy, table, tables[name], error)
+    return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
+
+
+def _error(place: str, problem: str, fix: str) -> Finding:
+    return Finding(severity=Severity.ERROR, place=place, problem=problem, fix=fix)
+
+
+def _warning(place: str, problem: str, fix: str) -> Finding:
+    return Finding(severity=Severity.WARNING, place=place, problem=problem, fix=fix)
+
+
+def _advice(place: str, problem: str, fix: str) -> Finding:
+    return Finding(severity=Severity.ADVICE, place=place, problem=problem, fix=fix)
+
+
+def _budget(policy: Policy) -> Iterator[Finding]:
+    epsilon, delta = policy.budget.epsilon, policy.budget.delta
+    if epsilon > _EPSILON_LARGE:
+        odds = f"{exp(float(epsilon)):,.0f}" if epsilon < 40 else "a million million million"
+        yield _warning(
+            "budget.epsilon",
+            f"At ε = {float(epsilon):g} the odds that someone is there may rise {odds} times.",
+            "Use a budget of 10 or less; see noisegate explain-epsilon.",
+        )
+    sizes = [table.rows_max for table in policy.tables.values() if table.rows_max]
+    if delta and not sizes:
+        yield _advice(
+            "budget.delta",
+            "Nothing is said about the size of the tables, so that δ cannot be judged.",
+            "Declare rows_max in the tables.",
+        )
+    elif delta and delta * max(sizes) * 10 > 1:
+        finding = _error if delta * max(sizes) >= 1 else _warning
+        yield finding(
+            "budget.delta",
+            f"δ = {float(delta):g} is not far below one over {max(sizes):,} rows: someone may be "
+            "shown outright with this probability.",
+            f"Use at most {0.01 / max(sizes):.0e}.",
+        )
+    shares = sum((share.epsilon for share in policy.analysts.values()), Fraction(0))
+    if shares > epsilon:
+        yield _advice(
+            "analysts",
+            f"The shares add up to ε = {float(shares):g}, the budget is {float(epsilon):g}: who "
+            "asks last may find it spent.",
+            "This is allowed. Lower the shares if each should be sure of theirs.",
+        )
+    for key, value in (
+        ("default_epsilon", policy.default_epsilon), ("max_epsilon", policy.max_epsilon)
+    ):  # fmt: skip
+        if value is None:
+            yield _advice(
+                f"questions.{key}",
+                "It is not set: "
+                + ("every question must name its price." if key == "default_epsilon" else
+                   "one question may spend the whole budget."),
+                f"Set it, such as {key} = 0.1.",
+            )  # fmt: skip
+
+
+def _persons(policy: Policy, tables: Mapping[str, TableDomain]) -> Iterator[Finding]:
+    if not any(not table.public for table in policy.tables.values()):
+        yield _error(
+            "tables", "No table is private, so nothing is protected.", "Declare a table's unit."
+        )
+    for name, table in policy.tables.items():
+        if table.unit is None or table.path:
+            continue
+        place, column = f"tables.{name}.unit", tables[name].columns[table.unit]
+        if column.kind not in (Kind.INTEGER, Kind.TEXT):
+            yield _error(
+                place,
+                f"Column {table.unit!r} is {column.kind.value}, which does not name a "
+                f"{policy.noun(name)} exactly.",
+                "Use a whole number or text.",
+            )
+        if column.hidden:
+            yield _warning(
+                place,
+                f"Column {table.unit!r} is hidden, so that no question can join on it or count "
+                f"each {policy.noun(name)} once.",
+                "Leave out hidden: the unit never leaves in an answer.",
+            )
+
+
+def _spaces(policy: Policy, tables: Mapping[str, TableDomain], stored: Stored) -> Iterator[Finding]:
+    """Which tables name the same people, and which do not."""
+    spaces = {
+        space: [table for table in found if not table.path and table.unit is not None]
+        for space, found in policy.spaces().items()
+    }
+    for space, found in spaces.items():
+        names = ", ".join(f"{table.name}.{table.unit}" for table in found)
+        if len(found) > 1 and all(table.ids is None for table in found):
+            yield _advice(
+                "tables",
+                f"{names} are taken for ids of the same people, as they have one name.",
+                f"Say so with unit = {{ column = '{found[0].unit}', ids = 'name' }}, or give them "
+                "different ids.",
+            )
+        elif len(spaces) > 1:
+            yield _advice(
+                "tables",
+                f"The id space {space!r} is that of {names}.",
+                "Tables of different id spaces are never matched.",
+            )
+        yield from _one_space(policy, found, tables, stored)
+    yield from _apart(policy, spaces)
+
+
+def _one_space(
+    policy: Policy,
+    found: Sequence[TablePolicy],
+    tables: Mapping[str, TableDomain],
+    stored: Stored,
+) -> Iterator[Finding]:
+    first, *others = found
+    for other in others:
+        kinds = [tables[one.name].columns[str(one.unit)].kind for one in (first, other)]
+        held = [stored[one.name][str(one.unit)] for one in (first, other)]
+        place, noun = f"tables.{other.name}.unit", policy.noun(other.name)
+        if kinds[0] is not kinds[1]:
+            yield _error(
+                place,
+                f"The unit is {kinds[1].value} here and {kinds[0].value} in {first.name!r}, so "
+                f"that rows of one {noun} do not meet.",
+                "Declare the same type for both columns.",
+            )
+        elif held[0] is not held[1]:
+            yield _warning(
+                place,
+                f"The unit is stored as {held[1].value} here and as {held[0].value} in "
+                f"{first.name!r}. Ids are compared as they are stored, letter by letter: 05 and 5 "
+                f"are two {noun}s.",
+                "Store both in one type.",
+            )
+
+
+def _apart(policy: Policy, spaces: Mapping[str, Sequence[TablePolicy]]) -> Iterator[Finding]:
+    """Of spaces that nobody named, it may not be meant that they are apart."""
+    for one, other in pairwise(found[0] for found in spaces.values()):
+        if one.ids is None or other.ids is None:
+            nouns = (whose(str(each.unit)) for each in (one, other))
+            noun = next(filter(None, nouns), policy.protects)
+            yield _warning(
+                f"tables.{other.name}.unit",
+                f"{other.name}.{other.unit} and {one.name}.{one.unit} are taken for ids of "
+                "different people, so that their tables cannot be joined. Who is in both counts "
+                "as two, with twice the ε.",
+                f"Write unit = {{ column = '{other.unit}', ids = '{noun}' }} in both if these are "
+                "the same people, else different ids.",
+            )
+
+
+def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
+    place = f"tables.{table.name}"
+    if table.trusted_view:
+        yield _warning(
+            f"{place}.trusted_view",
+            "The rows are a view's. Nothing checks that those of one person depend on that person "
+            "alone; every guarantee says that you vouch for it.",
+            "Store the rows as a table if you can.",
+        )
+    if table.public and not table.key:
+        yield _advice(
+            place,
+            "No key is declared, so that rows that are one person each cannot be joined to it.",
+            "Add key = ['the columns whose values do not repeat'].",
+        )
+    if table.unit is not None and table.rows_per_unit is None:
+        yield _warning(
+            place,
+            f"Without rows_per_unit, COUNT(*) and sums must bring their own cap; only each "
+            f"{policy.noun(table.name)} can be counted once.",
+            "Add rows_per_unit: as how many rows one person counts at most.",
+        )
+    if table.unit is not None and table.groups_per_unit is None:
+        yield _advice(
+            place,
+            f"Without groups_per_unit, counts of {policy.noun(table.name)}s by group, and groups "
+            "that are not declared, must bring their own cap.",
+            "Add groups_per_unit.",
+        )
+    if table.every_row_is_one_person:
+        units = {other.unit for other in policy.tables.values() if other.unit}
+        for name in table.columns:
+            if name in units or person(name):
+                yield _warning(
+                    f"{place}.every_row_is_one_person",
+                    f"Column {name!r} seems to name a person, who may then have several rows.",
+                    f"Write unit = '{name}' unless it never repeats.",
+                )
+
+
+def _columns(policy: Policy, table: TablePolicy, domain: TableDomain) -> Iterator[Finding]:
+    if table.public:
+        return
+    leads = leading(policy, table)
+    for name, column in domain.columns.items():
+        place = f"tables.{table.name}.columns.{name}"
+        if column.hidden or name in leads or name == table.unit:
+            continue
+        if is_identifying(name):
+            yield _warning(
+                place,
+                "The name sounds as if it identified a person.",
+                "Add hidden = true if nobody has to ask about it.",
+            )
+        elif column.kind.is_numeric and column.between is None and column.keys is None:
+            yield _advice(
+                place,
+                f"Without bounds, {_NEEDS_BOUNDS} of it cannot be asked.",
+                "Add between = [low, high].",
+            )
+        elif column.kind in (Kind.TEXT, Kind.BOOLEAN) and column.keys is None:
+            fix = "Add in = [...] or references = 'table.column'"
+            if policy.budget.delta:
+                why = "Without keys, groups by it cost δ and rare ones are not shown."
+                yield _advice(place, why, f"{fix}.")
+            else:
+                why = "Without keys, and as the budget has no δ, no question can group by it."
+                yield _advice(place, why, f"{fix}, or give the budget a delta.")
+
+
+def _costs(
+    policy: Policy, table: TablePolicy, domain: TableDomain, error: Error
+) -> Iterator[Finding]:
+    """The ± of a count and of each sum, where it is known how many rows of a person count."""
+    rows = 1 if table.every_row_is_one_person else table.rows_per_unit
+    if rows is None:
+        return
+    epsilon = policy.default_epsilon or _EPSILON
+    margin = Fraction(error(rows * _GRAINS / epsilon), _GRAINS)
+    at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.noun(table.name)} may add"
+    place, of_rows = f"tables.{table.name}", f"{rows:,} row{'s' * (rows > 1)}"
+    yield _advice(
+        f"{place}.rows_per_unit" if table.unit else place,
+        f"COUNT(*): ± {_shown(margin)} {at}, because {adds} {of_rows}.",
+        "Fewer rows per person, less noise; but who has more counts as this many.",
+    )
+    if rows > _ROWS_LARGE:
+        yield _warning(
+            f"{place}.rows_per_unit",
+            f"{of_rows} of one {policy.noun(table.name)} is much: noise grows with it.",
+            "Choose a number that most persons stay below, not the largest.",
+        )
+    for name, column in domain.columns.items():
+        reach = column.domain.magnitude
+        if not column.hidden and column.kind.is_numeric and reach is not None:
+            yield _sum(f"{place}.columns.{name}", table, column, reach, margin * reach,
+                       f"{at}, because {adds} {of_rows} of up to {_shown(reach)}")  # fmt: skip
+
+
+def _sum(
+    place: str, table: TablePolicy, column: Column, reach: Fraction, margin: Fraction, why: str
+) -> Finding:
+    most = (table.rows_max or 0) * reach
+    if most and margin > most * _NOISY:
+        return _warning(
+            place,
+            f"SUM({column.name}): ± {_shown(margin)} {why}. The sum itself is at most "
+            f"{_shown(most)}.",
+            "Narrow the bounds, lower rows_per_unit, or let questions cost more.",
+        )
+    return _advice(
+        place,
+        f"SUM({column.name}): ± {_shown(margin)} {why}.",
+        "Narrower bounds, less noise; but what is outside is moved to the nearer one.",
+    )
+
+
+def _shown(value: Fraction) -> str:
+    """Three digits are enough for a margin; rounded up where it is no whole number."""
+    if value.denominator == 1 and value < 10**6:
+        return f"{value.numerator:,}"
+    whole = -(-value.numerator // value.denominator)
+    return f"{whole:,}" if value >= 100 else f"{float(value):.3g}"

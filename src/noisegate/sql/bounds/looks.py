@@ -1,0 +1,470 @@
+"""Paid looks: bounds and caps that nobody declared, found privately for a share of the price.
+
+A look is a measurement like any other: bought once, kept in the ledger, free afterwards. What is
+made of it is public, so the question itself is then asked with found bounds as if declared.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil, hypot, inf, prod, sqrt
+from typing import Any, Final, TypeAlias, final
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import Table
+from noisegate.algebra.schema import schema_of
+from noisegate.curator.measurement import Measurement
+from noisegate.desk.terms import Terms
+from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.release import Release
+from noisegate.sql.bounds.limits import caps_of, declared_rows
+from noisegate.sql.bounds.profiles import Profile, range_of, range_query
+from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
+from noisegate.sql.drafts.purchase import Purchase
+from noisegate.sql.drafts.recipe import CHOSEN
+from noisegate.sql.drafts.words import capped_words
+from noisegate.sql.estimates.losses import lost_of
+from noisegate.sql.question import Aggregate, Block, Function, Question
+from noisegate.sql.reuse.shelf import Shelf
+from noisegate.transforms.checks import CAP_MAX
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
+SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
+CHOICES: Final = ("bounds", "caps")
+_CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
+_TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
+_MOST: Final = Fraction(1, 2)  # of the price, for all that
+_CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
+_UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
+_FOUND: Final = 20  # a group that one of so many units holds should be found
+_SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
+_FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
+_BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
+_UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
+                     Function.COUNT_DISTINCT)  # fmt: skip
+_CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
+_AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
+_MODEL: Final = (
+    "A look at these rows says that the cap loses about {lost}: counts and sums are "
+    "raised by that, and the ± holds its uncertainty. This part rests on a model of how rows are "
+    "spread over units, and is not proven."
+)
+NO_RANGE: Final = "Pay more, or declare bounds that you know."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One thing to find: the bounds of an expression in a block, or a cap.
+
+    ``waits``: what to look at follows from bounds that are still to be found.
+    """
+
+    block: Block
+    expression: Expression | None
+    counted: Counted | None
+    measurement: Measurement
+    epsilon: Fraction
+    waits: bool = False
+
+    @property
+    def words(self) -> str:
+        """What is looked for."""
+        if self.counted is not None:
+            return self.counted.words
+        if type(self.expression) is Field:
+            return f"the bounds of {self.expression.name}"
+        return "the bounds of an expression"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a look showed: noisy numbers, and the scale of their noise."""
+
+    release: Release
+    values: tuple[int, ...]
+    scale: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The question with what was found, words about it, and for blocks by name: caps, profiles.
+
+    ``caps`` are the fields of `Caps` that were found.
+    """
+
+    question: Question
+    terms: Terms
+    words: tuple[str, ...] = ()
+    caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    profiles: Mapping[str, tuple[Profile, ...]] = field(default_factory=dict)
+
+
+def looks_of(
+    question: Question,
+    terms: Terms,
+    accountant: str,
+    sight: Callable[[Look], Sight | None] = lambda _: None,
+) -> tuple[Look, ...]:
+    """What the question leaves open and is to be found: a cap that nobody declared, always.
+
+    Bounds are found where that is asked for: values beyond them are lost, and nothing tells how
+    much. Caps are those of values within them, as far as looks at bounds had a ``sight``.
+    """
+    if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
+        raise SpecError(
+            f"{min(unknown)!r} cannot be chosen.", fix=f"Choose {' or '.join(CHOICES)}."
+        )
+    if terms.epsilon is None:
+        if terms.choose and question.blocks:
+            raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
+        return ()
+    ranges: list[Look] = []
+    if "bounds" in (terms.choose or ()):
+        missing = [(block, e) for block in question.blocks for e in _without_bounds(block)]
+        each = terms.epsilon * _BOUNDS / max(1, len(missing))
+        ranges = [_bounds_look(block, e, terms, each) for block, e in missing]
+    if terms.choose is not None and not terms.choose:
+        return ()
+    sights = [sight(look) for look in ranges]
+    bounds = _bounds(ranges, sights)
+    unseen = {look.block.name for look, at in zip(ranges, sights, strict=True) if at is None}
+    wanted = [
+        (block, counted)
+        for block in (_bounded(each, bounds) for each in question.blocks)
+        for counted in _open(block, terms, accountant)
+    ]
+    count = min(len(wanted), 1)
+    if len(wanted) > 1:
+        count = len({str(counted.query.to_record()) for _, counted in wanted})
+    share = _share(terms.epsilon)
+    if count > 1 and any(counted.sums for _, counted in wanted):
+        totals = any(not _parts(block, divided=False)[1] for block, _ in wanted)
+        share = min(share * (_TWICE if totals else _MORE), _MOST)
+    each = terms.epsilon * share / max(1, count)
+    caps = (
+        replace(_cap_look(block, counted, each), waits=block.name in unseen and counted.part < 1)
+        for block, counted in wanted
+    )
+    return (*caps, *ranges)
+
+
+def _share(epsilon: Fraction) -> Fraction:
+    """Of the price, for looks at caps: more of a small one, which else would show nothing."""
+    return min(max(_CAPS_SEEN / epsilon, _CAPS[0]), _CAPS[1])
+
+
+def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
+    """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
+    declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
+    said = terms if asked else declared
+    rows, found = said.rows_per_unit, list[Counted]()
+    for counted in counted_of(block, accountant, apart=True):
+        fixed = rows
+        if counted.sought and terms.rows_per_unit is None and (rows or 0) > _FEW:
+            fixed = None  # so many rows may be in few groups, and noise is for as many as count
+        if fixed is None and not (counted.people and said.groups_per_unit is not None):
+            found.append(counted)
+    return found
+
+
+def _cap_look(block: Block, counted: Counted, epsilon: Fraction) -> Look:
+    noise = Geometric.for_epsilon(epsilon, sensitivity=counted.query.l1s[0])
+    measurement = Measurement(query=counted.query, mechanisms=(noise,))
+    return Look(block=block, expression=None, counted=counted, measurement=measurement,
+                epsilon=epsilon)  # fmt: skip
+
+
+def _bounds_look(block: Block, expression: Expression, terms: Terms, epsilon: Fraction) -> Look:
+    rows = None
+    if stability_of(block.relation).rows is None:
+        rows = terms.rows_per_unit or declared_rows(block.relation) or 1
+    query = range_query(block.relation, expression, rows_per_unit=rows)
+    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
+    measurement = Measurement(query=query, mechanisms=(noise,))
+    return Look(block=block, expression=expression, counted=None, measurement=measurement,
+                epsilon=epsilon)  # fmt: skip
+
+
+def sight_of(look: Look, shelf: Shelf) -> Sight | None:
+    """What the first look showed that was paid for and is no noisier than this one.
+
+    Always the same one, so that a question that is asked again is the same question.
+    """
+    return _first(shelf, look.measurement.query, scale_of(look.measurement))
+
+
+def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
+    """The first look of a query on the shelf that has no more noise than this."""
+    for offer in shelf.offers(query, 0):
+        noise = offer.noise
+        if offer.cells == 1 and isinstance(noise, Geometric) and float(noise.scale) <= scale:
+            values = tuple(offer.values.tolist())
+            return Sight(release=offer.release, values=values, scale=float(noise.scale))
+    return None
+
+
+def seen(
+    question: Question, terms: Terms, looks: Sequence[Look], sights: Sequence[Sight | None]
+) -> Chosen:
+    """The question with what was found, and words about it; None stands for not looked yet.
+
+    Before a look, values are taken to lie from 0 to 1, and a cap is that of the policy, or 1.
+    """
+    if not looks or terms.epsilon is None:
+        return Chosen(question=question, terms=terms)
+    terms, words = replace(terms, epsilon=terms.epsilon - price_of(looks)), []
+    bounds = _bounds(looks, sights)
+    caps: dict[str, dict[str, Any]] = {}
+    profiles: dict[str, tuple[Profile, ...]] = {}
+    pairs = list(zip(looks, sights, strict=True))
+    price = float(terms.epsilon or 1) / len(question.blocks)
+    for look, sight in pairs:
+        name = look.block.name
+        if look.counted is not None:
+            divided = _is_divided([pair for pair in pairs if pair[0].block.name == name], price)
+            cap = _cap(look, sight, terms, price, divided=divided)
+            held = caps.setdefault(name, {"divided": divided})
+            if look.counted.sums:
+                held["sums_per_unit"] = cap
+            if look.counted.people:
+                held["groups_per_unit"] = cap
+            if caps_of(look.block, terms).rows_per_unit is None or not look.counted.people:
+                held.setdefault("rows_per_unit", ceil(cap))
+            if sight is not None:
+                found = _profile(look.block, look.counted, sight)
+                profiles[name] = (*profiles.get(name, ()), found)
+            if not look.counted.sums or divided or sight is None or _sums(look.block):
+                words.append(_cap_words(look, look.counted, sight, cap))
+            continue
+        assert look.expression is not None  # noqa: S101 - bounds are of one
+        low, high = bounds[name, look.expression]
+        words.append(
+            f"{_paid(look)}; errors are shown for values from 0 to 1, and grow with the width"
+            if sight is None
+            else f"{look.words}, as found: {float(low):g} to {float(high):g}"
+        )
+    blocks = tuple(_bounded(block, bounds) for block in question.blocks)
+    return Chosen(
+        question=replace(question, blocks=blocks), terms=terms,
+        words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles,
+    )  # fmt: skip
+
+
+def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
+    """What looks at bounds found, for expressions of blocks by name; before that, 0 to 1."""
+    return {
+        (look.block.name, look.expression): (
+            (Fraction(0), Fraction(1)) if sight is None else _range(look, sight)
+        )
+        for look, sight in zip(looks, sights, strict=True)
+        if look.expression is not None
+    }
+
+
+def price_of(looks: Sequence[Look]) -> Fraction:
+    """What looks cost together, equal ones once."""
+    return sum({text_of(look.measurement): look.epsilon for look in looks}.values(), Fraction(0))
+
+
+@remembered
+def text_of(measurement: Measurement) -> str:
+    """Its canonical text, which tells equal ones; a plan asks for it again and again."""
+    return measurement.question()
+
+
+def _paid(look: Look) -> str:
+    return f"{look.words}: found first, for ε = {float(look.epsilon):.3g}"
+
+
+def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fraction) -> str:
+    shown = counted.shown(cap)
+    if sight is not None:
+        return f"{look.words}, as found: {shown}"
+    return f"{_paid(look)}; errors are shown for a cap of {shown}, and grow with it"
+
+
+def _cap(
+    look: Look, sight: Sight | None, terms: Terms, price: float, *, divided: bool
+) -> int | Fraction:
+    """The cap that errs least, by what was seen; before that, the policy's, or 1."""
+    block, counted = look.block, look.counted
+    assert counted is not None  # noqa: S101 - it is about a cap
+    limits = caps_of(block, terms)
+    limit = limits.groups_per_unit if counted.people else limits.rows_per_unit
+    if sight is None:
+        return Fraction(1) if counted.sums else limit or 1
+    parts, ratios = _parts(block, divided=divided)
+    profile = _profile(block, counted, sight)
+    cells = _cells(block, profile)
+    if counted.sums:
+        return min(profile.best_part(price / parts, cells=cells), Fraction(CAP_MAX))
+    most = limits.rows_per_unit or CAP_MAX if counted.sought else CAP_MAX
+    if counted.steep:
+        most = min(most, max(1, int(sum(sight.values) * price / parts / (_FOUND * _SCALES))))
+    return min(profile.best(price / parts, cells=cells, ratios=ratios), most, CAP_MAX)
+
+
+def _parts(block: Block, *, divided: bool) -> tuple[int, float]:
+    """Among how many numbers the price of a block is shared, about, and the noise of its ratios."""
+    functions = [each.function for each in block.aggregates if each.function is not Function.SUM]
+    sums = len(_sums(block))
+    if divided:
+        functions, sums = [each for each in functions if each is not Function.AVG], max(1, sums)
+        functions = functions or [Function.COUNT]
+    totals, ranks = {*functions} & {*_UNBOUNDED}, {*functions} & {*CHOSEN}
+    if totals or not functions:
+        return max(1, sums + len(functions)), 0
+    return sums + 1, _RANKS if ranks else _AVERAGES
+
+
+def _sums(block: Block) -> list[Aggregate]:
+    return [each for each in block.aggregates if each.function is Function.SUM]
+
+
+def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> bool:
+    """Whether an average errs less as a sum over a count than around the middle of its bounds.
+
+    Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
+    of the sum move the average by 1 / N of themselves, those of the count by r / N.
+    """
+    found = {
+        bool(look.counted.sums): (look.counted, _profile(look.block, look.counted, sight))
+        for look, sight in pairs
+        if look.counted is not None and not look.counted.people and sight is not None
+    }
+    if len(found) < len((False, True)) or not found[True][0].divides:
+        return False
+    block, counted = pairs[0][0].block, found[True][0]
+    added, rows = found[True][1].sizes, found[False][1].sizes
+    (term,), cells, errors = counted.sums, _cells(block, found[False][1]), []
+    for divided in (False, True):
+        parts, ratios = _parts(block, divided=divided)
+        each = price / parts
+        cap = rows.best(each, cells=cells, ratios=ratios)
+        if not divided:
+            half = (term.high - term.low) / 2 / term.reach
+            errors.append(half * rows.error(cap, each, cells=cells, ratios=_AVERAGES))
+            continue
+        off = added.error(added.best(each, cells=cells), each, cells=cells)
+        held = max(rows.total, 1.0)
+        ratio = min(1.0, added.total / held)
+        errors.append(cells / held * hypot(off, ratio * rows.error(cap, each, cells=cells)))
+    return errors[1] < _CLEARLY * errors[0]
+
+
+def _bounded(block: Block, bounds: Bounds) -> Block:
+    """The block with its arguments moved into the bounds that were found."""
+    if not any(name == block.name for name, _ in bounds):
+        return block
+
+    def moved(arg: Expression) -> Expression:
+        if (block.name, arg) not in bounds:
+            return arg
+        low, high = bounds[block.name, arg]
+        return Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
+
+    aggregates = tuple(
+        a if a.function in _UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
+        for a in block.aggregates
+    )
+    return replace(block, aggregates=aggregates)
+
+
+def _without_bounds(block: Block) -> list[Expression]:
+    """Numeric arguments whose values could be any."""
+    schema, found = schema_of(block.relation), []
+    for aggregate in block.aggregates:
+        for arg in () if aggregate.function in _UNBOUNDED else aggregate.args:
+            domain = domain_of(arg, schema)
+            if domain.kind.is_numeric and (domain.low is None or domain.high is None):
+                found.append(arg)
+    return list(dict.fromkeys(found))
+
+
+def _cells(block: Block, profile: Profile) -> int:
+    """How many groups the largest grouping set has; a guess where they are not declared.
+
+    There are as many as the largest unit is in, or more: the guess lies between that and many. Of
+    few groups each has many units, and a loss tells more than noise.
+    """
+    listed = [key.domain.keys for key in block.by]
+    sizes = [_UNLISTED if keys is None else len(keys) or 1 for keys in listed]
+    most = max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
+    if None not in listed:
+        return most
+    least = min(profile.sizes.largest, _UNLISTED) if profile.people else _UNLISTED
+    return min(most, round(sqrt(least * _UNLISTED)))
+
+
+def _owner_table(block: Block) -> TableDomain:
+    return next(t for t in stability_of(block.relation).tables if t.unit is not None)
+
+
+def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
+    return Profile(
+        table=_owner_table(block).name, units=sight.values, scale=sight.scale,
+        part=counted.part, people=counted.people, sums=bool(counted.sums),
+    )  # fmt: skip
+
+
+def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
+    found = range_of(sight.values, scale=sight.scale)
+    if found is None:
+        raise Unsupported(
+            f"Looking for {look.words}, no range stands clear of the noise; it was paid for.",
+            fix=NO_RANGE,
+        )
+    return found
+
+
+def scale_of(measurement: Measurement) -> float:
+    """The scale of the noise of a look."""
+    (noise,) = measurement.mechanisms
+    assert isinstance(noise, Geometric)  # noqa: S101 - so they are made
+    return float(noise.scale)
+
+
+def known_profile(
+    shelf: Shelf, block: Block, accountant: str
+) -> tuple[tuple[Profile, ...], Release | None]:
+    """How large units are in a block, if that was ever looked at: the first look, released."""
+    for counted in counted_of(block, accountant, apart=False):
+        if sight := _first(shelf, counted.query):
+            return (_profile(block, counted, sight),), sight.release
+    return (), None
+
+
+def _named(profile: Profile) -> str:
+    """What a cap loses some of."""
+    if profile.sums:
+        return "what they add to sums"
+    return "the groups that units are in" if profile.people else "them"
+
+
+def clipping(bought: Purchase, profiles: Sequence[Profile], cap: int | None) -> tuple[str, ...]:
+    """What a cap does to the numbers of a block, in words: what it loses, or how to find out.
+
+    None where no number is about capped rows.
+    """
+    block = bought.draft.block
+    capped = capped_words(block, bought.draft.drawn, known=bool(profiles))
+    if not capped or cap is None:
+        return capped
+    lost = [(each, lost_of(bought, each)) for each in profiles]
+    shares = [
+        f"{each.loss.share:.1%} of {_named(profile)}" for profile, each in lost if each is not None
+    ]
+    if shares:
+        return (*capped, _MODEL.format(lost=" and ".join(shares)))
+    look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
+    if isinstance(own_rows(block), Table):
+        look = f"gate.caps({_owner_table(block).name!r}, epsilon=...) finds out, for a price"
+    return (*capped, f"How much a cap of {cap} rows loses is not known: {look}.")

@@ -1,0 +1,208 @@
+"""Two paid looks that make later questions better: rows per unit, and the range of a column.
+
+Both are released histograms over public bins, so that everything made of them is post-processing:
+they are bought once, stored like any answer, and plans use them for nothing afterwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, reduce
+from math import ceil, log, sqrt
+from typing import Final, final
+
+import numpy as np
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
+from noisegate.algebra.intervals import LARGE
+from noisegate.algebra.relation import Fold, Folded, PerUnit, Project, Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import WHOLE_MAX
+from noisegate.sql.estimates.tails import Loss, Sizes
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+# rows per unit, in bins that grow by about a third: 1, 2, 3, 4, 6, 7, 10, …
+STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
+# where sums are looked at, in parts of what a row adds at most: it may be far from any value
+PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
+PART: Final = Fraction(1, 4096)
+DIGITS: Final = 64  # binary digits of a value before and after the point
+_SURE: Final = 1e-3  # the chance that an empty bin widens a range
+
+
+def rows_per_unit_query(
+    relation: Relation, sized: Sequence[Term] = (), *, by: Sequence[Grouping] = ()
+) -> Query:
+    """How many units have 1, 2, 3, 4, 5 to 6, … rows.
+
+    With terms that size a unit up by what it adds, how many add so many times `PART` of what a row
+    adds at most, to the term of which they add most. With groups, a unit's size is the Euclidean
+    norm of what it has in each. A unit is in one bin, whatever the relation, so one unit moves one
+    number by one.
+    """
+    if stability_of(relation).is_row_level:
+        raise Unsupported("Every row is one unit here.", fix="There is no cap to choose.")
+    folded = [Folded("n", Fold.COUNT, Literal(1))]
+    units = [Fraction(1)]
+    if sized:
+        spans = [Call("abs", (term.expression,)) for term in sized]
+        folded = [Folded(f"n{i}", Fold.SUM, span) for i, span in enumerate(spans)]
+        units = [term.reach * term.grain * PART for term in sized]
+    counted = PerUnit(relation, (), tuple(folded))
+    if by:
+        keys = tuple((f"g{place}", each.expression) for place, each in enumerate(by))
+        counted = PerUnit(
+            PerUnit(relation, keys, tuple(folded)),
+            (),
+            tuple(
+                Folded(each.name, Fold.SUM, _square(each.name, unit))
+                for each, unit in zip(folded, units, strict=True)
+            ),
+        )
+    steps, names = PARTS if sized else STEPS, tuple(each.name for each in folded)
+    limits = (None,) * len(names) if by else tuple(units)
+    binned = Project(counted, (("bin", _bin(names, limits, steps)),))
+    bins = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(steps))))
+    return Query(Sums(relation=binned, by=(bins,), terms=(_ONE,)))
+
+
+@lru_cache(maxsize=64)
+def _bin(
+    names: tuple[str, ...], units: tuple[Fraction | None, ...], steps: tuple[int, ...]
+) -> Expression:
+    """The first step that no column exceeds, in its units; without one, in squares of steps."""
+    cases: list[Expression] = []
+    for place, most in enumerate(steps[:-1]):
+        within: list[Expression] = [
+            Call("le", (Field(name), _literal(Fraction(most**2) if unit is None else most * unit)))
+            for name, unit in zip(names, units, strict=True)
+        ]
+        cases += [reduce(lambda a, b: Call("and", (a, b)), within), Literal(place)]
+    return Call("case", (*cases, Literal(len(steps) - 1)))
+
+
+def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | None) -> Query:
+    """How many values have which sign and which number of binary digits."""
+    if not domain_of(value, schema_of(relation)).kind.is_numeric:
+        raise Unsupported("This is no number.", fix="Ask about a numeric column.")
+    size = Call("floor", (Call("log2", (Call("abs", (value,)),)),))
+    lowest, highest = Literal(-DIGITS), Literal(DIGITS)
+    digits = Call("least", (Call("greatest", (size, lowest)), highest))
+    place = Call("add", (Call("to_integer", (digits,)), Literal(DIGITS + 1)))
+    signed = Call("case", (
+        Call("eq", (value, Literal(0))), Literal(0),
+        Call("lt", (value, Literal(0))), Call("negate", (place,)), place,
+    ))  # fmt: skip
+    most = 2 * DIGITS + 1
+    by = Grouping(name="digits", expression=signed, keys=tuple(range(-most, most + 1)))
+    term = _ONE if rows_per_unit is None else _WEIGHED
+    return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
+
+
+def _square(name: str, unit: Fraction) -> Expression:
+    """Of a number from 0 on, in whole units up to the last bin: beyond, all are alike."""
+    number: Expression = Field(name)
+    if unit != 1:
+        number = Call("floor", (Call("divide", (number, _literal(unit))),))
+    held = Call("least", (number, _literal(Fraction(PARTS[-1]))))
+    whole = held if unit == 1 else Call("to_integer", (held,))
+    return Call("multiply", (whole, whole))
+
+
+def _literal(value: Fraction) -> Literal:
+    """Whole where 64 bits hold it; what is beyond all doubles is reached by nobody."""
+    if value.denominator == 1 and value <= WHOLE_MAX:
+        return Literal(int(value))
+    return Literal(min(value, LARGE))
+
+
+_ONE: Final = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+_WEIGHED: Final = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=0, high=1 << 16)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How many units have how many rows, as released: noisy numbers for each of `STEPS`.
+
+    Where sums are looked at, there are `PARTS`, each a ``part`` of what a row adds at most, and
+    rows are so much.
+    What is made of it rests on a model of what noise hides: see `estimates/tails.py`.
+    """
+
+    table: str
+    units: tuple[int, ...]
+    scale: float = 0.0  # of the noise in each number
+    part: Fraction = Fraction(1)
+    people: bool = False  # sizes are numbers of groups
+    sums: bool = False  # sizes are what units add to direct sums that are weighed apart
+
+    @property
+    def sizes(self) -> Sizes:
+        """The numbers with their bins."""
+        return _sizes(self.units, self.scale, self.part, self.people)
+
+    @property
+    def rows(self) -> float:
+        """About how many rows there are."""
+        return self.sizes.total
+
+    @property
+    def units_max(self) -> int:
+        """More units than there are, in all but one of a thousand cases."""
+        return max(1, ceil(sum(self.units) + 3 * self.scale * sqrt(2 * len(self.units)) + 1))
+
+    def loss(self, cap: int | Fraction) -> Loss:
+        """What a cap loses, and how sure that is."""
+        return self.sizes.loss(float(cap))
+
+    def lost(self, cap: int) -> float:
+        """About which share of the rows does not count under a cap."""
+        return self.loss(cap).share
+
+    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> int:
+        """The cap with the least error of a count per cell, or of an average: see `Sizes.best`."""
+        return ceil(self.best_part(epsilon, cells=cells, ratios=ratios))
+
+    def best_part(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> Fraction:
+        """The same, also of less than a row's worth."""
+        return Fraction(self.sizes.best(epsilon, cells=cells, ratios=ratios))
+
+    def __str__(self) -> str:
+        total = max(sum(self.units), 0)
+        shown = (5, 10, 20, 50, 100)
+        lines = [f"{self.table}: about {total:,} units with {self.rows:,.0f} rows"]
+        lines += [f"a cap of {cap} rows per unit loses {self.lost(cap):.0%}" for cap in shown]
+        return "\n".join(lines)
+
+
+@lru_cache(maxsize=64)
+def _sizes(units: tuple[int, ...], scale: float, part: Fraction, people: bool) -> Sizes:  # noqa: FBT001
+    """Numbers of rows are whole: the second bin holds 2 alone."""
+    highs = np.array(STEPS if part == 1 else PARTS) * float(part)
+    lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
+    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people)
+
+
+def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:
+    """The range that holds the bins which stand clear of noise, or None if none does.
+
+    An empty bin reaches the threshold with probability below `_SURE` over all bins together.
+    """
+    most = 2 * DIGITS + 1
+    threshold = scale * log(len(values) / (2 * _SURE))
+    clear = [place - most for place, value in enumerate(values) if value > threshold]
+    if not clear:
+        return None
+    return _end(clear[0], outward=-1), _end(clear[-1], outward=1)
+
+
+def _end(place: int, *, outward: int) -> Fraction:
+    """The end of a bin on the side that ``outward`` points to."""
+    if place == 0:
+        return Fraction(0)
+    sign, power = (1 if place > 0 else -1), abs(place) - DIGITS - 1
+    return sign * Fraction(2) ** (power + (1 if sign == outward else 0))

@@ -1,0 +1,155 @@
+"""What sizes a unit up in a block: its rows, what it adds to sums, or its groups."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, final
+
+from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import PerUnit, Relation, Sampled
+from noisegate.algebra.tally import Distinct, Sums, Term, Values
+from noisegate.errors import Unsupported
+from noisegate.sql.bounds.profiles import PART, rows_per_unit_query
+from noisegate.sql.drafts.draft import Part, draft
+from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.words import amount, sums_words
+from noisegate.sql.question import Block, Function
+from noisegate.transforms.query import Query
+from noisegate.transforms.stability import stability_of
+
+_LOOSE: Final = 1000  # bounds from here on are seldom near to what is usual
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What to look at for a cap of a block: units by size, in ``part`` of a row.
+
+    ``people``: the sizes are numbers of groups, for counts of units by group. ``sums``: they are
+    what units add to these sums, which are weighed apart. ``divides``: an average may be such a sum
+    over a count. ``sought``: counts of units decide which groups are shown, above a threshold that
+    grows with the cap if ``steep``, and else with its root.
+    """
+
+    query: Query
+    part: Fraction = Fraction(1)
+    people: bool = False
+    sums: tuple[Term, ...] = ()
+    divides: bool = False
+    sought: bool = False
+    steep: bool = False
+
+    @property
+    def words(self) -> str:
+        """Which cap it is."""
+        if self.sums:
+            return f"the cap on what one unit adds to {sums_words(self.sums)}"
+        return f"the cap on {'groups' if self.people else 'rows'} per unit"
+
+    def shown(self, cap: int | Fraction) -> str:
+        """A cap in words: of one sum, in its own unit."""
+        if len(self.sums) == 1:
+            (term,) = self.sums
+            return amount(cap * term.reach * term.grain)
+        return f"{float(cap):,.3g} times what a row adds at most" if self.sums else str(cap)
+
+
+@remembered
+def counted_of(  # noqa: PLR0911 - one a case
+    block: Block, accountant: str, *, apart: bool
+) -> tuple[Counted, ...]:
+    """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows.
+
+    With ``apart`` direct sums are weighed for themselves, which is a second size beside others.
+    """
+    if stability_of(block.relation).rows is not None:
+        return ()
+    rows, caps = own_rows(block), Caps(rows_per_unit=1)
+    if apart:
+        caps = replace(caps, sums_per_unit=Fraction(1), divided=_is_divisible(block, accountant))
+    try:
+        drafted = draft(block, caps, accountant=accountant, derive=False)
+    except Unsupported:  # bounds are not known
+        return (Counted(query=rows_per_unit_query(rows)),)
+    parts, sought = drafted.parts, drafted.decided is not None
+    weighed = [part for part in parts if _is_weighed(part)]
+    sums = [
+        replace(_of_sums(part, rows), divides=caps.divided)
+        for part in weighed
+        if part.apart is not None
+    ]
+    plain = [part for part in weighed if part.apart is None and not part.is_people]
+    if sums and plain and not any(_is_loose(term) for each in sums for term in each.sums):
+        return counted_of(block, accountant, apart=False)
+    people = [part.query.tally.relation for part in weighed if part.is_people]
+    if sought or (drafted.keys and not (people or sums)):
+        people = [PerUnit(rows, tuple((key.name, key.expression) for key in block.by), ())]
+    groups = [
+        Counted(query=rows_per_unit_query(each), people=True, sought=sought,
+                steep=sought and accountant == "pure")
+        for each in people[:1]
+    ]  # fmt: skip
+    if plain:
+        return (_of_sums(plain[0], rows), *sums, *(groups if sought else ()))
+    if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
+        by_rows = Counted(query=rows_per_unit_query(rows))
+        return (by_rows, *sums, *(groups if sought else ()))
+    if people and rows is not block.relation:  # about all units, not about a sample
+        return counted_of(replace(block, relation=rows), accountant, apart=apart)
+    return (*groups, *sums)
+
+
+def _is_loose(term: Term) -> bool:
+    """Whether bounds may lie far from most values, as far as numbers tell: ages end at 100 or so.
+
+    Where they do not, sums are about as long as their rows, and a second look is for nothing.
+    """
+    return term.reach * term.grain >= _LOOSE
+
+
+def _is_divisible(block: Block, accountant: str) -> bool:
+    """Whether averages may be direct sums over counts: of one expression, and of no sample.
+
+    A sum and a count of a sample must be of the same one. Values that lie farther from 0 than from
+    the middle of their bounds add more than they differ: there a look at sums would be for nothing.
+    """
+    averages = [each for each in block.aggregates if each.function is Function.AVG]
+    if not averages or isinstance(block.relation, Sampled) or len(set(block.sets)) > 1:
+        return False
+    caps = Caps(rows_per_unit=1, sums_per_unit=Fraction(1), divided=True)
+    with suppress(Unsupported):  # bounds are not known
+        parts = draft(block, caps, accountant=accountant, derive=False).parts
+        terms = [term for part in parts if part.apart is not None for term in _terms(part)]
+        asked = any(each.function is Function.SUM for each in block.aggregates)
+        least = min((min(abs(term.low), abs(term.high)) for term in terms), default=0)
+        narrow = all(term.low * term.high > 0 for term in terms) and all(
+            2 * least >= term.high - term.low for term in terms
+        )
+        return len(terms) == 1 and (asked or not narrow)
+    return False
+
+
+def _terms(part: Part) -> tuple[Term, ...]:
+    return part.query.tally.terms if isinstance(part.query.tally, Sums) else ()
+
+
+def _is_weighed(part: Part) -> bool:
+    return isinstance(part.query.tally, Sums) and part.query.tally.is_weighed
+
+
+def _of_sums(part: Part, rows: Relation) -> Counted:
+    """Units by what they add to a part, or by their rows where all rows are counted."""
+    tally = part.query.tally
+    assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
+    whole = any(term.constant is not None for term in tally.sized)
+    sized, by = () if whole else tally.sized, tally.by if tally.squares_per_unit else ()
+    return Counted(
+        query=rows_per_unit_query(rows, sized, by=by),
+        part=PART if sized else Fraction(1),
+        sums=() if part.apart is None else tally.terms,
+    )
+
+
+def own_rows(block: Block) -> Relation:
+    """The rows of a question; of one about a sample, all of which it holds some."""
+    return block.relation.of if isinstance(block.relation, Sampled) else block.relation

@@ -1,0 +1,342 @@
+"""Which sums an aggregate needs, and how it is made of them.
+
+An average is taken around a public middle m: AVG = m + Σ(x - m) / n. The centred sum reaches half
+as far as the bounds are apart. Variances and covariances are averages of bounded products of
+centred values, so they are made the same way. Equal terms are measured once, whoever asks for them.
+
+How much an aggregate's relative error owes to each term is guessed from public facts alone, as if
+values were spread evenly over their bounds [low, high], half-width h, and their average lay h/√12
+off the middle. An average's error is compared with 2h/√3, the root mean square distance from the
+lower bound, so that its share does not depend on where zero is: years share like ages. `split.py`
+uses these weights.
+
+A unit has one weight in every sum and count of a question. So averages are those of weighed rows,
+none is clipped, and a ratio of two terms keeps its meaning.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import compress
+from math import ceil, sqrt
+from typing import Final, final
+
+from noisegate.algebra.expression import Call, Expression, Schema, domain_of
+from noisegate.algebra.tally import Term
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Domain, Kind
+from noisegate.sql.drafts.terms import (
+    WHOLE_MAX,
+    count_term,
+    literal,
+    masked,
+    middle,
+    present,
+    require_bounds,
+    sum_term,
+)
+from noisegate.sql.question import Aggregate, Function
+
+OFF_CENTRE: Final = 1 / sqrt(12)  # of the half-width: how far off its middle an average may lie
+COUNTED: Final = 1 / 8  # of the weight of a sum of a sample: that of its count, at least
+DECIMAL_MAX: Final = 10**9  # of one value: 38 digits hold sums of more rows than there are
+_FEW: Final = 16  # whole numbers: of more, the nearest whole middle is about as good
+CHOSEN: Final = (Function.QUANTILE, Function.MIN, Function.MAX)
+COUNTS: Final = (Function.COUNT, Function.COUNT_VALUES)
+VARIANCES: Final = (
+    Function.VAR_SAMP,
+    Function.VAR_POP,
+    Function.STDDEV_SAMP,
+    Function.STDDEV_POP,
+)
+ADDITIVE: Final = (
+    *COUNTS, Function.SUM, Function.AVG, *VARIANCES,
+    Function.COVAR_SAMP, Function.COVAR_POP, Function.CORR,
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """An average in [low, high]: ``middle`` + the sum of piece ``piece`` / the count."""
+
+    piece: int
+    middle: Fraction
+    low: Fraction
+    high: Fraction
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How an aggregate is made of measured pieces.
+
+    Counts, direct sums and whatever is drawn for itself have only ``direct``. The others are made
+    of ``means`` and the ``count`` of their rows. ``errors`` are the weights of the pieces in the
+    relative error. ``typical`` is its value, or for counts and sums that of one row, as
+    the guess has it. ``level`` is the place among the levels of a quantile's piece.
+    """
+
+    aggregate: Aggregate
+    kind: Kind
+    direct: int | None = None
+    count: int | None = None
+    means: tuple[Mean, ...] = ()
+    errors: Mapping[int, float] = field(default_factory=dict)
+    typical: float = 1.0
+    level: int = 0
+    sampled: bool = False  # of a sample: its error depends on how many there are
+    scale: int = 0  # digits behind the point, of a sum or a value of decimals
+
+    def of_sample(self) -> "Recipe":
+        """The same of a sample: a derived sum needs its count to tell what sampling adds."""
+        errors = dict(self.errors)
+        if self.aggregate.function is Function.SUM and self.count is not None:
+            (mean,) = self.means
+            errors[self.count] = max(errors[self.count], errors[mean.piece] * COUNTED)
+        return replace(self, errors=errors, sampled=True)
+
+    def is_foreseen(self, rows: int | None) -> bool:
+        """Whether its error is known beforehand: averages need the number of their rows.
+
+        So do quantiles, and counts and sums of a sample.
+        """
+        function = self.aggregate.function
+        needs = self.sampled or function in CHOSEN
+        if not needs and (self.count is None or function is Function.SUM):
+            return True
+        return rows is not None and self.aggregate.where is None
+
+
+@final
+class Book:
+    """The terms needed so far, each once.
+
+    ``cap`` is how many rows' worth of a unit count where units have weights; ``apart``, in direct
+    sums, if these are weighed for themselves.
+    """
+
+    def __init__(self, schema: Schema, *, cap: int | None, apart: Fraction | None = None) -> None:
+        self.schema = schema
+        self._cap, self._apart = cap, apart
+        self._found: dict[tuple[Term, bool], int] = {}
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms over rows."""
+        return tuple(term for term, _ in self._found)
+
+    @property
+    def apart(self) -> frozenset[int]:
+        """The pieces that are weighed for themselves."""
+        return frozenset(piece for (_, is_apart), piece in self._found.items() if is_apart)
+
+    def counted(self, conditions: tuple[Expression, ...]) -> int:
+        """The number of rows where all conditions hold."""
+        return self._piece(count_term(conditions, cap=self._cap))
+
+    def added(self, expression: Expression, domain: Domain) -> int:
+        """The sum of an expression."""
+        return self._piece(sum_term(expression, domain, cap=self._cap))
+
+    def total(self, expression: Expression, domain: Domain) -> int:
+        """The sum of an expression as it was asked for.
+
+        Under a cap of less than a row's worth no row counts more than the cap: a unit within it has
+        no such row, and one that has is at the cap with it alone.
+        """
+        if self._apart is None:
+            return self.added(expression, domain)
+        low, high = require_bounds(domain, "A sum")
+        most = max(abs(low), abs(high)) * min(self._apart, Fraction(1))
+        held = Domain(
+            kind=Kind.NUMBER, low=max(min(low, most), -most), high=min(max(high, -most), most)
+        )
+        return self._piece(sum_term(expression, held, cap=ceil(self._apart)), apart=True)
+
+    def mean(
+        self, value: Expression, domain: Domain, conditions: tuple[Expression, ...]
+    ) -> tuple[Mean, Expression, Domain]:
+        """An average, and the centred expression with its bounds."""
+        low, high = require_bounds(domain, "An average")
+        kind = domain.kind
+        if kind is Kind.INTEGER and (low + high) % 2 and high - low < _FEW:
+            kind = Kind.NUMBER  # from a whole middle, 0 and 1 would reach twice as far
+        centre = middle(low, high, kind)
+        around = value
+        if centre:
+            around = Call("subtract", (value, literal(centre, kind)))
+        inner = replace(domain, kind=kind, low=low - centre, high=high - centre, keys=None)
+        piece = self.added(masked(around, conditions), inner)
+        return Mean(piece=piece, middle=centre, low=low, high=high), around, inner
+
+    def _piece(self, term: Term, *, apart: bool = False) -> int:
+        return self._found.setdefault((term, apart), len(self._found))
+
+
+def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = False) -> Recipe:
+    """What an additive aggregate needs. ``derived``: SUM comes from a centred sum and a count.
+
+    ``divided``: AVG comes from a direct sum and a count.
+    """
+    function = aggregate.function
+    domains = [domain_of(arg, book.schema) for arg in aggregate.args]
+    where = _where(aggregate)
+    missing = [domain.nullable for domain in domains]
+    held = [present(arg) for arg in aggregate.args]
+    conditions = (*where, *compress(held, missing))
+    if function in COUNTS:
+        piece = book.counted(conditions)
+        return Recipe(aggregate=aggregate, kind=Kind.INTEGER, direct=piece, errors={piece: 1.0})
+    for domain in domains:
+        if not domain.kind.is_numeric:
+            raise Unsupported(
+                f"{function.value} of {domain.kind.value} has no meaning.", fix="Cast to a number."
+            )
+        require_bounds(domain, function.value)
+    if function is Function.SUM:
+        return _sum(aggregate, book, domains[0], conditions, derived=derived)
+    if function is Function.AVG and divided:
+        return _quotient(aggregate, book, domains[0], conditions)
+    return _averages(aggregate, book, domains, conditions)
+
+
+def _where(aggregate: Aggregate) -> tuple[Expression, ...]:
+    return () if aggregate.where is None else (aggregate.where,)
+
+
+def _sum(
+    aggregate: Aggregate,
+    book: Book,
+    domain: Domain,
+    conditions: tuple[Expression, ...],
+    *,
+    derived: bool,
+) -> Recipe:
+    value, where, typical = aggregate.args[0], _where(aggregate), _typical(domain)
+    kind = domain.kind if (domain.magnitude or 0) < WHOLE_MAX else Kind.NUMBER
+    scale = shown_scale(domain)
+    if not derived:
+        piece = book.total(masked(value, where), domain)
+        size = float(domain.magnitude or 0)
+        return Recipe(
+            aggregate=aggregate,
+            kind=kind,
+            direct=piece,
+            errors={piece: size / typical},
+            typical=typical,
+            scale=scale,
+        )
+    mean, _, inner = book.mean(value, domain, where)
+    count = book.counted(conditions)
+    errors = {
+        mean.piece: float(inner.magnitude or 0) / typical,
+        count: abs(float(mean.middle)) / typical,
+    }
+    return Recipe(
+        aggregate=aggregate,
+        kind=kind,
+        count=count,
+        means=(mean,),
+        errors=errors,
+        typical=typical,
+        scale=scale,
+    )
+
+
+def _quotient(
+    aggregate: Aggregate, book: Book, domain: Domain, conditions: tuple[Expression, ...]
+) -> Recipe:
+    """AVG as a direct sum over a count: an average around 0, whose parts have other weights."""
+    low, high = require_bounds(domain, "An average")
+    piece = book.total(masked(aggregate.args[0], _where(aggregate)), domain)
+    count = book.counted(conditions)
+    return Recipe(
+        aggregate=aggregate,
+        kind=Kind.NUMBER,
+        count=count,
+        means=(Mean(piece=piece, middle=Fraction(0), low=low, high=high),),
+        errors={piece: 1.0, count: 1.0},
+        typical=_typical(domain),
+    )
+
+
+def _averages(
+    aggregate: Aggregate,
+    book: Book,
+    domains: list[Domain],
+    conditions: tuple[Expression, ...],
+) -> Recipe:
+    """AVG, variances, covariances, correlation: functions of averages and a count.
+
+    A missing value adds nothing by itself, so a sum asks only for the other arguments' values.
+    """
+    function, where = aggregate.function, _where(aggregate)
+    centred = []
+    for arg, domain in zip(aggregate.args, domains, strict=True):
+        others = [condition for condition in conditions if condition != present(arg)]
+        centred.append(book.mean(arg, domain, tuple(others)))
+    means = [mean for mean, _, _ in centred]
+    count = book.counted(conditions)
+
+    def needs(one: int, other: int) -> tuple[Expression, ...]:
+        return where if len(centred) == 1 or one != other else conditions
+
+    def product(one: int, other: int) -> Mean:
+        (_, left, near), (_, right, far) = centred[one], centred[other]
+        value = Call("multiply", (left, right))
+        return book.mean(value, _product(near, far, same=one == other), needs(one, other))[0]
+
+    halves = [float(inner.magnitude or 0) for _, _, inner in centred]
+    if function is Function.AVG:
+        typical = _typical(domains[0])
+        weights = [sqrt(3) / 2, sqrt(3) / 2 * OFF_CENTRE]
+    elif function in VARIANCES:
+        means = [product(0, 0), *means]
+        root = 0.5 if function in (Function.STDDEV_POP, Function.STDDEV_SAMP) else 1.0
+        weights = [1.5 * root, 6 * OFF_CENTRE * root, 0.5 * root]
+        typical = (halves[0] ** 2 / 3) ** root
+    else:
+        means = [product(0, 1), *means]
+        weights = [3.0, 3 * OFF_CENTRE, 3 * OFF_CENTRE, 0.5]
+        typical = halves[0] * halves[1] / 3
+        if function is Function.CORR:
+            means = [*means, product(0, 0), product(1, 1)]
+            weights, typical = [*weights[:3], 0.75, 0.75, 0.5], 1.0
+    errors: dict[int, float] = {}
+    for piece, weight in zip([*(mean.piece for mean in means), count], weights, strict=True):
+        errors[piece] = errors.get(piece, 0.0) + weight
+    return Recipe(
+        aggregate=aggregate,
+        kind=Kind.NUMBER,
+        count=count,
+        means=tuple(means),
+        errors=errors,
+        typical=typical,
+    )
+
+
+def _product(near: Domain, far: Domain, *, same: bool) -> Domain:
+    """The bounds of a product of centred values; a square is not negative."""
+    ends = [a * b for a in (near.low, near.high) for b in (far.low, far.high) if None not in (a, b)]  # type: ignore[operator]
+    whole = near.kind is Kind.INTEGER and far.kind is Kind.INTEGER and max(ends) < 1 << 31
+    return Domain(
+        kind=Kind.INTEGER if whole else Kind.NUMBER,
+        low=Fraction(0) if same else min(ends),
+        high=max(ends),
+    )
+
+
+def shown_scale(domain: Domain) -> int:
+    """The digits behind the point that sums and quantiles of a column are shown with, as in SQL.
+
+    0: they are doubles, since the column is, or too large for decimals of 38 digits.
+    """
+    fits = domain.magnitude is not None and domain.magnitude < DECIMAL_MAX
+    return (domain.scale or 0) if domain.kind is Kind.NUMBER and fits else 0
+
+
+def _typical(domain: Domain) -> float:
+    """The root mean square of values spread evenly over their bounds."""
+    low, high = float(domain.low or 0), float(domain.high or 0)
+    return sqrt((low * low + low * high + high * high) / 3) or 1.0

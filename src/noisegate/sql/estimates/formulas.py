@@ -1,0 +1,263 @@
+"""Averages and what is made of them, for numbers and for intervals alike.
+
+A bar for an average t = S / n is the set of all t that the noisy S and n do not contradict: those
+with |S - t n| ≤ q(t), where q(t) is the half-width of the noise of S - t n at the confidence. The
+true t is in it whenever that one noise is within its half-width, whatever n is; nothing needs to be
+known about the denominator, and where the noisy count says nothing the whole range is left.
+
+Let E[·] be an average and x, y centred values. Then VAR_POP = E[x²] - E[x]², COVAR_POP = E[xy] -
+E[x] E[y], CORR = COVAR / √(VAR VAR), and a sample's is n / (n - 1) times the population's. Bars for
+all parts that hold at once (a union bound) give one for the whole by interval arithmetic. It is cut
+to what holds for every table: averages lie between the bounds, variances below a quarter of the
+squared range, correlations within ±1.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from noisegate.sql.drafts.recipe import Mean, Recipe
+from noisegate.sql.estimates.losses import Ends, Quotient, widened
+from noisegate.sql.estimates.tails import Loss
+from noisegate.sql.laws.intervals import Interval
+from noisegate.sql.laws.known import Bars, Known
+from noisegate.sql.laws.laws import Floats, combined
+from noisegate.sql.laws.sampling import Sampling
+from noisegate.sql.question import Function
+
+_SAMPLED: Final = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
+_ROOTED: Final = (Function.STDDEV_POP, Function.STDDEV_SAMP)
+_GRID: Final = tuple(Fraction(place, 32) for place in (0, 1, 2, 4, 6, 9, 13, 18, 24, 32))
+_PLACES: Final = 17  # from half the least average to twice the largest
+_NEAREST: Final = 2.0**-24  # of the bound: closer to 0 averages are alike
+_EIGHTH: Final = Fraction(1, 8)  # of the failure, for each part that is not the main one
+
+
+def average_of(
+    recipe: Recipe,
+    means: Sequence[Known],
+    count: Known,
+    sampling: Sampling | None,
+    loss: Loss | None = None,
+) -> tuple[Floats, Bars]:
+    """The estimate, with the count taken as 1 where it is less, and its bars.
+
+    Of a sample, with the ``sampling`` of its count, half of what may fail is for what that adds.
+    With a ``loss``, the bars are about all rows, and not those that a cap leaves.
+    """
+    function = recipe.aggregate.function
+    rows = np.maximum(count.values.astype(np.float64), 1.0)
+    points = []
+    for known, mean in zip(means, recipe.means, strict=True):
+        ratio = np.asarray(known.values / rows, np.float64)
+        points.append(_placed(Interval(ratio, ratio), mean))
+    estimate = _combined(function, recipe.means, points, Interval(rows, rows))
+
+    def bars(confidence: Fraction) -> Interval:
+        failure = (1 - confidence) / (1 if sampling is None else 2)
+        main, side = _confidences(1 - failure, parts=len(means) + (function in _SAMPLED))
+        ratios = [
+            _ratio(known, count, mean, side if place else main)
+            for place, (known, mean) in enumerate(zip(means, recipe.means, strict=True))
+        ]
+        held = count.bars(side)
+        if sampling is not None:
+            part = failure / (len(means) + 2)
+            few = count.bars(1 - part)
+            held = Interval(*sampling.bounds(few.low, few.high, float(part)))
+            pairs = zip(ratios, recipe.means, strict=True)
+            ratios = [
+                _widened(
+                    ratio, sampling.average_strays(_span(mean), few.low, held.high, float(part))
+                )
+                for ratio, mean in pairs
+            ]
+        if loss is not None:
+            triples = zip(ratios, means, recipe.means, strict=True)
+            ratios = [
+                widened(ratio, np.asarray(known.values / rows, np.float64), mean, rows, loss,
+                        confidence)
+                for ratio, known, mean in triples
+            ]  # fmt: skip
+        parts = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
+        return _combined(function, recipe.means, parts, held)
+
+    return (estimate.low + estimate.high) / 2, bars
+
+
+def quotient_of(recipe: Recipe, parts: Quotient, *, lossless: bool = False) -> tuple[Floats, Bars]:
+    """An average as a sum over a count that have caps of their own, and its bars.
+
+    Claim: with S and n the sum and the count of all rows and t = S / n, S - t n is 0. Its estimate
+        errs by noise, a half-width of q(t), and by what caps lose of S and of n, by the model: less
+        of one and more of the other. These are independent, so half-widths add up in squares. All t
+        that this does not contradict are the bar; a count that loses rows has at least those that
+        are left, so t has a limit above. ``lossless``: the caps lose nothing.
+    """
+    (mean,) = recipe.means
+    rows = np.maximum(parts.count.values, 1.0)
+    point = np.clip(parts.total.values / rows, float(mean.low), float(mean.high))
+    near = float(max(abs(mean.low), abs(mean.high)))
+
+    def bars(confidence: Fraction) -> Interval:
+        places = _places(np.abs(point), near)
+        doubts = None if lossless else parts.doubts(confidence)
+        return _ratio(parts.total, parts.count, mean, confidence, places, doubts)
+
+    return point, bars
+
+
+def _places(points: Floats, far: float) -> list[Fraction]:
+    """Where widths are taken: close together around the averages, and up to the bound."""
+    held = np.clip(points, far * _NEAREST, far)
+    first, last = float(held.min()) / 2, min(2 * float(held.max()), far)
+    near = np.geomspace(first, last, _PLACES).tolist()
+    while near[-1] < far:
+        near.append(min(2 * near[-1], far))
+    return [Fraction(0), *map(Fraction, near)]
+
+
+def _confidences(confidence: Fraction, *, parts: int) -> tuple[Fraction, Fraction]:
+    """Of the failure, an eighth for each part and what is left for the first."""
+    failure = 1 - confidence
+    return 1 - failure * (1 - _EIGHTH * (parts - 1)), 1 - failure * _EIGHTH
+
+
+def _ratio(
+    total: Known,
+    count: Known,
+    mean: Mean,
+    confidence: Fraction,
+    places: Sequence[Fraction] = (),
+    doubts: tuple[Ends, Ends] | None = None,
+) -> Interval:
+    """All t in the known range with |S - t n| ≤ q(t), for each cell.
+
+    ``doubts`` are how far below and above S and n may be besides their noise.
+
+    Between two places of a grid q is taken at the outer one, and raised by a step of both noises.
+    Why: a noise that is symmetric and falls to both sides stays within fewer bounds when scaled up,
+        also beside another such noise (Birnbaum 1948); a noise on whole steps becomes one by adding
+        a uniform half step, which moves the sum by half a step here and half a step there.
+    """
+    low, high = mean.low - mean.middle, mean.high - mean.middle
+    far = max(abs(low), abs(high))
+    least = np.full(count.values.shape, np.inf)
+    most = -least
+    sums, rows = (known.values.astype(np.float64) for known in (total, count))
+    for inner, outer in pairwise(places or [far * place for place in _GRID]):
+        law = combined([(Fraction(1), total.law), (outer, count.law)])
+        noise = law.half_width(confidence) + float(total.law.step + outer * count.law.step)
+        for start, end in ((inner, outer), (-outer, -inner)):
+            a, b = max(start, low), min(end, high)
+            if a > b:
+                continue
+            first, last = _solved(sums, rows, *_widths(noise, doubts, float(outer), end > 0))
+            first, last = np.maximum(first, float(a)), np.minimum(last, float(b))
+            possible = first <= last
+            least = np.where(possible, np.minimum(least, first), least)
+            most = np.where(possible, np.maximum(most, last), most)
+    nothing = least > most  # no average fits: happens at most as often as the bar may fail
+    return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
+
+
+def _widths(
+    noise: float,
+    doubts: tuple[Ends, Ends] | None,
+    far: float,
+    positive: bool,  # noqa: FBT001
+) -> Ends:
+    """How far S - t n may be below and above 0, for |t| ≤ ``far`` of one sign.
+
+    Why: where the true S is larger than thought, or the true n smaller, S - t n seems too small.
+    """
+    if doubts is None:
+        return np.asarray(noise), np.asarray(noise)
+    (less, more), (fewer, further) = doubts
+    if not positive:
+        fewer, further = further, fewer
+    below = np.hypot(np.hypot(more, far * fewer), noise)
+    above = np.hypot(np.hypot(less, far * further), noise)
+    return below, above
+
+
+def _solved(sums: Floats, rows: Floats, below: Floats, above: Floats) -> tuple[Floats, Floats]:
+    """The t with -below ≤ sums - t rows ≤ above: an interval, for either sign of rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = (sums - above) / rows, (sums + below) / rows
+    first, last = np.fmin(*ends), np.fmax(*ends)
+    flat, fits = rows == 0, (-below <= sums) & (sums <= above)
+    first = np.where(flat, np.where(fits, -np.inf, np.inf), first)
+    last = np.where(flat, np.where(fits, np.inf, -np.inf), last)
+    return first, last
+
+
+def _placed(ratio: Interval, mean: Mean) -> Interval:
+    """The average: the public middle plus the centred ratio, within the bounds."""
+    shifted = ratio + float(mean.middle)
+    return shifted.clipped(float(mean.low), float(mean.high))
+
+
+def _combined(
+    function: Function, means: Sequence[Mean], averages: Sequence[Interval], rows: Interval
+) -> Interval:
+    if function is Function.AVG:
+        return averages[0]
+    main, *rest = averages
+    around = [_centred(mean, average) for mean, average in zip(means[1:], rest, strict=True)]
+    if function is Function.CORR:
+        return _correlation(main, around, rest[2:], means)
+    if len(rest) == 1:
+        spread, most = main - around[0].square(), float(means[1].high - means[1].low) ** 2 / 4
+        spread = spread.clipped(0, most)
+    else:
+        limit = _half(means[1]) * _half(means[2])
+        spread = (main - around[0] * around[1]).clipped(-limit, limit)
+    if function in _SAMPLED:
+        spread = _sampled(spread, rows)
+    return spread.root() if function in _ROOTED else spread
+
+
+def _centred(mean: Mean, average: Interval) -> Interval:
+    return average + -float(mean.middle)
+
+
+def _correlation(
+    product: Interval,
+    around: Sequence[Interval],
+    squares: Sequence[Interval],
+    means: Sequence[Mean],
+) -> Interval:
+    x, y = around[:2]
+    limit = _half(means[1]) * _half(means[2])
+    covariance = (product - x * y).clipped(-limit, limit)
+    variances = [
+        (square - centre.square()).clipped(0, _half(mean) ** 2)
+        for square, centre, mean in zip(squares, (x, y), means[1:3], strict=True)
+    ]
+    scale = (variances[0] * variances[1]).root()
+    return covariance.over(scale).clipped(-1, 1)
+
+
+def _sampled(spread: Interval, rows: Interval) -> Interval:
+    """Times n / (n - 1), which falls with n, for n ≥ 2."""
+    few, many = np.maximum(rows.low, 2.0), np.maximum(rows.high, 2.0)
+    large, small = few / (few - 1), many / (many - 1)
+    low = np.where(spread.low < 0, spread.low * large, spread.low * small)
+    high = np.where(spread.high > 0, spread.high * large, spread.high * small)
+    return Interval(low, high)
+
+
+def _half(mean: Mean) -> float:
+    return _span(mean) / 2
+
+
+def _span(mean: Mean) -> float:
+    return float(mean.high - mean.low)
+
+
+def _widened(interval: Interval, off: Floats) -> Interval:
+    return Interval(interval.low - off, interval.high + off)

@@ -1,0 +1,266 @@
+"""Bounded numbers as estimates of all there is: raised by what the bound loses, with its doubt.
+
+The ± of a number has two parts. What noise may have done is proven. What the contribution bound
+loses is estimated by the model of `tails.py`, and has quantiles: it may be much more than thought,
+and never less than nothing. Both are independent, so half-widths add up in squares, down and up.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+from statistics import NormalDist
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.algebra.tally import Sums, Values
+from noisegate.privacy.domain import Kind
+from noisegate.sql.bounds.profiles import Profile
+from noisegate.sql.drafts.purchase import Purchase
+from noisegate.sql.drafts.recipe import COUNTS, Mean, Recipe
+from noisegate.sql.estimates.tails import Loss
+from noisegate.sql.laws.intervals import Interval
+from noisegate.sql.laws.known import Bars, Known, grains_of
+from noisegate.sql.laws.laws import Floats, Law, combined
+from noisegate.sql.question import Function
+
+Numbers: TypeAlias = NDArray[Any]
+Ends: TypeAlias = tuple[Floats, Floats]  # how far below, how far above
+_NEAR = 2.0  # times less or more than the look says: a number of all rows may be
+_APART = 1 / 4  # of the widest spread that a mean allows: how far averages of units differ
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """What a cap of a block loses, for each of its numbers.
+
+    ``units`` are what a row's worth is in direct sums, by piece; ``signed`` are pieces of either
+    sign. ``people``: it is about counts of units by group, and else about sums over rows;
+    ``apart``: about direct sums that are weighed for themselves; ``is_norm``: sizes are norms.
+    """
+
+    loss: Loss
+    people: bool = False
+    apart: bool = False
+    is_norm: bool = False
+    units: Mapping[int, float] = field(default_factory=dict)
+    signed: frozenset[int] = frozenset()
+
+
+def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
+    """What the cap loses; None where no number is capped as the profile has it."""
+    if bought.draft.decided is not None and profile.people:
+        loss = profile.loss(bought.keys[0].query.per_unit)
+        return Lost(loss=loss, people=True, units={}, signed=frozenset())
+    for part in bought.draft.parts:
+        tally, cap = part.query.tally, Fraction(part.query.per_unit)
+        rows = not profile.people and not profile.sums
+        if isinstance(tally, Values) and tally.rows_per_unit is not None and rows:
+            return Lost(loss=profile.loss(cap))
+        kind = part.is_people, part.apart is not None
+        if not isinstance(tally, Sums) or kind != (profile.people, profile.sums):
+            continue
+        if not tally.is_weighed:
+            continue
+        pieces = list(zip(part.pieces, tally.terms, grains_of(part.query), strict=True))
+        least = min(part.apart or 1, 1)  # of a row's worth: no row counts more
+        reach = {piece: float(term.reach * grain / least) for piece, term, grain in pieces}
+        return Lost(
+            loss=profile.loss(cap * least),
+            people=part.is_people,
+            apart=part.apart is not None,
+            is_norm=bool(tally.squares_per_unit and tally.by),
+            units={} if profile.part == 1 else reach,
+            signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
+        )
+    return None
+
+
+def rank_slack(profiles: Sequence[Profile], cap: int | None) -> Fraction:
+    """By which share of the ranks a quantile may be off because a cap leaves rows out.
+
+    Two standard deviations of a share of the rows whose own one is 1/2, the most that there is, and
+    half of that, since values of one unit are not all on one side. Rounding: up, to 1/1000.
+    """
+    rows = [profile for profile in profiles if not profile.people and not profile.sums]
+    if not rows or cap is None:
+        return Fraction(0)
+    off = float(rows[0].loss(cap).average_off(np.ones(1))[0]) / 2
+    return min(Fraction(ceil(1000 * off), 1000), Fraction(1, 4))
+
+
+def normal(confidence: Fraction) -> float:
+    """The half-width of the standard normal law."""
+    return NormalDist().inv_cdf((1 + float(confidence)) / 2)
+
+
+def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Numbers, Bars, Bars]:
+    """Counts or sums of all there is, their bars, and those of the noise alone."""
+    centre = values.astype(np.float64)
+    factor = _factor(lost, recipe, centre)
+    shown: Numbers = centre * factor
+    step = 0.0
+    if recipe.kind is Kind.INTEGER:
+        rounded = np.clip(np.rint(shown), -(2.0**62), 2.0**62).astype(np.int64)
+        step = 0.0 if np.array_equal(rounded, values) else 0.5
+        shown = rounded
+
+    def around(confidence: Fraction, *, noise: bool) -> Interval:
+        inner, at = bars(confidence), shown.astype(np.float64)
+        less, more = (0.0, 0.0) if noise else _ends(lost, recipe, centre, centre, confidence)
+        down = np.hypot((centre - inner.low) * factor, less) + step
+        up = np.hypot((inner.high - centre) * factor, more) + step
+        if recipe.kind is Kind.INTEGER:
+            down, up = np.floor(down), np.floor(up)
+        return Interval(at - down, at + up)
+
+    return (
+        shown,
+        lambda confidence: around(confidence, noise=False),
+        lambda confidence: around(confidence, noise=True),
+    )
+
+
+def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
+    """What a cap keeps of all there is, and what a row's worth is, in the unit of the number.
+
+    Why: groups that hold all rows add up to what is kept, with noise of their own and not that of
+        the look; where that is mostly noise, the look tells more. Where it is not known what a
+        row's worth is, all groups together are taken to be what is kept.
+    """
+    unit = lost.units.get(recipe.direct) if recipe.direct is not None else None
+    if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
+        unit = 1.0
+    measured = max(float(np.abs(centre).sum()), 1e-300)
+    if unit is None or (lost.is_norm and _is_all(lost, recipe)):
+        return measured, measured / lost.loss.kept
+    kept = lost.loss.kept * unit
+    if _is_all(lost, recipe):
+        kept = min(max(measured, kept / _NEAR), kept * _NEAR)
+    return kept, unit
+
+
+def _is_all(lost: Lost, recipe: Recipe) -> bool:
+    """Whether the groups of a number hold together all that the look has seen."""
+    asked = recipe.aggregate
+    counted = lost.apart or asked.function is Function.COUNT
+    return counted and asked.where is None and not lost.people
+
+
+def _factor(lost: Lost, recipe: Recipe, centre: Floats) -> float:
+    """What bounded numbers are multiplied by, so that they estimate all there is."""
+    kept, unit = _scaled(lost, recipe, centre)
+    return 1 + lost.loss.lost * unit / kept
+
+
+def _ends(lost: Lost, recipe: Recipe, centre: Floats, of: Floats, confidence: Fraction) -> Ends:
+    """How far below and above a cap may lose ``of`` some sums; ``centre`` are all groups."""
+    kept, unit = _scaled(lost, recipe, centre)
+    signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
+    down, up = lost.loss.ends(of / kept, confidence, signed=signed)
+    return down * unit, up * unit
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """A sum and a count of all there is, and how far off they are by what caps lose of them."""
+
+    total: Known
+    count: Known
+    doubts: Callable[[Fraction], tuple[Ends, Ends]]
+
+
+def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost) -> Quotient:
+    """What an average is made of whose sum and count have caps of their own: each raised by its."""
+    of_sum, of_rows = (
+        replace(
+            recipe, aggregate=replace(recipe.aggregate, function=function), direct=piece, means=()
+        )
+        for function, piece in (
+            (Function.SUM, recipe.means[0].piece), (Function.COUNT, recipe.count),
+        )
+    )  # fmt: skip
+    parts = [
+        (known, known.values.astype(np.float64), lost, each)
+        for known, lost, each in ((total, sums, of_sum), (count, rows, of_rows))
+    ]
+    factors = [_factor(lost, each, values) for _, values, lost, each in parts]
+    raised_total, raised_count = (
+        Known(values * factor, combined([(Fraction(factor), known.law)]))
+        for (known, values, _, _), factor in zip(parts, factors, strict=True)
+    )
+
+    def doubts(confidence: Fraction) -> tuple[Ends, Ends]:
+        first, second = (
+            _ends(lost, each, values, values, confidence) for _, values, lost, each in parts
+        )
+        return first, second
+
+    return Quotient(raised_total, raised_count, doubts)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSums:
+    """Sums of a released column over groups, as free SQL makes them: their half-widths.
+
+    ``values`` are those of all groups before they are raised, each with an independent error of
+    the same ``law``; each is shown as a multiple of ``step``, half of which it may be off.
+    """
+
+    law: Law
+    values: Floats
+    step: float
+    recipe: Recipe
+    lost: Lost | None
+    bars: Bars | None = None  # of groups that are shown for their noisy numbers
+
+    def half_width(self, groups: Sequence[int], confidence: Fraction, *, noise: bool) -> float:
+        """That of a sum over groups; one that is there k times counts k times.
+
+        Why: noise of groups is independent, so its law is that of the sum; given that they are
+            shown for their noise, bars that hold all at once add up. What a cap loses of the groups
+            together is lost of one group that is all of them.
+        """
+        times = Counter(groups)
+        if self.bars is None:
+            law = combined([(Fraction(count), self.law) for count in times.values()])
+            wide = law.half_width(confidence)
+        else:
+            ends = self.bars(1 - (1 - confidence) / max(1, len(times)))
+            off = np.maximum(self.values - ends.low, ends.high - self.values)
+            wide = float(sum(count * off[group] for group, count in times.items()))
+        steps = len(groups) * self.step / 2
+        if self.lost is None:
+            return wide + steps
+        of = np.array([self.values[list(groups)].sum()])
+        factor = _factor(self.lost, self.recipe, self.values)
+        doubt = 0.0
+        if not noise:
+            less, more = _ends(self.lost, self.recipe, self.values, of, confidence)
+            doubt = float(max(less[0], more[0]))
+        return float(np.hypot(wide * factor, doubt)) + steps * (1 + factor)
+
+
+def widened(
+    ratio: Interval, point: Floats, mean: Mean, rows: Floats, loss: Loss, confidence: Fraction
+) -> Interval:
+    """Where an average of all rows lies, from where that of the weighed rows does.
+
+    Why: values with mean μ in [low, high] have a variance of at most (μ - low)(high - μ); averages
+        of units are taken to differ by a quarter of that spread.
+    """
+    low, high = float(mean.low - mean.middle), float(mean.high - mean.middle)
+    inside = np.clip(point, low, high)
+    spread = _APART * np.sqrt((inside - low) * (high - inside))
+    off = normal(confidence) * spread * loss.average_off(rows / loss.kept)
+    down = np.hypot(np.maximum(inside - ratio.low, 0), off)
+    up = np.hypot(np.maximum(ratio.high - inside, 0), off)
+    return Interval(
+        np.minimum(ratio.low, inside - down), np.maximum(ratio.high, inside + up)
+    ).clipped(low, high)

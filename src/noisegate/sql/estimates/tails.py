@@ -1,0 +1,245 @@
+"""What contribution bounds lose: estimated from noisy numbers of units by size, with a model.
+
+A unit of size s (its rows, or what it adds) loses s - C beyond a bound C. A released histogram says
+about how many units there are of each size, up to a few units that noise can hide; yet few large
+units may add much. What lies beyond the last bin that stands clear of its noise is drawn from a
+posterior (`unseen.py`), so that what is lost has a distribution: its median is what is added to an
+answer, its quantiles are the bar, farther up than down. Nothing proves the model, and this neither:
+
+- Large units spread over groups as all rows do, each unit by itself.
+
+Nothing can certify that nobody has a million rows: one unit is invisible at any price that hides
+it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, sqrt
+from typing import Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.sql.estimates.unseen import Bins, Unseen, even_normal
+from noisegate.sql.laws.laws import Floats
+
+Whole: TypeAlias = NDArray[np.int64]
+
+_NEIGHBOURS: Final = (1, 2, 4, 8)  # bins that are looked at together
+_ALARM: Final = 0.01  # the chance that noise alone makes the next bin stand clear
+_FADING: Final = 0.75  # of that chance, for each bin that lies between
+_DOUBT: Final = 1e-6  # the least such chance
+_FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
+_UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
+_APART: Final = 0.5  # the same of groups: those that all are in lose least, at best nothing
+_TYPICAL: Final = 0.9  # of all draws: those that are no farther off, for the choice of a bound
+_SPREAD: Final = 1.5  # times their mean distance from the middle, about a standard deviation
+_SHARES: Final = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 48)])  # between: a straight line
+_TWO: Final = 1.96  # standard deviations at 95 %
+_SURE: Final = Fraction(95, 100)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loss:
+    """What a bound ``cap`` loses, in rows' worth: ``kept`` and ``lost`` add up to all there is.
+
+    ``drawn`` are even draws of what may be lost, and ``lost`` is their median. ``squares`` are Σ e²
+    over units that lose e, in each draw: how unevenly they may spread over groups.
+    """
+
+    cap: float
+    kept: float
+    drawn: Floats
+    squares: Floats
+    unlike: float = _UNLIKE
+
+    @property
+    def lost(self) -> float:
+        """What is lost, about: as likely less as more."""
+        return float(np.median(self.drawn))
+
+    @property
+    def factor(self) -> float:
+        """What bounded sums are multiplied by, so that they estimate all there is."""
+        return 1 + self.lost / self.kept
+
+    @property
+    def share(self) -> float:
+        """What is lost, of all there is."""
+        return self.lost / (self.kept + self.lost)
+
+    def ends(
+        self, share: Floats, confidence: Fraction, *, signed: bool = False
+    ) -> tuple[Floats, Floats]:
+        """How far below and above its share of `lost` a sum may lose, in rows' worth.
+
+        Why: let each of the units that lose e be in a group by itself with chance p, the group's
+            share. What the group loses has mean p Σe and variance p (1 - p) Σe². Sums of either
+            sign may lose e or -e for each unit, whatever they are themselves.
+        """
+        held = np.clip(np.abs(share), 0.0, 1.0)
+        at = held if held.size <= _SHARES.size else _SHARES
+        part = at[:, None]
+        apart = np.ones_like(part) if signed else part * (1 - part)
+        differ = self.unlike * even_normal(1)
+        drawn = part * self.drawn * (1 + differ) + np.sqrt(apart * self.squares) * even_normal(2)
+        failure = float(1 - confidence) / 2
+        low, high = np.quantile(drawn, [failure, 1 - failure], axis=1)
+        down, up = np.maximum(at * self.lost - low, 0.0), np.maximum(high - at * self.lost, 0.0)
+        if at is _SHARES:
+            down, up = np.interp(held, at, down), np.interp(held, at, up)
+        return down, up
+
+    def average_off(self, share: Floats) -> Floats:
+        """A standard deviation of averages of a group, of values whose own one is 1.
+
+        Why: the average of all is that of the rest, moved by (lost share) times the difference of
+            what was lost. That is an average over few units, each in the group with chance p.
+        """
+        held = np.clip(np.abs(share), 1e-9, 1.0)
+        at = held if held.size <= _SHARES.size else _SHARES[1:]
+        among = np.hypot(np.sqrt(self.squares / at[:, None]), _UNLIKE * self.drawn)
+        off = among / (self.kept + self.drawn) * np.abs(even_normal(1))
+        found: Floats = np.quantile(off, float(_SURE), axis=1) / _TWO
+        return found if at is held else np.interp(held, at, found)
+
+
+@final
+class Sizes:
+    """Noisy numbers of units in bins (low, high], the noise of each two-sided geometric.
+
+    ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
+    numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
+    it loses; and bars are wide, since units in many groups are in others than units in few.
+    """
+
+    def __init__(
+        self, units: Whole, scale: float, lows: Floats, highs: Floats, *, apart: bool = False
+    ) -> None:
+        self._units, self._scale = units.astype(np.float64), scale
+        self._lows, self._highs, self._apart = lows, highs, apart
+        self._losses: dict[float, Loss] = {}  # by cap
+
+    @cached_property
+    def end(self) -> int:
+        """One past the last bin that stands clear of noise, by itself or with its neighbours.
+
+        Beyond these, units that noise may hide are guessed.
+        """
+        counts, first = self._units, self._body
+        end = first
+        while first < counts.size:
+            chance = max(_ALARM * _FADING ** max(0, first - end - 1), _DOUBT)
+            wide = next((each for each in (1, 2, 4) if first + each <= counts.size and
+                         noise_tail(each, counts[first : first + each].sum() / self._scale)
+                         < chance), 0)  # fmt: skip
+            end = first + wide if wide else end
+            first += wide or 1
+        return end
+
+    @cached_property
+    def _body(self) -> int:
+        """Where to search: one past the fewest neighbours that stand clear among all of them.
+
+        Where none do, at one row's worth; rows are searched from the first on.
+        """
+        for wide in _NEIGHBOURS if self._highs[0] < 1 else ():
+            sums = np.convolve(self._units, np.ones(wide), "valid") / self._scale
+            place = int(np.argmax(sums))
+            if sums.size * noise_tail(wide, float(sums[place])) < _ALARM:
+                return place + wide
+        return int(np.searchsorted(self._highs, 1.0))
+
+    @cached_property
+    def _tails(self) -> Floats:
+        """Draws of how many units there are in each bin beyond `end`."""
+        bins = Bins.of(self._lows, self._highs)
+        return Unseen(self._units, self._scale, bins, self.end).draws()
+
+    @property
+    def largest(self) -> float:
+        """About the largest size that stands clear of noise."""
+        return float(self._highs[max(self.end - 1, 0)])
+
+    @cached_property
+    def total(self) -> float:
+        """About what all units add up to; nothing, where none stands clear of noise."""
+        return self.loss(0).lost if self.end else 0.0
+
+    def loss(self, cap: float) -> Loss:
+        """What a bound loses."""
+        if cap not in self._losses:
+            self._losses[cap] = self._loss(cap)
+        return self._losses[cap]
+
+    def _loss(self, cap: float) -> Loss:
+        far, end = _excess(self._lows, self._highs, cap), self.end
+        near, tail = self._units[:end], far[end:]
+        noise = 2 * self._scale**2 * float((far[:end] ** 2).sum())
+        wide = (self._highs - np.clip(cap, self._lows, self._highs))[:end] / sqrt(12)
+        noise += float(((near * wide) ** 2).sum())  # how sizes are spread over a bin is not known
+        drawn = float(near @ far[:end]) + sqrt(noise) * even_normal(3) + self._tails @ tail
+        squares = np.maximum(float(near @ far[:end] ** 2) + self._tails @ tail**2, 0.0)
+        drawn = np.maximum(drawn, 0.0)
+        kept = 0.0 if cap == 0 else max(self.total - float(np.median(drawn)), float(self._highs[0]))
+        return Loss(
+            cap=cap, kept=kept, drawn=drawn, squares=squares,
+            unlike=_APART if self._apart else _UNLIKE,
+        )  # fmt: skip
+
+    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
+        """The bound with the least error of a sum per cell; with ``ratios``, of averages.
+
+        That is noise of scale cap / ε, and what is not known of what the bound loses. ``ratios``
+        is how many times as much noise an average has, in half-widths of its bounds: about 2.
+        Above one row's worth bounds are whole.
+        """
+        last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
+        ends: list[float] = self._highs.tolist()
+        caps = sorted({high if high < 1 else ceil(high) for high in ends if high <= last})
+        return min(caps, key=lambda cap: self.error(cap, epsilon, cells=cells, ratios=ratios))
+
+    def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
+        """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average.
+
+        Draws that are far off are left out: few large units would cost all others dear.
+        """
+        loss = self.loss(cap)
+        lost, squares = loss.lost, float(np.median(loss.squares))
+        squares = min(squares, lost) if self._apart else squares
+        far = np.sort(np.abs(loss.drawn - lost))
+        typical = _SPREAD * float(far[: int(_TYPICAL * far.size)].mean())
+        noise, part = sqrt(2) * cap / epsilon, 1 / cells
+        if not ratios:
+            own = np.hypot(typical, loss.unlike * lost) * part
+            return float(np.hypot(noise, np.hypot(own, sqrt(part * (1 - part) * squares))))
+        spread = 1 / 4  # of the half-width of the bounds: the values of units
+        among = np.hypot(sqrt(squares * cells), _UNLIKE * lost) / (loss.kept + lost)
+        return float(np.hypot(ratios * noise * cells / loss.kept, spread * among))
+
+
+def noise_tail(draws: int, at: float) -> float:
+    """The chance that the sum of so many Laplace draws of scale 1 is at least ``at``: 1, 2, 4 or 8.
+
+    Two-sided geometric noise of a large scale is such noise, nearly. Of 8 draws: at most so much,
+    by Chernoff's bound.
+    """
+    if at <= 0:
+        return 1.0 - noise_tail(draws, -at) if at < 0 else 0.5
+    if draws == _NEIGHBOURS[-1]:
+        rate = (sqrt(draws**2 + at**2) - draws) / at
+        return float(np.exp(-rate * at) / (1 - rate**2) ** draws)
+    more = {1: 0.5, 2: (2 + at) / 4, 4: (48 + at * (33 + at * (9 + at))) / 96}
+    return float(more[draws] * np.exp(-at))
+
+
+def _excess(lows: Floats, highs: Floats, cap: float) -> Floats:
+    """The mean of (size - cap)⁺ in each bin, if sizes in it are spread evenly over their logs."""
+    low = np.maximum(lows, highs / 8)
+    first = np.clip(cap, low, highs)
+    wide = np.maximum(np.log(highs / low), 1e-12)
+    spread = (highs - first - cap * np.log(highs / first)) / wide
+    found: Floats = np.where(highs > low, spread, np.maximum(highs - cap, 0.0))
+    return np.maximum(found, 0.0)

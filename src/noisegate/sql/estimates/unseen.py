@@ -1,0 +1,215 @@
+"""Units that the noise of a look hides: how many of which size there may be, as even draws.
+
+The look is noisy numbers of units in bins that grow by a constant factor. Beyond the last bin that
+stands clear of noise, single large units may hold much of all rows. Let t be the logarithm of a
+size, from that bin on. What is taken to be, before any number is seen:
+
+- log density(t) = c - a t - b t²/2 - k t⁺ with b, k ≥ 0: Zipf and Pareto sizes (b = k = 0, index a,
+  down to 0.35), lognormal ones (b = 1 / σ²), nearly Poisson and exponential ones, and sizes with a
+  limit (k). 1 / (1 + a) is spread evenly.
+- With a chance of about 5 in 100 there is another group of larger units besides: few enough to be
+  hidden by noise, around any size, much alike or not. How many is spread evenly over logarithms, so
+  the chance grows with that of the noise: 4 in 100 at a scale of 8, 6 in 100 at 25. It widens a bar
+  at 95 % where numbers speak for it, and hardly where none does.
+- Tails that hold many times what is seen are less likely than others.
+
+All curves on a grid are weighed by how well they agree with the noisy numbers, the farther back
+the less exactly. Of the posterior, even draws are taken: of a curve, and of the numbers of units
+that it expects, each a Poisson number. So the doubt about the index of a tail, and the chance that
+a few very large units are there or not, are both in what is made of the draws.
+
+The draws are the points of Weyl's sequence, so the same look always gives the same answer.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from math import log, log1p, sqrt
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.sql.laws.laws import Floats
+
+DRAWS: Final = 1024
+_BACK, _AHEAD = 12, 16  # bins before and after the last clear one that curves are fitted to
+_REACH: Final = 20  # bins beyond it that they are extrapolated to
+_MISFIT, _FARTHER = 0.08, 0.03  # of a number: how far a curve may be off; more, a bin back
+_FADING: Final = 0.9  # what a bin farther back counts, since curves may bend there
+_STRANGE: Final = 6.0  # the most that one bin speaks against a curve
+_ROUGH: Final = 0.25  # the same of units beyond the last clear bin
+_INDEX: Final = (0.35, 0.55, 0.75, 0.95, 1.15, 1.4, 1.7, 2.1, 2.7, 3.5, 5.0, 8.0, 14.0, 25.0)
+_BENDS: Final = (0.0, 0.08, 0.2, 0.5, 1.1, 2.5, 6.0, 18.0)
+_BENT: Final = (0.25, *[0.75 / 7] * 7)  # how likely they are: tails without a bend are common
+_BREAKS: Final = (0.0, 2.0, 8.0)
+_BROKEN: Final = (0.9, 0.05, 0.05)
+_HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of the last bins
+_MUCH: Final = 1.0  # of what is seen: tails that hold more are less likely, by this power of it
+_LESS: Final = 0.7
+_USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
+_ANOTHER: Final = 0.02  # how likely another group is hidden, for each logarithm of the noise
+_OTHERS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0)  # units in it, in scales of the noise
+_WHERE: Final = tuple(range(1, 17, 2))  # bins beyond the last clear one that it lies around
+_WIDE: Final = (0.8, 2.5)  # its spread, in bins
+_SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
+_CARRIERS: Final = 24  # curves that a group is added to, by weight
+_PRIMES: Final = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73,
+                  79, 83, 89, 97, 101, 103, 107)  # fmt: skip
+_FEW, _TERMS = 8.0, 28  # Poisson numbers of a smaller mean are found term by term
+
+
+@cache
+def even(dimension: int) -> Floats:
+    """Points that are spread evenly over (0, 1), and over cubes with those of other dimensions."""
+    found: Floats = np.arange(1.0, DRAWS + 1) * sqrt(_PRIMES[dimension]) % 1.0
+    return found
+
+
+@cache
+def _evens() -> Floats:
+    """The same for each bin, a column each."""
+    return np.stack([even(place + 4) for place in range(_REACH)], axis=1)
+
+
+@cache
+def even_normal(dimension: int) -> Floats:
+    """The same for the standard normal law."""
+    from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
+
+    found: Floats = ndtri(even(dimension))
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Where sizes lie: ``width`` in usual bins, ``log`` of the middle, and the middle itself."""
+
+    width: Floats
+    log: Floats
+    middle: Floats
+
+    @classmethod
+    def of(cls, lows: Floats, highs: Floats) -> "Bins":
+        """Whole sizes reach half a step farther; where they begin at 0, an eighth of the end."""
+        whole = lows[0] >= 1
+        low = lows - 0.5 if whole else np.maximum(lows, highs / 8)
+        high = highs + 0.5 if whole else highs
+        width = np.log(high / low)
+        return cls(width / log(4 / 3), (np.log(low) + np.log(high)) / 2, np.sqrt(low * high))
+
+
+@final
+class Unseen:
+    """Even draws of the numbers of units in each bin from ``end`` on."""
+
+    def __init__(self, units: Floats, scale: float, bins: Bins, end: int) -> None:
+        self._units, self._scale, self._bins, self._end = units, scale, bins, end
+        self._last = max(end - 1, 0)
+        self._first = max(0, self._last - _BACK)
+        self._seen = units[self._first : self._last + 1 + _AHEAD]
+        held = float(np.maximum(units[:end], 0.0) @ bins.middle[:end])
+        self._held = max(held, scale * float(bins.middle[self._last]))
+
+    def draws(self) -> Floats:
+        """A row a draw, a column a bin."""
+        curves, fit = self._weighed()
+        chosen = _drawn(fit, DRAWS)
+        end, beyond = self._end, self._end - self._first
+        curve = curves[chosen, beyond : beyond + _REACH]
+        doubt = curve + (_ROUGH * curve) ** 2
+        told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
+        noisy = self._units[end : end + _REACH]
+        rough = _ROUGH * np.sqrt(1 - told)
+        mean = np.maximum(curve + told * (noisy - curve), 0.0)
+        mean = mean * np.exp(even_normal(0)[:, None] * rough - rough**2 / 2)
+        found = np.zeros((DRAWS, self._units.size - end))
+        size = curve.shape[1]
+        found[:, :size] = _poisson(mean, _evens()[:, :size])
+        return found
+
+    def _weighed(self) -> tuple[Floats, Floats]:
+        """Curves from the first bin of the fit on, and the logarithms of their weights."""
+        curves, prior = self._smooth()
+        fit = self._fit(curves) + prior - np.log1p((self._share(curves) / _MUCH) ** _LESS)
+        groups, likely = self._groups()
+        carriers = curves[_drawn(fit, _CARRIERS)]
+        more = (carriers[:, None] + groups).reshape(-1, curves.shape[1])
+        mass = np.log(np.exp(fit - fit.max()).sum()) + fit.max() - log(_CARRIERS)
+        gained = self._fit(more) - np.repeat(self._fit(carriers), len(groups))
+        added = mass + gained + np.tile(likely, _CARRIERS) + log(_ANOTHER * log1p(self._scale))
+        return np.concatenate([curves, more]), np.concatenate([fit, added])
+
+    def _smooth(self) -> tuple[Floats, Floats]:
+        bins, first = self._bins, self._first
+        near = slice(max(0, self._last - 2), self._last + 1)
+        most = float((self._units[near] / bins.width[near]).max(initial=0.0))
+        top = log(max(most, self._scale, 1.0))
+        axes = np.meshgrid(top + _HEIGHTS, _INDEX, _BENDS, _BREAKS, indexing="ij")
+        height, index, bend, more = (axis.reshape(-1, 1) for axis in axes)
+        at = bins.log[first:] - bins.log[self._last]
+        line = height - index * at - bend * at**2 / 2 - more * np.maximum(at, 0.0)
+        even_index = np.abs(np.gradient(1 / (1 + np.array(_INDEX))))
+        prior = np.log(even_index)[:, None, None] + np.log(_BENT)[:, None] + np.log(_BROKEN)
+        return (
+            bins.width[first:] * np.exp(np.clip(line, -30, 30)),
+            np.broadcast_to(prior, axes[0].shape).reshape(-1),
+        )
+
+    def _groups(self) -> tuple[Floats, Floats]:
+        """Groups of units that noise may hide, and the logarithms of how likely each is."""
+        step = np.arange(self._first - self._last, self._units.size - self._last)
+        axes = np.meshgrid(_OTHERS, _WHERE, _WIDE, indexing="ij")
+        units, middle, wide = (axis.reshape(-1, 1) for axis in axes)
+        shape = np.exp(-(((step - middle) / wide) ** 2) / 2)
+        groups = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
+        less = np.log1p((self._share(groups) / _SHARE) ** 2)
+        return groups, -less - log(len(groups))
+
+    def _fit(self, curves: Floats) -> Floats:
+        """Logarithms of how likely the noisy numbers are."""
+        near = curves[:, : self._seen.size]
+        back = np.maximum(self._last - self._first - np.arange(self._seen.size), 0)
+        misfit = (_MISFIT + _FARTHER * back) * near
+        spread = np.sqrt(2 * self._scale**2 + near + misfit**2)
+        off = np.minimum(sqrt(2) * np.abs(self._seen - near) / spread, _STRANGE)
+        found: Floats = -(off + np.log(spread)) @ _FADING**back
+        return found
+
+    def _share(self, curves: Floats) -> Floats:
+        """What units beyond the last clear bin usually add up to, of what all others do."""
+        beyond = self._end - self._first
+        tail = curves[:, beyond : beyond + _REACH]
+        more = np.cumsum(tail[:, ::-1], axis=1)[:, ::-1]  # units expected from a bin on
+        found: Floats = (tail * (more > _USUAL)) @ self._bins.middle[self._end : self._end + _REACH]
+        return found / self._held
+
+
+def _drawn(fit: Floats, count: int) -> NDArray[np.intp]:
+    """Places, so many, each as often as its weight says."""
+    weight = np.cumsum(np.exp(fit - fit.max()))
+    at = (np.arange(count) + 0.5) / count * weight[-1]
+    found: NDArray[np.intp] = np.minimum(np.searchsorted(weight, at), fit.size - 1)
+    return found
+
+
+def _poisson(mean: Floats, at: Floats) -> Floats:
+    """Poisson numbers by their distribution function; large ones by the normal law."""
+    from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
+
+    few = np.zeros_like(mean)
+    rare = (mean > 0) & (mean <= _FEW)
+    own, at_own = mean[rare], at[rare]
+    term = np.exp(-own)
+    below, counted = term.copy(), np.zeros_like(own)
+    for number in range(1, _TERMS):
+        more = at_own > below
+        if not more.any():
+            break
+        counted += more
+        term *= own / number
+        below += term
+    few[rare] = counted
+    many = np.rint(np.maximum(mean + np.sqrt(mean) * ndtri(at), 0.0))
+    found: Floats = np.where(mean > _FEW, many, few)
+    return found

@@ -1,0 +1,114 @@
+"""Numbers that a question about rows needs: measured first, then written into the question.
+
+What is written is a noisy number, which is public; so the question is then one like any other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from fractions import Fraction
+from math import isfinite
+from typing import TYPE_CHECKING, Any, final
+
+from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.desk.terms import Terms
+from noisegate.errors import SpecError, Unsupported
+from noisegate.privacy.domain import WHOLE_MAX, Kind
+from noisegate.privacy.release import Release
+from noisegate.sql.outer.margins import HalfWidths
+from noisegate.sql.question import Question
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """A sub-query that gives a number; its blocks; and the number, made up or as it was measured.
+
+    ``terms`` are those of its own: a share of the price.
+    """
+
+    sql: str
+    blocks: int
+    value: Expression
+    is_known: bool = False
+    shown: str = ""
+    releases: tuple[Release, ...] = ()
+    terms: Terms | None = None
+
+    @property
+    def words(self) -> str:
+        """What the answer says about it."""
+        if not self.blocks:
+            return f"({self.sql}) is about public rows, exact and free."
+        price = 0.0 if self.terms is None else float(self.terms.epsilon or 0)
+        used = f"{self.shown} is used" if self.is_known else "its noisy value is used"
+        return (
+            f"({self.sql}) is measured first, for ε = {price:g}, and {used}: the ± is about the "
+            "question with that number, and leaves out how far that is off."
+        )
+
+
+def shared(
+    firsts: Sequence[First], terms: Terms, delta: Fraction, question: Question
+) -> tuple[tuple[First, ...], Terms]:
+    """The price in equal parts for all blocks: those of the numbers, and those of the question."""
+    count = sum(each.blocks for each in firsts) + len(question.blocks)
+    if count == len(question.blocks):
+        return tuple(firsts), terms
+    if terms.epsilon is None:
+        raise SpecError(
+            "A number that is measured first is paid by a share of ε.",
+            fix="Give epsilon, not an error.",
+        )
+
+    def part(blocks: int) -> Terms:
+        share = Fraction(blocks, count)
+        return replace(terms, epsilon=(terms.epsilon or 0) * share, delta=delta * share)
+
+    return tuple(replace(each, terms=part(each.blocks)) for each in firsts), part(
+        len(question.blocks)
+    )
+
+
+def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expression, str]:
+    """The one number of a table as an expression, and as it is shown. No row is NULL."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = table.schema.types[0] if table.num_columns == 1 and table.num_rows <= 1 else None
+    value = table.column(0)[0].as_py() if kind is not None and table.num_rows else None
+    if kind is None or pa.types.is_nested(kind):
+        raise Unsupported(
+            "A sub-query gives more than one number.", fix="Aggregate its rows to one."
+        )
+    shown = f"{value} (± {widths[0]:.6g})" if widths and widths[0] is not None else f"{value}"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _double(value), shown
+    kinds: list[tuple[Any, Kind]] = [
+        (pa.types.is_integer, Kind.INTEGER),
+        (pa.types.is_date, Kind.DATE),
+        (pa.types.is_timestamp, Kind.TIMESTAMP),
+    ]
+    found = next((each for is_kind, each in kinds if is_kind(kind)), None)
+    if found is None:
+        raise Unsupported("A sub-query gives no number.", fix="Count, or add up, what it selects.")
+    usable = isinstance(value, date | datetime) or (
+        isinstance(value, int) and abs(value) <= WHOLE_MAX
+    )
+    return (Literal(value) if usable else Literal(None, found)), shown
+
+
+def _double(value: Any) -> Expression:  # noqa: ANN401 - whatever Arrow gives
+    """A double, as averages and ratios are in SQL; NULL where it has no value."""
+    number = None if value is None or not isfinite(value) else Fraction(float(value))
+    if number is None:
+        return Literal(None, Kind.NUMBER)
+    return Call("to_number", (Literal(number),))
+
+
+def after_paying(refusal: Unsupported) -> Unsupported:
+    """A refusal that comes too late to cost nothing."""
+    words = "What was measured is paid for and kept: mend the question and ask again, free."
+    return Unsupported(refusal.problem, fix=f"{refusal.fix} {words}")

@@ -1,0 +1,141 @@
+"""What sampling adds to the error of a number that stands for all units.
+
+>>> people = Sampling(probability=Fraction(1, 10), reach=Fraction(1), ones=True)
+>>> [end.tolist() for end in people.bounds(np.array([400.0]), np.array([400.0]), 0.05)]
+[[292.0], [537.0]]
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import log
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.errors import SpecError
+from noisegate.exact import Number, positive
+from noisegate.sql.laws.counted import least, most
+from noisegate.sql.laws.laws import Floats
+
+CHANCE_MIN: Final = Fraction(1, 10**6)
+
+
+def chance_of(probability: Number) -> Fraction:
+    """The chance of each unit to be in a sample, if it can be that of one."""
+    chance = positive(probability, name="probability")
+    if chance >= 1:
+        raise SpecError("This is no sample.", fix="Use a probability below 1.")
+    if chance < CHANCE_MIN:
+        raise SpecError(
+            "In a sample of less than one unit in a million there is hardly anybody: its numbers, "
+            "scaled up, would tell nothing.",
+            fix="Use a larger probability, such as 0.01.",
+        )
+    return chance
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A sample that holds each unit with ``probability``; numbers of it are scaled up by 1/p.
+
+    One unit adds from 0 to ``reach`` to a number; with ``ones``, 0 or 1 and nothing between.
+    """
+
+    probability: Fraction
+    reach: Fraction
+    ones: bool
+
+    def bounds(self, low: Floats, high: Floats, failure: float) -> tuple[Floats, Floats]:
+        """Where numbers of all units lie, if those of the sample, scaled up, are between the ends.
+
+        Claim: outside with at most the chance ``failure``, whatever the numbers are. Why: of ones a
+            sample holds a binomial number, see `counted`. Else it holds Y = Σ aᵢ Bᵢ of C = Σ aᵢ,
+            0 ≤ aᵢ ≤ w, whose variance is at most w p (1 - p) C, so |Y - p C| is at most
+            √(2 w p (1 - p) L C) + w L / 3, L = ln(2 / failure) [BLM13], which is solved for C.
+            Rounding: to the last places of doubles.
+        """
+        p = float(self.probability)
+        held, more = np.maximum(low, 0) * p, np.maximum(high, 0) * p
+        if self.ones:
+            ends = np.floor(held + 1e-6), np.ceil(more - 1e-6)
+            return (
+                _each(ends[0], lambda n: least(n, self.probability, failure / 2)),
+                _each(ends[1], lambda n: most(n, self.probability, failure / 2)),
+            )
+        strip = float(self.reach) * log(2 / failure)
+        root = (2 * p * (1 - p) * strip) ** 0.5
+        down = np.sqrt(root**2 + 4 * p * np.maximum(held - strip / 3, 0)) - root
+        up = np.sqrt(root**2 + 4 * p * (more + strip / 3)) + root
+        return (down / (2 * p)) ** 2, (up / (2 * p)) ** 2
+
+    def strays(self, squares: Floats, largest: float, failure: float) -> Floats:
+        """How far sums of the sample, scaled up, may be from those of all units, of either sign.
+
+        Claim: further with at most the chance ``failure``, if unit i adds aᵢ, |aᵢ| ≤ ``largest``
+            and Σ aᵢ² ≤ ``squares``. Why: Σ aᵢ (Bᵢ - p) / p is a sum of independent numbers around 0
+            of size at most largest / p and variance at most (1 - p) / p · squares in all [BLM13].
+            Rounding: to the last places of doubles.
+        """
+        p, length = float(self.probability), log(2 / failure)
+        found: Floats = np.sqrt(2 * (1 - p) / p * length * squares) + largest * length / (3 * p)
+        return found
+
+    def average_strays(self, span: float, few: Floats, many: Floats, failure: float) -> Floats:
+        """How far averages of the sample may be from those of all units.
+
+        They are of values within a ``span``, of at least ``few`` rows in the sample, scaled up, and
+        of at most ``many`` of all. Where no row may be there, they may be off by anything.
+
+        Why: let t be the average, and zᵢ the sum of x - t over the weighed rows of unit i. They add
+            up to 0, so the sample's average is off by Σ zᵢ Bᵢ over its rows. With R the span and w
+            what a unit's rows weigh, |zᵢ| ≤ w R, and rows are R/2 off their average in the mean at
+            most, so Σ zᵢ² ≤ w R² many / 2. If each unit is one row, Σ zᵢ² ≤ R² many / 4.
+        """
+        weight = float(self.reach)
+        squares = span**2 * many / 4 * (1 if self.ones else 2 * weight)
+        off = self.strays(squares, weight * span, failure)
+        return np.where(few > 0, off / np.where(few > 0, few, 1), np.inf)
+
+    def to_record(self) -> list[Any]:
+        """It as plain values."""
+        return [str(self.probability), str(self.reach), self.ones]
+
+    @classmethod
+    def from_record(cls, record: Sequence[Any] | None) -> "Sampling | None":
+        """What `to_record` said; None of none."""
+        if record is None:
+            return None
+        probability, reach, ones = record
+        return cls(Fraction(probability), Fraction(reach), ones)
+
+    def widened(self, shown: Floats, half: Floats, failure: float) -> Floats:
+        """Half-widths about all units, from those about the sample: each fails by ``failure``."""
+        known = np.isfinite(half)
+        around = np.where(known, half, 0.0)
+        low, high = self.bounds(shown - around, shown + around, failure)
+        return np.where(known, np.maximum(high - shown, shown - low), half)
+
+
+def sampling_of(probability: Fraction, moved: int, grain: Fraction) -> Sampling:
+    """Of sums in multiples of ``grain``, scaled up; a sampled unit moves them by ``moved``."""
+    reach = moved * grain * probability
+    return Sampling(probability, reach, ones=moved == reach == 1)
+
+
+def sample_words(p: Fraction, *, in_bars: bool) -> str:
+    """A caveat: that it is a sample, and what sampling adds."""
+    held = "the ± holds what sampling adds" if in_bars else "the ± is about the noise"
+    return (
+        f"From a secret sample that holds each unit with probability {p}: {held}; that is about "
+        f"± {float(1.96 * ((1 - p) / p) ** 0.5):.2g} √n for a count of n."
+    )
+
+
+def _each(values: Floats, bound: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Floats:
+    """A bound for each of many values, of which few differ."""
+    different, place = np.unique(values.astype(np.int64), return_inverse=True)
+    found: Floats = bound(different).astype(np.float64)[place.reshape(values.shape)]
+    return found

@@ -1,0 +1,135 @@
+"""Released tables, and items of the free SQL on them: how the ends of each follow.
+
+An item needs hidden columns beside what is shown: see `following.py`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from noisegate.sql.outer.intervals import Array, Ends
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SumHalfWidth: TypeAlias = Callable[[str, Sequence[int], Fraction], float | None]
+Leaves: TypeAlias = Callable[[str], Array]
+ROW: Final = "# row"  # the hidden column with the place of a row in its released table
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedBlock:
+    """A released table, and the half-widths of its noisy columns at a confidence.
+
+    ``table`` has the block's key columns and aggregates by their names. ``noisy`` are the
+    aggregates; ``half_widths(name, confidence)`` gives one for each row, or None for a column
+    that has none: in its own unit, of dates in days, of times in hours. ``unsigned`` are aggregates
+    that cannot be negative before noise; ``amounts`` are those of them that count or add up, so
+    that 0 means that nothing is there; ``lower`` are those of which a cap cuts off nobody knows
+    how much. ``sum_half_width(name, rows, confidence)`` is that of a sum over rows, which are given
+    by their places.
+    """
+
+    table: "pa.Table"
+    noisy: tuple[str, ...]
+    half_widths: Callable[[str, Fraction], Sequence[float | int | None] | NDArray[Any] | None]
+    unsigned: frozenset[str] = frozenset()
+    amounts: frozenset[str] = frozenset()
+    lower: frozenset[str] = frozenset()
+    sum_half_width: SumHalfWidth = lambda *_: None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a SELECT: how its ends follow from hidden columns of the same row.
+
+    ``parts`` are the released numbers in it; without any it is exact. ``leaves`` are the hidden
+    columns that it needs, as SQL by name. ``own`` is the half-width's column of an item that is a
+    released number itself, ``row`` that of its row, ``of`` its block and column. ``sums`` are those
+    leaves that list rows, with the block and the column that they add up. ``unsigned``: it cannot
+    be negative before noise. ``amount``: nor is it an average or a ratio, so that 0 means that
+    nothing is there.
+    """
+
+    parts: frozenset[str]
+    leaves: Mapping[str, str]
+    ends: Callable[[Leaves], Ends]
+    own: str | None = None
+    unsigned: bool = False
+    amount: bool = False
+    row: str | None = None
+    of: tuple[str, str] | None = None
+    sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def under(self, alias: str) -> "Item":
+        """The same, seen through the alias that its SELECT has outside."""
+        return replace(
+            self,
+            parts=frozenset(f"{alias}.{part}" for part in self.parts),
+            leaves={f"{alias}.{leaf}": column_sql(alias, leaf) for leaf in self.leaves},
+            ends=lambda leaves: self.ends(lambda leaf: leaves(f"{alias}.{leaf}")),
+            own=self.own and f"{alias}.{self.own}",
+            row=self.row and f"{alias}.{self.row}",
+            sums={f"{alias}.{leaf}": of for leaf, of in self.sums.items()},
+        )
+
+
+def width_of(name: str) -> str:
+    """The hidden column with the half-widths of a released one."""
+    return f"± {name}"
+
+
+def exact(node: exp.Expr) -> Item:
+    """A value without noise: both ends are itself."""
+    sql = node.sql(dialect="duckdb")
+    leaf = f"TRY_CAST({sql} AS DOUBLE)"
+    ends: Callable[[Leaves], Ends] = lambda leaves: (leaves(leaf), leaves(leaf))  # noqa: E731
+    from_zero = (isinstance(node, exp.Literal) and not node.is_string) or isinstance(node, exp.Null)
+    return Item(frozenset(), {leaf: leaf}, ends, unsigned=from_zero, amount=from_zero)
+
+
+def made_of(items: Iterable[Item], ends: Callable[[Leaves], Ends]) -> Item:
+    """An item that is calculated from others."""
+    known = list(items)
+    return Item(
+        frozenset[str]().union(*(each.parts for each in known)),
+        {name: sql for each in known for name, sql in each.leaves.items()},
+        ends,
+        sums={leaf: of for each in known for leaf, of in each.sums.items()},
+    )
+
+
+def either(branch: str, left: Item | None, right: Item | None) -> Item | None:
+    """What stands in one place of both branches of a union."""
+    if left is None or right is None:
+        return None
+    if not left.parts and not right.parts:
+        return left
+    other = {leaf: f"1.{leaf}" for leaf in right.leaves}
+
+    def ends(leaves: Leaves) -> Ends:
+        one, two = left.ends(leaves), right.ends(lambda leaf: leaves(other[leaf]))
+        first = leaves(branch) == 0
+        return np.where(first, one[0], two[0]), np.where(first, one[1], two[1])
+
+    names = [*left.leaves, *other.values(), branch]
+    return Item(
+        max(left.parts, right.parts, key=len),
+        dict.fromkeys(names, ""),
+        ends,
+        unsigned=left.unsigned and right.unsigned,
+        amount=left.amount and right.amount,
+        sums={**left.sums, **{other[leaf]: of for leaf, of in right.sums.items()}},
+    )
+
+
+def column_sql(table: str, name: str) -> str:
+    """A column under the name of its table."""
+    return exp.column(name, table=table, quoted=True).sql(dialect="duckdb")

@@ -1,0 +1,233 @@
+"""Error bars through the free SQL: how far each shown number may be off.
+
+A released number carries a half-width. The outer SQL may filter, order, cut, join and calculate;
+to follow it, the same statement is run once more with hidden columns: the released numbers that
+each item is made of and their half-widths (`following.py`). Interval arithmetic on them gives the
+ends of the item. Where it is made of k numbers, each half-width is taken at confidence
+1 - (1 - c)/k, so all hold together at c by the union bound, whatever their dependence. What cannot
+be followed (ranks of noisy numbers, CASE on them, the largest of several) has no error bar: None.
+
+The second run must show the same rows again, or no error bar is given at all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import numpy as np
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from noisegate.arrow import arrow_column
+from noisegate.errors import Unsupported
+from noisegate.exact import Number, fraction
+from noisegate.mechanisms.base import failure_of
+from noisegate.sql.outer.engine import run_outer
+from noisegate.sql.outer.following import Follower, is_plain
+from noisegate.sql.outer.intervals import Array
+from noisegate.sql.outer.items import ROW, Item, ReleasedBlock, width_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HalfWidths: TypeAlias = tuple[float | int | None, ...]
+_ROUNDING: Final = 2.0**-44  # of the ends, added to calculated half-widths: they are doubles
+_WHOLE_MAX: Final = 2.0**53
+_CHOOSING: Final = ("WHERE", "HAVING", "QUALIFY", "LIMIT", "FETCH")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A statement with hidden columns, what it shows, and whether noisy numbers choose rows."""
+
+    sql: str
+    items: list[Item | None]
+    chosen: bool
+
+
+@final
+@dataclass
+class Margins:
+    """The error bars of what the outer SQL shows. ``shown`` is its result."""
+
+    outer: str
+    released: Mapping[str, ReleasedBlock]
+    public: Mapping[str, "pa.Table"]
+    shown: "pa.Table"
+    _known: dict[Fraction, list[HalfWidths | None]] = field(default_factory=dict)
+
+    @cached_property
+    def chosen(self) -> bool:
+        """Whether noisy numbers decide which rows are shown."""
+        words = self.outer.upper()  # cheaper than to follow the statement, and never wrong
+        return any(word in words for word in _CHOOSING) and self._followed.chosen
+
+    @cached_property
+    def _followed(self) -> "_Followed":
+        tables = {name: block.table for name, block in self.released.items()} | dict(self.public)
+        nothing: list[Item | None] = [None] * self.shown.num_columns
+        try:
+            follower = Follower(self.released)
+            sql = follower.follow(_qualified(self.outer, tables))
+        except (SqlglotError, RecursionError):
+            return _Followed("", nothing, chosen=False)
+        known = len(follower.items) == self.shown.num_columns
+        return _Followed(sql, follower.items if known else nothing, follower.chosen)
+
+    def unknown(self) -> list[str]:
+        """The columns whose error cannot be followed, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return [name for name, item in pairs if item is None]
+
+    def noisy(self) -> tuple[str, ...]:
+        """The columns that are made of released numbers, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.parts)
+
+    def unsigned(self) -> tuple[str, ...]:
+        """The columns that cannot be negative before noise, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.unsigned)
+
+    def amounts(self) -> tuple[str, ...]:
+        """Those of them that are counts, or sums from 0 on, by name."""
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and item.amount)
+
+    def lower(self) -> tuple[str, ...]:
+        """Those of them that may be far larger than their ± says, because of a cap."""
+        below = {name for block in self.released.values() for name in block.lower}
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(
+            name
+            for name, item in pairs
+            if item is not None and item.amount and item.parts
+            if {part.rpartition(".")[2] for part in item.parts} <= below
+        )
+
+    def at(self, confidence: Number) -> list[HalfWidths | None]:
+        """For each shown column: the half-width of each row, or None if it has no error bar."""
+        failure = failure_of(fraction(confidence, name="confidence"))
+        if failure not in self._known:
+            self._known[failure] = self._at(failure)
+        return self._known[failure]
+
+    def _at(self, failure: Fraction) -> list[HalfWidths | None]:
+        found: list[HalfWidths | None] = [None] * self.shown.num_columns
+        items = self._followed.items
+        for count in {len(item.parts) for item in items if item is not None and item.parts}:
+            table = self._run(1 - failure / count)
+            if table is None:
+                return [None] * self.shown.num_columns
+            hidden = _Hidden(table, self.released, 1 - failure / count)
+            for place, item in enumerate(items):
+                if item is not None and len(item.parts) == count:
+                    widths = _half_widths(item, self.shown.column(place), hidden)
+                    known = not widths or any(width is not None for width in widths)
+                    found[place] = widths if known else None
+        return found
+
+    def _run(self, confidence: Fraction) -> "pa.Table | None":
+        """The rows again with their hidden columns; None if they are not the same rows."""
+        tables = {name: _with_widths(block, confidence) for name, block in self.released.items()}
+        try:
+            table = run_outer(self._followed.sql, tables, self.public)
+        except Unsupported:
+            return None
+        again = table.select(range(self.shown.num_columns)).rename_columns(self.shown.column_names)
+        return table if again.equals(self.shown) else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """The statement's rows with their hidden columns, at a confidence."""
+
+    table: "pa.Table"
+    released: Mapping[str, ReleasedBlock]
+    confidence: Fraction
+
+    def numbers(self, name: str) -> Array:
+        """A hidden column of numbers."""
+        return _array(self.table.column(name))
+
+    def sums(self, name: str, block: str, column: str) -> Array:
+        """The half-widths of sums over the rows that a hidden column lists."""
+        known: dict[str | None, float | None] = {None: None}
+        texts = self.table.column(name).to_pylist()
+        for text in set(texts) - {None}:
+            rows = [int(each) for each in text.split(",")]
+            known[text] = self.released[block].sum_half_width(column, rows, self.confidence)
+        return np.array([known[text] for text in texts], np.float64)  # None is NaN
+
+
+def _half_widths(item: Item, shown: "pa.ChunkedArray", hidden: _Hidden) -> HalfWidths:
+    table = hidden.table
+    if item.own is not None:
+        pairs = zip(shown.to_pylist(), table.column(item.own).to_pylist(), strict=True)
+        return tuple(None if value is None else width for value, width in pairs)
+    numbers = [table.column(leaf) for leaf in item.leaves if leaf not in item.sums]
+    if any(_is_time(column) for column in (shown, *numbers)):
+        return (None,) * len(shown)  # dates are not calculated with as numbers
+
+    def leaves(name: str) -> Array:
+        return hidden.sums(name, *item.sums[name]) if name in item.sums else hidden.numbers(name)
+
+    with np.errstate(all="ignore"):
+        low, high = item.ends(leaves)
+        value = _array(shown)
+        largest = np.maximum(np.abs(low), np.abs(high))
+        whole = (low % 1 == 0) & (high % 1 == 0) & (largest < _WHOLE_MAX) & (shown.type == "int64")
+        widths = np.maximum(np.maximum(value - low, high - value), 0.0)
+        widths += np.where(whole, 0.0, _ROUNDING * largest)  # whole: nothing was rounded
+    return tuple(_plain_width(float(width)) for width in widths)
+
+
+def _is_time(column: "pa.ChunkedArray") -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return bool(pa.types.is_temporal(column.type))
+
+
+def _array(column: "pa.ChunkedArray") -> Array:
+    import pyarrow as pa  # noqa: PLC0415
+
+    array: Array = np.array(column.cast(pa.float64()).to_pylist(), np.float64)  # None is NaN
+    return array
+
+
+def _with_widths(block: ReleasedBlock, confidence: Fraction) -> "pa.Table":
+    """The released table with the half-widths of its noisy columns beside it."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    table = block.table
+    for name in block.noisy:
+        given = block.half_widths(name, confidence)
+        widths = [_plain_width(each) for each in ([None] * len(table) if given is None else given)]
+        whole = all(width is None or isinstance(width, int) for width in widths)
+        column = arrow_column(widths, pa.int64() if whole else pa.float64())
+        table = table.append_column(width_of(name), column)
+    return table.append_column(ROW, arrow_column(np.arange(len(table)), pa.int64()))
+
+
+def _plain_width(width: float | None) -> float | int | None:
+    if width is None or not np.isfinite(width):
+        return None
+    return int(width) if float(width).is_integer() and width < _WHOLE_MAX else float(width)
+
+
+def _qualified(sql: str, tables: Mapping[str, "pa.Table"]) -> exp.Expr:
+    """The statement with every star expanded and every column under its table's name."""
+    schema: dict[str, object] = {
+        name: dict.fromkeys(table.column_names, "TEXT") for name, table in tables.items()
+    }
+    tree = sqlglot.parse_one(sql, dialect="duckdb")
+    if is_plain(tree):
+        return tree
+    from sqlglot.optimizer.qualify import qualify  # noqa: PLC0415 - slow to load
+
+    return qualify(tree, dialect="duckdb", schema=schema, validate_qualify_columns=False)

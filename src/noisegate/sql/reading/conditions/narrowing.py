@@ -1,0 +1,313 @@
+"""What a condition leaves: the facts of the rows for which it is true."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from functools import reduce
+from math import ceil, floor, inf, nextafter
+from typing import Any, Final
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
+from noisegate.algebra.rules_dates import UNITS
+from noisegate.algebra.rules_logic import DAY
+from noisegate.privacy.domain import EPOCH, KEY_TYPES, Key, Kind, ordinal
+from noisegate.sql.reading.conditions.constants import UNKNOWN, value_of
+from noisegate.sql.reading.conditions.facts import (
+    Fact,
+    Facts,
+    Listed,
+    days_between,
+    kept_rows,
+    one_of,
+)
+
+_TRUE: Final = Literal(value=True)
+_FLIPPED: Final = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_OPPOSITE: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+_LAX: Final = frozenset({  # which have values where an argument is missing
+    "is_null", "is_true", "coalesce", "case", "least", "greatest", "nullif", "or", "and",
+})  # fmt: skip
+
+
+def narrowed(facts: Facts, condition: Expression) -> Facts:
+    """The facts of rows for which the condition is true."""
+    if type(condition) is Literal:
+        return facts if condition.value is True else replace(facts, none=True)
+    name, args = (condition.function, condition.args) if type(condition) is Call else ("", ())
+    if name == "and":
+        return reduce(narrowed, args, facts)
+    if name == "or":
+        return either([narrowed(facts, each) for each in args])
+    if name == "is_true":
+        return narrowed(facts, args[0])
+    turned = _turned(args[0]) if name == "not" else None
+    return _tested(facts, condition) if turned is None else narrowed(facts, turned)
+
+
+def _tested(facts: Facts, condition: Expression) -> Facts:
+    """The same of a condition that is no AND, OR or NOT: tried on public rows, and on keys."""
+    facts = kept_rows(present(facts, condition), lambda row: _may_hold(condition, row), condition)
+    for one, other in facts.same:
+        for each, partner in ((one, other), (other, one)):
+            said = _instead(condition, each, partner)
+            facts = kept_rows(facts, lambda row, said=said: _may_hold(said, row), said)  # type: ignore[misc]
+    fields = set(fields_of(condition))
+    for name in fields if len(fields) == 1 else ():
+        fact = facts.of.get(Field(name))
+        if fact is not None and fact.domain.keys is not None:
+            held = [key for key in fact.domain.keys if _may_hold(condition, {name: key})]
+            nullable = fact.domain.nullable and _may_hold(condition, {name: None})
+            domain = replace(fact.domain, keys=tuple(held), nullable=nullable)
+            facts = facts.having(Field(name), replace(fact, domain=domain))
+    return _constrained(facts, condition)
+
+
+def _instead(condition: Expression, old: Expression, new: Expression) -> Expression:
+    """The condition about what is equal to a column."""
+    if condition == old:
+        return new
+    if type(condition) is not Call:
+        return condition
+    return Call(condition.function, tuple(_instead(arg, old, new) for arg in condition.args))
+
+
+def _may_hold(condition: Expression, row: Mapping[str, Any]) -> bool:
+    return value_of(condition, row) in (True, UNKNOWN)
+
+
+def _turned(condition: Expression) -> Expression | None:
+    """What is true where the condition is false."""
+    if type(condition) is not Call:
+        return None
+    name, args = condition.function, condition.args
+    if name in ("and", "or"):
+        other = "or" if name == "and" else "and"
+        return Call(other, tuple(Call("not", (each,)) for each in args))
+    if name == "not":
+        return args[0]
+    return Call(_OPPOSITE[name], args) if name in _OPPOSITE else None
+
+
+def present(facts: Facts, expression: Expression) -> Facts:
+    """No column is missing without which the expression would be."""
+    for name in _needed(expression):
+        fact = facts.of.get(Field(name))
+        if fact is not None and fact.domain.nullable:
+            known = replace(fact, domain=replace(fact.domain, nullable=False))
+            facts = facts.having(Field(name), known)
+            facts = kept_rows(facts, lambda row, name=name: row[name] is not None, Field(name))  # type: ignore[misc]
+    return facts
+
+
+def _needed(expression: Expression) -> Iterator[str]:
+    if type(expression) is Field:
+        yield expression.name
+    elif type(expression) is Call and expression.function == "not":
+        inner = expression.args[0]
+        strict = type(inner) is Call and inner.function == "is_null"
+        for arg in inner.args if strict and type(inner) is Call else (inner,):
+            yield from _needed(arg)
+    elif type(expression) is Call and expression.function not in _LAX:
+        for arg in expression.args:
+            yield from _needed(arg)
+
+
+def _constrained(facts: Facts, condition: Expression) -> Facts:
+    """What a comparison of an expression with constants says about the expression."""
+    if type(condition) is not Call or condition.function in _LAX - {"is_null"}:
+        known = type(condition) is Field or (
+            type(condition) is Call and condition.function != "not"
+        )
+        return _compared(facts, "eq", condition, [_TRUE]) if known else facts
+    name, args = condition.function, list(condition.args)
+    if name == "is_null":
+        old = facts.fact(args[0])
+        if not old.domain.nullable:
+            return replace(facts, none=True)
+        return facts.having(args[0], Fact(replace(old.domain, keys=()), whole=True, closed=True))
+    if name in _FLIPPED and type(args[0]) is Literal:
+        name, args = _FLIPPED[name], args[::-1]
+    listed = [arg for arg in args[1:] if type(arg) is Literal and arg.value is not None]
+    if name not in (*_FLIPPED, "in", "between") or len(listed) < len(args) - 1 or not listed:
+        return facts
+    return _compared(facts, name, args[0], listed)
+
+
+def _compared(
+    facts: Facts, name: str, expression: Expression, constants: Sequence[Literal]
+) -> Facts:
+    if type(expression) is Literal:
+        return facts
+    fact = facts.fact(expression)
+    kind, values = fact.domain.kind, [each.value for each in constants]
+    if name in ("eq", "in"):
+        if kind in KEY_TYPES and all(type(value) is KEY_TYPES[kind] for value in values):
+            fact = one_of(fact, set(values), closed=True)  # type: ignore[arg-type]
+        places = [_place(each, kind) for each in constants]
+        low, high = (None, None) if None in places else (min(places), max(places))  # type: ignore[type-var]
+    elif name == "ne":
+        if fact.domain.keys is not None:
+            keys = tuple(key for key in fact.domain.keys if key != values[0])
+            fact = replace(fact, domain=replace(fact.domain, keys=keys))
+        return facts.having(expression, fact)
+    else:
+        low, high = _ends(name, [_place(each, kind) for each in constants], kind)
+    fact = _within(fact, low, high)
+    return _inverted(facts.having(expression, fact), expression, low, high)
+
+
+def _place(constant: Literal, kind: Kind) -> Fraction | None:
+    """A constant among values of a kind."""
+    if not kind.is_ordered or not constant.kind.is_ordered or constant.value is None:
+        return None
+    found = ordinal(constant.value)
+    if {kind, constant.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+        return found * DAY if kind is Kind.TIMESTAMP else found / DAY
+    return found
+
+
+def _ends(
+    name: str, places: Sequence[Fraction | None], kind: Kind
+) -> tuple[Fraction | None, Fraction | None]:
+    """The least and the largest value that a comparison leaves."""
+    if None in places:
+        return None, None
+    if name == "between":
+        return _ends("ge", places[:1], kind)[0], _ends("le", places[1:], kind)[1]
+    at = places[0]
+    if at is None:
+        return None, None
+    if kind is Kind.NUMBER:
+        near = Fraction(float(at))
+        beyond = {"lt": -inf, "gt": inf}.get(name)
+        end = near if beyond is None else Fraction(nextafter(float(at), beyond))
+        return (None, end) if name in ("lt", "le") else (end, None)
+    if name in ("lt", "le"):
+        return None, Fraction(floor(at) if name == "le" else ceil(at) - 1)
+    return Fraction(ceil(at) if name == "ge" else floor(at) + 1), None
+
+
+def _within(fact: Fact, low: Fraction | None, high: Fraction | None) -> Fact:
+    domain = fact.domain
+    if not domain.kind.is_ordered:
+        return fact
+    low = max((each for each in (low, domain.low) if each is not None), default=None)
+    high = min((each for each in (high, domain.high) if each is not None), default=None)
+    if low is not None and high is not None and low > high:
+        empty = replace(domain, keys=(), nullable=False)
+        return Fact(empty, whole=True, closed=fact.closed)
+    keys, whole = domain.keys, fact.whole
+    if keys is not None:
+        keys = tuple(
+            key
+            for key in keys
+            if (low is None or ordinal(key) >= low) and (high is None or ordinal(key) <= high)
+        )
+    elif domain.kind is Kind.DATE:
+        keys = days_between(low, high)
+        whole = keys is not None
+    return replace(fact, domain=replace(domain, low=low, high=high, keys=keys), whole=whole)
+
+
+def _inverted(
+    facts: Facts, expression: Expression, low: Fraction | None, high: Fraction | None
+) -> Facts:
+    """Years and truncated dates say between which days their dates lie."""
+    if type(expression) is not Call or (low is None and high is None):
+        return facts
+    inner = expression.args[-1]
+    days = expression.function == "year" or (
+        expression.function == "date_trunc" and facts.fact(expression).domain.kind is Kind.DATE
+    )
+    if not days or type(inner) is not Field:
+        return facts
+    old = facts.fact(inner)
+    moments = {
+        "ge": None if low is None else _first(expression, low, 0),
+        "lt": None if high is None else _first(expression, high, 1),
+    }
+    for name, day in moments.items():
+        if day is not None:
+            ends = _ends(
+                name, [day * (DAY if old.domain.kind is Kind.TIMESTAMP else 1)], old.domain.kind
+            )
+            old = _within(old, *ends)
+    return facts.having(inner, old)
+
+
+def _first(expression: Call, at: Fraction, later: int) -> Fraction | None:
+    """The day on which the year, or the unit of DATE_TRUNC, begins; or the one after it."""
+    try:
+        if expression.function == "year":
+            return ordinal(UNITS["year"].start(floor(at) + later).date())
+        unit = UNITS[str(expression.args[0].value).lower()]  # type: ignore[union-attr]
+        moment = EPOCH + timedelta(days=floor(at))
+        return ordinal(unit.start(unit.index(moment) + later).date())
+    except (ValueError, OverflowError, KeyError):
+        return None
+
+
+def either(cases: Iterable[Facts]) -> Facts:
+    """The facts of rows of which one of the cases holds."""
+    possible = [each for each in cases if not each.none] or list(cases)
+    if not possible:
+        return Facts({}, none=True)
+    first, *others = possible
+    if not others:
+        return first
+    of = {
+        each: _any([case.of[each] for case in possible])
+        for each in first.of
+        if all(each in case.of for case in possible)
+    }
+    listed = first.listed
+    for case in others:
+        if [each.columns for each in case.listed] != [each.columns for each in listed]:
+            return Facts(of, same=first.same)
+        listed = tuple(
+            Listed(one.columns, tuple(dict.fromkeys((*one.rows, *two.rows))))
+            for one, two in zip(listed, case.listed, strict=True)
+        )
+    return Facts(of, listed, first.same)
+
+
+def _any(facts: Sequence[Fact]) -> Fact:
+    domains = [fact.domain for fact in facts]
+    lows, highs = [each.low for each in domains], [each.high for each in domains]
+    keys: tuple[Key, ...] | None = None
+    if all(each.keys is not None for each in domains):
+        keys = tuple(dict.fromkeys(key for each in domains for key in each.keys or ()))
+    domain = replace(
+        domains[0],
+        low=None if None in lows else min(low for low in lows if low is not None),
+        high=None if None in highs else max(high for high in highs if high is not None),
+        keys=keys,
+        nullable=any(each.nullable for each in domains),
+    )
+    return Fact(domain, all(each.whole for each in facts), all(each.closed for each in facts))
+
+
+def linked(facts: Facts) -> Facts:
+    """What is known of one side of a join's equality is known of the other."""
+    for one, other in facts.same:
+        for each, partner in ((one, other), (other, one)):
+            known = facts.fact(partner)
+            if known.whole and known.domain.keys is not None:
+                facts = matched(facts, each, known)
+    return facts
+
+
+def matched(facts: Facts, expression: Expression, partner: Fact) -> Facts:
+    """The facts where the expression equals a value of the partner's: never NULL."""
+    facts = present(facts, expression)
+    fact = facts.fact(expression)
+    found = fact.domain.keys is None and not partner.closed  # privately, as without the partner
+    if not partner.whole or partner.domain.keys is None or found:
+        return facts
+    keys = set(partner.domain.keys)
+    return kept_rows(
+        facts.having(expression, one_of(fact, keys, closed=partner.closed)),
+        lambda row: value_of(expression, row) in (UNKNOWN, *keys),
+        expression,
+    )

@@ -1,0 +1,189 @@
+"""Aggregate calls of SQL: which function, of what, over which rows."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.sql.question import Function
+from noisegate.sql.reading.literals import kind_of, literal
+from noisegate.sql.reading.names import Name
+from noisegate.sql.reading.places import at
+from noisegate.sql.reading.sight import Sight
+from noisegate.sql.reading.values.expressions import both
+from noisegate.sql.reading.words import Node, refusal, require_only
+
+_ONE: Final[dict[type[exp.Expr], Function]] = {
+    exp.Sum: Function.SUM,
+    exp.Avg: Function.AVG,
+    exp.Variance: Function.VAR_SAMP,
+    exp.VariancePop: Function.VAR_POP,
+    exp.Stddev: Function.STDDEV_SAMP,
+    exp.StddevSamp: Function.STDDEV_SAMP,
+    exp.StddevPop: Function.STDDEV_POP,
+    exp.Min: Function.MIN,
+    exp.Max: Function.MAX,
+}
+_TWO: Final[dict[type[exp.Expr], Function]] = {
+    exp.CovarSamp: Function.COVAR_SAMP,
+    exp.CovarPop: Function.COVAR_POP,
+    exp.Corr: Function.CORR,
+}
+_QUANTILES: Final = (exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.ApproxQuantile)
+_ORDERED: Final = (Function.MIN, Function.MAX, Function.QUANTILE)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An aggregate as asked: several ``levels`` where a list of quantiles is wanted.
+
+    COUNT_IF of nothing is 0 here, as COUNT is, where DuckDB says NULL.
+    """
+
+    function: Function
+    args: tuple[Expression, ...] = ()
+    levels: tuple[Fraction, ...] = ()
+    listed: bool = False
+    where: Expression | None = None
+
+
+def asked(node: Node, sight: Sight) -> Asked:
+    """What an aggregate call asks for."""
+    with at(node):
+        return _asked(node, sight)
+
+
+def _asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after the other
+    if isinstance(node, exp.Filter):
+        found = asked(node.this, sight)
+        condition = sight.reading.condition(node.expression.this)
+        where = condition if found.where is None else both(found.where, condition)
+        return replace(found, where=where)
+    if isinstance(node, exp.Count):
+        return _count(node, sight)
+    if isinstance(node, exp.CountIf):
+        require_only(node, "this")
+        return Asked(Function.COUNT, where=sight.reading.condition(node.this))
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "mean":
+        return asked(exp.Avg(this=node.expressions[0]), sight)
+    if type(node) in _ONE:
+        require_only(node, "this")
+        return Asked(_ONE[type(node)], (_value(node.this, _ONE[type(node)], sight),))
+    if type(node) in _TWO:
+        require_only(node, "this", "expression")
+        function = _TWO[type(node)]
+        args = tuple(_value(arg, function, sight) for arg in (node.this, node.expression))
+        return Asked(function, args)
+    if isinstance(node, exp.Median):
+        require_only(node, "this")
+        return Asked(
+            Function.QUANTILE, (_value(node.this, Function.QUANTILE, sight),), (Fraction(1, 2),)
+        )
+    if isinstance(node, exp.WithinGroup) or type(node) in _QUANTILES:
+        return _quantile(node, sight)
+    raise refusal(node)
+
+
+def _count(node: exp.Count, sight: Sight) -> Asked:
+    require_only(node, "this", "big_int")
+    of = node.args.get("this")
+    if of is None or isinstance(of, exp.Star):
+        return Asked(Function.COUNT)
+    if isinstance(of, exp.Distinct):
+        if len(of.expressions) != 1 or of.args.get("on"):
+            raise Unsupported(
+                "COUNT(DISTINCT ...) has several columns.",
+                fix="Ask SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
+            )
+        target, where = _of_owner(of.expressions[0], sight)
+        if isinstance(target, Name):
+            return Asked(Function.COUNT_UNITS, where=where)
+        if type(target) is Field and target.name in sight.untyped:
+            sight.untyped[target.name].mark(grouped=True)
+        return Asked(Function.COUNT_DISTINCT, (target,))
+    target = sight.target(of)
+    if type(target) is Field:
+        target = sight.reading.read(of)
+    if isinstance(target, Name) or (type(target) is Literal and target.value is not None):
+        return Asked(Function.COUNT)
+    if type(target) is Call and target.function == "case" and len(target.args) == 2:
+        condition, value = target.args
+        if type(value) is Literal and value.value is not None:
+            return Asked(Function.COUNT, where=condition)
+    return Asked(Function.COUNT_VALUES, (target,))
+
+
+def _of_owner(node: Node, sight: Sight) -> tuple[Name | Expression, Expression | None]:
+    """What distinct values are counted of; CASE WHEN c THEN unit END is the unit where c is true.
+
+    FILTER says the same with less noise: a count of units is not one of any values.
+    """
+    inner = node.unnest()
+    if isinstance(inner, exp.If):
+        inner = exp.Case(ifs=[inner], default=inner.args.get("false"))
+    cases = inner.args["ifs"] if isinstance(inner, exp.Case) else []
+    if len(cases) == 1 and inner.this is None and _is_null(inner.args.get("default")):
+        then, case = cases[0].args["true"].unnest(), cases[0].this
+        if isinstance(then, exp.Column) and isinstance(found := sight.target(then), Name):
+            return found, sight.reading.condition(case)
+    return sight.target(node), None
+
+
+def _is_null(node: Node | None) -> bool:
+    return node is None or isinstance(node.unnest(), exp.Null)
+
+
+def _value(node: Node, function: Function, sight: Sight) -> Expression:
+    if isinstance(node, exp.Distinct):
+        raise Unsupported(
+            f"{function.value}(DISTINCT ...) is not offered.", fix="Use COUNT(DISTINCT x)."
+        )
+    if isinstance(node, exp.Order):
+        raise refusal("ORDER BY")
+    found = sight.reading.read(node, None if function in _ORDERED else Kind.NUMBER)
+    kind = kind_of(found, sight.reading.schema)
+    if kind is Kind.BOOLEAN and function not in _ORDERED:
+        return Call("to_integer", (found,))
+    if not (kind.is_ordered if function in _ORDERED else kind.is_numeric):
+        raise Unsupported(
+            f"{function.value} of {kind.value} is not offered.",
+            fix="Declare the column's bounds (between), which makes it a number; or CAST it.",
+        )
+    return found
+
+
+def _quantile(node: Node, sight: Sight) -> Asked:
+    """QUANTILE_CONT(x, q), or PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)."""
+    descending = False
+    if isinstance(node, exp.WithinGroup):
+        require_only(node, "this", "expression")
+        call, (ordered, *more) = node.this, node.expression.expressions
+        if type(call) not in _QUANTILES or more or call.args.get("expression"):
+            raise refusal(call)
+        of, level = ordered.this, call.this
+        descending = bool(ordered.args.get("desc"))
+    else:
+        require_only(node, "this", "expression", "quantile")
+        of, level = node.this, node.args.get("quantile") or node.args.get("expression")
+    listed = isinstance(level, exp.Array)
+    levels = [_level(one) for one in (level.expressions if listed else [level])]
+    if not levels:
+        raise Unsupported("No quantile is named.", fix="Name levels such as 0.5.")
+    return Asked(
+        Function.QUANTILE,
+        (_value(of, Function.QUANTILE, sight),),
+        tuple(1 - one if descending else one for one in levels),
+        listed,
+    )
+
+
+def _level(node: Node | None) -> Fraction:
+    found = None if node is None else literal(node)
+    if found is None or not found.kind.is_numeric or not 0 <= found.value <= 1:  # type: ignore[operator]
+        raise Unsupported("The level of a quantile is not from 0 to 1.", fix="Write 0.5 or so.")
+    return Fraction(found.value)  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""Counting distinct values by a sub-query: the same as COUNT(DISTINCT x), which needs no groups.
+
+A released table has all declared groups, with rows or without, and of others those that many units
+hold. To count its rows would count that; what SQL means is how many values there are.
+"""
+
+from sqlglot import exp
+
+from noisegate.sql.reading.sight import item_of, plain_name
+from noisegate.sql.reading.words import fold
+
+
+def inlined(statement: exp.Expr) -> None:
+    """Put a CTE that is read once, by a SELECT from it alone, into that SELECT's FROM."""
+    for select in list(statement.find_all(exp.Select)):
+        clause, start = select.args.get("with_"), select.args.get("from_")
+        if clause is None or start is None or clause.args.get("recursive"):
+            continue
+        table = start.this
+        if type(table) is not exp.Table or select.args.get("joins"):
+            continue
+        cte = next((c for c in clause.expressions if fold(c.alias) == fold(table.name)), None)
+        read = [t for t in statement.find_all(exp.Table) if fold(t.name) == fold(table.name)]
+        if cte is None or len(read) > 1 or cte.args["alias"].args.get("columns"):
+            continue
+        if _distinct_item(cte.this) is None:
+            continue
+        start.set("this", exp.Subquery(this=cte.this, alias=_alias(table)))
+        clause.set("expressions", [one for one in clause.expressions if one is not cte])
+        if not clause.expressions:
+            select.set("with_", None)
+
+
+def _alias(table: exp.Table) -> exp.TableAlias:
+    return exp.TableAlias(this=exp.to_identifier(table.alias or table.name))
+
+
+def counted(select: exp.Select) -> exp.Select | None:
+    """The SELECT with COUNT(DISTINCT x) instead of counts over SELECT DISTINCT x, if it is one."""
+    source = select.args["from_"].this if _said(select) == {"expressions", "from_"} else None
+    item = _distinct_item(source.this) if isinstance(source, exp.Subquery) else None
+    if source is None or item is None or _said(source) - {"this", "alias"}:
+        return None
+    alias = source.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        return None
+    made = select.copy()
+    inner = made.args["from_"].this.this
+    inner.set("distinct", None)
+    inner.set("group", None)
+    name = item.alias or plain_name(item)
+    column = exp.column(name, quoted=True)
+    if not isinstance(item, exp.Alias):
+        inner.set("expressions", [exp.alias_(item_of(inner.expressions[0]), name, quoted=True)])
+    for count in list(made.find_all(exp.Count)):
+        if count.parent_select is not made:
+            continue
+        of = count.this
+        inside = of.expressions[0] if isinstance(of, exp.Distinct) and of.expressions else of
+        if isinstance(of, exp.Star):
+            value = _even_null(column)
+        elif isinstance(inside, exp.Column) and fold(inside.name) == fold(name):
+            value = column.copy()
+        else:
+            return None
+        count.set("this", exp.Distinct(expressions=[value]))
+    others = (each for one in made.expressions for each in one.find_all(exp.AggFunc, exp.Column))
+    loose = (
+        each
+        for each in others
+        if not isinstance(each, exp.Count) and not each.find_ancestor(exp.Count)
+    )
+    counts = any(each.parent_select is made for each in made.find_all(exp.Count))
+    return made if counts and next(loose, None) is None else None
+
+
+def _even_null(column: exp.Column) -> exp.Expr:
+    """A text for each value and one for NULL, which COUNT(*) counts as a row too."""
+    text = exp.Cast(this=column.copy(), to=exp.DataType.build("VARCHAR"))
+    some = exp.DPipe(this=exp.Literal.string("="), expression=text)
+    none = exp.If(
+        this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.Literal.string("")
+    )
+    return exp.Case(ifs=[none], default=some)
+
+
+def _distinct_item(query: exp.Expr) -> exp.Expr | None:
+    """The one item of SELECT DISTINCT x, or of SELECT x ... GROUP BY x."""
+    if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+        return None
+    said = _said(query) - {"expressions", "from_", "joins", "where", "with_"}
+    item = query.expressions[0]
+    if item_of(item).is_star or any(item.find_all(exp.AggFunc, exp.Window, exp.Query)):
+        return None
+    if said == {"distinct"}:
+        return None if query.args["distinct"].args.get("on") else item
+    if said == {"group"} and not _said(query.args["group"]) - {"expressions"}:
+        (*more, key) = query.args["group"].expressions
+        same = key in (item_of(item), exp.Literal.number(1)) or (
+            isinstance(key, exp.Column) and fold(key.name) == fold(item.alias)
+        )
+        return item if same and not more else None
+    return None
+
+
+def _said(node: exp.Expr) -> set[str]:
+    return {name for name, arg in node.args.items() if arg}

@@ -1,0 +1,141 @@
+"""GROUP BY: the expressions, and the sets of them that are grouped by."""
+
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import Final, final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Expression, Field, Literal
+from noisegate.errors import Unsupported
+from noisegate.sql.reading.groups.linear import core_of_key
+from noisegate.sql.reading.literals import whole
+from noisegate.sql.reading.names import Name
+from noisegate.sql.reading.sight import Sight, aggregates_in, item_of
+from noisegate.sql.reading.words import Node, require_only
+
+_SETS_MAX: Final = 64
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What is grouped by, each once, and the grouping sets as indexes into it.
+
+    ``singles`` are columns whose groups hold rows of one owner each.
+    """
+
+    singles: frozenset[Expression] = frozenset()
+    targets: list[Name | Expression] = field(default_factory=list)
+    sets: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether each group holds one owner's rows: by the unit, or by a key of its rows."""
+        return any(isinstance(one, Name) or one in self.singles for one in self.targets)
+
+
+def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Groups:
+    """What a SELECT groups by; no GROUP BY is the one group of all rows.
+
+    With ``lines``, a constant is no key, and a key moved by a whole number is the plain one.
+    """
+    names = sight.rows.names if sight.rows.unit is not None else ()
+    found = Groups(frozenset(Field(one.field) for one in names if one.single and one.field))
+    lacking = {Field(one.field): one.name for one in names if one.lacking and one.field}
+    group = select.args.get("group")
+    if group is None:
+        found.sets.append(())
+        return found
+    require_only(group, "expressions", "all")
+    nodes = group.expressions
+    if group.args.get("all"):
+        nodes = [item_of(one) for one in select.expressions if not aggregates_in(one)]
+        nodes = [one for one in nodes if not isinstance(one, exp.Query) or one in sight.known]
+    reader = _Sets(select, sight, found, lines)
+    for parts in product(*(reader.sets(node) for node in nodes)):
+        merged = tuple(dict.fromkeys(index for part in parts for index in part))
+        found.sets.append(merged)
+        if len(found.sets) > _SETS_MAX:
+            raise Unsupported("There are too many grouping sets.", fix="Use fewer columns.")
+    if len({frozenset(one) for one in found.sets}) < len(found.sets):
+        raise Unsupported("A grouping set stands twice.", fix="List each once.")
+    found.sets[:] = [tuple(sorted(one)) for one in found.sets]
+    loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
+    if loose:
+        raise Unsupported(
+            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so none can be "  # type: ignore[index]
+            "found; and rows without a partner have none.",
+            fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
+        )
+    if found.by_owner and len(found.sets) > 1:
+        raise Unsupported(
+            "Grouping sets contain the unit, or a key of its rows.",
+            fix="Use a plain GROUP BY inside.",
+        )
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    select: exp.Select
+    sight: Sight
+    found: Groups
+    lines: bool
+
+    def sets(self, node: Node) -> list[tuple[int, ...]]:
+        """The grouping sets that one element of GROUP BY stands for."""
+        if isinstance(node, exp.GroupingSets):  # where a constant is not in the set, it is NULL
+            nested = (exp.GroupingSets, exp.Rollup, exp.Cube)
+            return [
+                one
+                for part in node.expressions
+                for one in (self.sets(part) if isinstance(part, nested) else [self.indexes(part)])
+            ]
+        if isinstance(node, exp.Rollup):
+            parts = [self.indexes(part) for part in node.expressions]
+            return [_flat(parts[:count]) for count in range(len(parts), -1, -1)]
+        if isinstance(node, exp.Cube):
+            parts = [self.indexes(part) for part in node.expressions]
+            if len(parts) > 6:
+                raise Unsupported("CUBE has more than 6 columns.", fix="Use GROUPING SETS.")
+            return [
+                _flat(list(chosen))
+                for count in range(len(parts), -1, -1)
+                for chosen in combinations(parts, count)
+            ]
+        return [self.indexes(node)] if self._is_key(node) else [()]
+
+    def _is_key(self, node: Node) -> bool:
+        """Whether it can differ from row to row."""
+        if isinstance(node, exp.Tuple) or not self.lines:
+            return True
+        return type(self.sight.target(self._item(node))) is not Literal
+
+    def indexes(self, node: Node) -> tuple[int, ...]:
+        if isinstance(node, exp.Tuple):
+            return tuple(self.index(part) for part in node.expressions)
+        return (self.index(node),)
+
+    def _item(self, node: Node) -> Node:
+        """What is grouped by; a number is the place of an item."""
+        node = node if node in self.sight.known else node.unnest()
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = whole(node, "A position in GROUP BY")
+            if not 1 <= place <= len(self.select.expressions):
+                raise Unsupported(f"GROUP BY {place} is no position.", fix="Name the column.")
+            node = item_of(self.select.expressions[place - 1])
+        return node
+
+    def index(self, node: Node) -> int:
+        target = self.sight.target(self._item(node))
+        if self.lines and not isinstance(target, Name):
+            target = core_of_key(target, self.sight.reading.schema)
+        if target not in self.found.targets:
+            self.found.targets.append(target)
+        return self.found.targets.index(target)
+
+
+def _flat(parts: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(index for part in parts for index in part)

@@ -1,0 +1,1 @@
+"""FROM: relations, joins, sub-queries, set operations, windows within a unit, PIVOT."""

@@ -1,0 +1,1 @@
+"""Scalar expressions of SQL: arithmetic, decimals, dates and times, strings."""

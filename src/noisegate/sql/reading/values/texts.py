@@ -1,0 +1,128 @@
+"""What SQL makes of texts, and texts of dates, as expressions of the closed list."""
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Literal, domain_of
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.sql.reading.literals import as_text
+from noisegate.sql.reading.words import Node, refusal, require_only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noisegate.sql.reading.values.expressions import Reading
+
+Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
+_QUIET: Final = ("safe", "coalesce")
+
+
+def _escaped(node: Node, reading: "Reading") -> Expression:
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        raise refusal(node)
+    return _like(node.this, reading, reading.read(node.expression))
+
+
+def _like(node: Node, reading: "Reading", *escape: Expression) -> Expression:
+    require_only(node, "this", "expression", "negate")
+    name = "ilike" if isinstance(node, exp.ILike) else "like"
+    text, pattern = (reading.taken(each, Kind.TEXT) for each in (node.this, node.expression))
+    found = Call(name, (text, pattern, *escape))
+    return Call("not", (found,)) if node.args.get("negate") else found
+
+
+def _texts(nodes: "Sequence[Node]", reading: "Reading") -> list[Expression]:
+    return [as_text(reading.raw(node), reading.schema) for node in nodes]
+
+
+def _pipe(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "expression", *_QUIET)
+    return Call("concat", tuple(_texts([node.this, node.expression], reading)))
+
+
+def _concat(node: Node, reading: "Reading") -> Expression:
+    """CONCAT leaves NULLs out, unlike ||."""
+    require_only(node, "expressions", *_QUIET)
+    filled: list[Expression] = [
+        Call("coalesce", (text, Literal(""))) if domain_of(text, reading.schema).nullable else text
+        for text in _texts(node.expressions, reading)
+    ]
+    return Call("concat", tuple(filled))
+
+
+def _trim(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "position")
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position"), "trim")
+    return Call(name, (reading.taken(node.this, Kind.TEXT),))
+
+
+def _split_part(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "delimiter", "part_index")
+    text = reading.taken(node.this, Kind.TEXT)
+    others = (reading.read(node.args[part]) for part in ("delimiter", "part_index"))
+    return Call("split_part", (text, *others))
+
+
+def _pad(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "expression", "fill_pattern", "is_left")
+    if not node.args.get("fill_pattern"):
+        raise Unsupported("LPAD and RPAD say what to fill with.", fix="Use LPAD(x, 5, '0').")
+    text = reading.taken(node.this, Kind.TEXT)
+    others = (reading.read(node.args[part]) for part in ("expression", "fill_pattern"))
+    return Call("lpad" if node.args.get("is_left") else "rpad", (text, *others))
+
+
+def _regexp_like(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "expression", "flag")
+    return _regexp("regexp_matches", node, reading, "expression", "flag")
+
+
+def _regexp_extract(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "expression", "group", "null_if_pos_overflow")
+    return _regexp("regexp_extract", node, reading, "expression", "group")
+
+
+def _regexp_replace(node: Node, reading: "Reading") -> Expression:
+    require_only(node, "this", "expression", "replacement", "modifiers", "single_replace")
+    return _regexp("regexp_replace", node, reading, "expression", "replacement", "modifiers")
+
+
+def _regexp(name: str, node: Node, reading: "Reading", *parts: str) -> Expression:
+    """A test or a part of a text, by a constant pattern."""
+    others = (reading.read(node.args[part]) for part in parts if node.args.get(part))
+    return Call(name, (reading.taken(node.this, Kind.TEXT), *others))
+
+
+def _strftime(node: Node, reading: "Reading") -> Expression:
+    """STRFTIME(x, format), or the other way round, as DuckDB has it too."""
+    require_only(node, "this", "format")
+    moment, form = node.this, node.args["format"]
+    if moment.is_string:
+        moment, form = form, moment
+    return Call("strftime", (reading.taken(moment, Kind.TIMESTAMP), reading.read(form)))
+
+
+def _epoch_ms(node: Node, reading: "Reading") -> Expression:
+    """EPOCH_MS of a date or time; of a number it would make one."""
+    require_only(node, "this", "scale")
+    return Call("epoch_ms", (reading.taken(node.this, Kind.TIMESTAMP),))
+
+
+READERS: Final = MappingProxyType[type[exp.Expr], Reader]({
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escaped,
+    exp.DPipe: _pipe,
+    exp.Concat: _concat,
+    exp.Trim: _trim,
+    exp.SplitPart: _split_part,
+    exp.Pad: _pad,
+    exp.RegexpLike: _regexp_like,
+    exp.RegexpExtract: _regexp_extract,
+    exp.RegexpReplace: _regexp_replace,
+    exp.TimeToStr: _strftime,
+    exp.UnixToTime: _epoch_ms,
+})  # fmt: skip

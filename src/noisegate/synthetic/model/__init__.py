@@ -1,0 +1,1 @@
+"""The graphical model of synthetic rows: junction tree, inference, sampling, error bars."""

@@ -1,0 +1,136 @@
+"""How far an answer of the model may be off, from the noisy tables that were measured.
+
+Where a measured table holds all columns that are asked about, it gives the exact number plus noise
+of a known spread. Where none does, the exact number is at most that of any fewer conditions, and at
+least what two of them leave (Fréchet's inequalities), so there is a ± all the same, if a wide one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from itertools import combinations
+from math import acosh, inf, prod
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisegate.desk.price import Price
+from noisegate.releases.cells import tails
+from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.fit.residuals import Axes, Sizes
+from noisegate.synthetic.model.model import Evidence
+
+Masks: TypeAlias = Mapping[int, NDArray[np.bool_]]  # by column: which of its cells are asked about
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """An exact number plus noise of this variance, of draws that have at least that of ``draw``."""
+
+    value: float
+    variance: float
+    draw: float
+
+
+def direct(
+    sizes: Sizes, evidence: Sequence[Evidence], masks: Masks, total: float | None = None
+) -> Direct | None:
+    """What was measured about the rows inside the masks, all of it together; None: nothing.
+
+    Noise of different tables is independent, so the best weights are one over the variances. A
+    ``total`` is known exactly.
+    """
+    if not masks and total is not None:
+        return Direct(total, 0.0, 0.0)
+    found = [each for one in evidence for each in _seen(sizes, one, masks)]
+    if not found:
+        return None
+    exact = [each for each in found if each.variance == 0]
+    if exact:
+        return exact[0]
+    weights = np.array([1 / each.variance for each in found])
+    value = float(np.array([each.value for each in found]) @ weights / weights.sum())
+    return Direct(value, float(1 / weights.sum()), min(each.draw for each in found))
+
+
+def _seen(sizes: Sizes, one: Evidence, masks: Masks) -> Iterator[Direct]:
+    """The sums of one table inside the masks, where they are whole sums."""
+    if not set(masks) <= set(one.axes):
+        return
+    inside = box(sizes, one.axes, masks)
+    if one.labels is None:
+        spread = one.variance * int(inside.sum())
+        yield Direct(float(one.values[inside].sum()), spread, one.variance)
+        return
+    known = one.labels >= 0
+    held = np.bincount(one.labels[known & inside], minlength=len(one.values))
+    of = np.bincount(one.labels[known], minlength=len(one.values))
+    if not (inside & ~known).any() and np.all((held == 0) | (held == of)):
+        chosen = held > 0
+        spread = one.variance * int(chosen.sum())
+        yield Direct(float(one.values[chosen].sum()), spread, one.variance)
+
+
+def box(sizes: Sizes, axes: Axes, masks: Masks) -> NDArray[np.bool_]:
+    """Which cells of the table over some columns are inside the masks, flat."""
+    parts = [masks.get(axis, np.ones(sizes[axis], bool)) for axis in axes]
+    whole: NDArray[np.bool_] = reduce(np.logical_and.outer, parts, np.ones((), bool))
+    return whole.ravel()
+
+
+def singles(sizes: Sizes, evidence: Sequence[Evidence], axis: int) -> tuple[Floats, Floats] | None:
+    """What was measured about each cell of one column: numbers and variances; None: nothing."""
+    sums, weights = np.zeros(sizes[axis]), np.zeros(sizes[axis])
+    for one in evidence:
+        if axis in one.axes and one.labels is None:
+            shape = [sizes[each] for each in one.axes]
+            others = tuple(i for i, each in enumerate(one.axes) if each != axis)
+            weight = 1 / max(one.variance * prod(shape[i] for i in others), 1e-12)
+            sums += weight * one.values.reshape(shape).sum(axis=others)
+            weights += weight
+    return None if not weights.any() else (sums / weights, 1 / weights)
+
+
+def reach(
+    sizes: Sizes,
+    evidence: Sequence[Evidence],
+    masks: Masks,
+    *,
+    failure: float,
+    gaussian: bool,
+    total: float | None = None,
+) -> tuple[float, float]:
+    """Bounds of the exact number.
+
+    Claim: it lies between them, with probability 1 - failure, over the noise. Why: each measured
+        sum is exact plus noise, whose reach is proven in `releases.tails`; where several bounds are
+        used, each fails with its part of the probability. Which tables were measured may depend on
+        earlier answers, but not on their own noise.
+    """
+    whole = direct(sizes, evidence, masks, total)
+    if whole is not None:
+        return _ends(whole, failure, gaussian=gaussian)
+    covered = {tuple(sorted(set(one.axes) & set(masks))) for one in evidence}
+    asked = {axes: direct(sizes, evidence, {a: masks[a] for a in axes}, total) for axes in covered}
+    known = {axes: one for axes, one in asked.items() if one is not None and axes}
+    widest = [axes for axes in known if not any(set(axes) < set(other) for other in known)]
+    everything = direct(sizes, evidence, {}, total)
+    if everything is None:
+        return 0.0, inf
+    part = failure / (len(widest) + 1)
+    most = _ends(everything, part, gaussian=gaussian)[1]
+    ends = {axes: _ends(known[axes], part, gaussian=gaussian) for axes in widest}
+    pairs = [(a, b) for a, b in combinations(ends, 2) if set(a) | set(b) == set(masks)]
+    low = max((ends[a][0] + ends[b][0] - most for a, b in pairs), default=0.0)
+    return max(low, 0.0), min((end for _, end in ends.values()), default=most)
+
+
+def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]:
+    if one.variance == 0:
+        return one.value, one.value
+    price = Price(amount=Fraction(acosh(1 + 1 / one.draw)), gaussian=gaussian)  # of that draw
+    spread = float(tails.reach(np.array(one.variance), failure, price, 1))
+    return max(one.value - spread, 0), max(one.value + spread, 0)

@@ -1,0 +1,1 @@
+"""Private multiplicative weights: lists of counting questions, and sessions of many."""
