@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.crowd.blending import Blending, Sampled, solved
@@ -38,9 +39,6 @@ from noisegate.sql.laws.sampling import chance_of
 from noisegate.sql.question import Block
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-crowd/1"
 _ONE_EACH: Final = (
@@ -207,8 +205,6 @@ class CrowdRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The cells as an answer has them; hidden ones have no number."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         count = self.counts.size if rows is None else min(rows, self.counts.size)
         places = np.unravel_index(np.arange(count), self.counts.shape)
         columns = {
@@ -257,10 +253,8 @@ class CrowdRelease(Charged):
             "value": self.value,
         }
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":
+    def parquet(self, confidence: Numeric) -> pa.Table:
         """The cells, and how many of the sample are in each."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         return self.to_arrow(confidence).append_column("sampled", pa.array(self.counts.ravel()))
 
     @classmethod

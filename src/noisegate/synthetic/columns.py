@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind, ordinal
 from noisegate.releases.cells.axes import Axis, key_of, key_record
 from noisegate.releases.cells.chance import public_coins
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Cells: TypeAlias = NDArray[np.integer[Any]]
 Bounds: TypeAlias = tuple[Fraction, Fraction]
@@ -87,10 +85,8 @@ class Coding:
         """The name of the column."""
         return self.axis.name
 
-    def decode(self, cells: Cells, *, seed: int) -> "pa.Array":
+    def decode(self, cells: Cells, *, seed: int) -> pa.Array:
         """A value for each number of a cell: its key, or one spread evenly over its bin."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         if self.axis.ends is None and self.unit is None:
             return pa.array(list(self.axis.keys), _arrow(self.kind)).take(pa.array(cells))
         lows, highs = self._ranges()
@@ -175,18 +171,14 @@ class Determined:
     of: str
     pairs: tuple[tuple[Any, Any], ...]
 
-    def decode(self, others: "pa.Array") -> "pa.Array":
+    def decode(self, others: pa.Array) -> pa.Array:
         """The value for each value of the other column."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         distinct = others.dictionary_encode()
         found = [self.value_of(key) for key in distinct.dictionary.to_pylist()]
         return pa.array(found, _arrow(self.kind)).take(distinct.indices)
 
     def require_values(self) -> None:
         """Raise a ValueError or TypeError where a value is of another kind than the column."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         values = [value for _, value in self.pairs]
         if pa.array(values, _arrow(self.kind)).to_pylist() != values:
             raise ValueError(self.name)
@@ -231,10 +223,8 @@ class Numbered:
     name: str
     kind: Kind
 
-    def decode(self, count: int) -> "pa.Array":
+    def decode(self, count: int) -> pa.Array:
         """The numbers 1, 2, 3, and so on."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         return pa.array(np.arange(1, count + 1)).cast(_arrow(self.kind))
 
     def to_record(self) -> dict[str, Any]:
@@ -284,10 +274,8 @@ class Layout:
             raise SpecError(f"{name!r} is no measured column.", fix=f"Use {', '.join(names)}.")
         return names.index(name)
 
-    def decode(self, cells: Cells, *, seed: int) -> "pa.Table":
+    def decode(self, cells: Cells, *, seed: int) -> pa.Table:
         """The rows: values for the cells of each row."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         made: dict[str, Any] = {}
         for place, coding in enumerate(self.codings):
             own = (seed << 16) + place
@@ -330,9 +318,7 @@ def spread(lows: NDArray[Any], highs: NDArray[Any], seed: int, *, whole: bool) -
     return cut
 
 
-def _arrow(kind: Kind) -> "pa.DataType":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _arrow(kind: Kind) -> pa.DataType:
     return {
         Kind.BOOLEAN: pa.bool_(),
         Kind.INTEGER: pa.int64(),
@@ -343,7 +329,5 @@ def _arrow(kind: Kind) -> "pa.DataType":
     }[kind]
 
 
-def _cast(values: NDArray[Any], kind: "pa.DataType") -> "pa.Array":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _cast(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values).cast(kind)

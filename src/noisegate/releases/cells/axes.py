@@ -11,17 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.arrow import number_column
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 AxisKey: TypeAlias = str | int | date | datetime | Fraction | None
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
@@ -233,10 +231,8 @@ class Axis:
 
     # other forms
 
-    def column(self) -> "pa.Array":
+    def column(self) -> pa.Array:
         """The keys as an Arrow column; bins by their lower edge."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         if any(type(key) is int or isinstance(key, Fraction) for key in self.keys):
             return number_column(self.keys)
         return pa.array(self.keys)

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
+
+import pyarrow as pa
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer, HalfWidths
@@ -31,9 +33,6 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.run import Run
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WHISKERS: Final = Fraction(1, 20)
 _BOX: Final = 64  # pixels for each
@@ -173,7 +172,7 @@ class BoxplotRelease(Held):
             "caveats": list(self.held.caveats),
         }
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - the record has the ±
+    def parquet(self, confidence: Numeric) -> pa.Table:  # noqa: ARG002 - the record has the ±
         """A row for each group."""
         return self.held.table
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.plot import altair, framed
@@ -24,8 +25,6 @@ from noisegate.releases.cells.workload import Workload, marginals
 from noisegate.releases.forms.picture import height_of, in_degrees
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from noisegate.releases.forms.table import TableRelease
 
 _LONGITUDES: Final = ("lon", "lng", "x")
@@ -75,10 +74,8 @@ class Map:
             write(file, text)
         return text
 
-    def to_geoarrow(self) -> "pa.Table":
+    def to_geoarrow(self) -> pa.Table:
         """An Arrow table with polygons as well-known binary and the metadata of GeoParquet 1.1."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         rows = np.zeros(self.numbers.size, _POLYGON)
         rows["order"], rows["kind"], rows["rings"], rows["points"] = 1, 3, 1, 5
         rows["ring"] = self._rings().reshape(-1, 10)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import LedgerError, SpecError
@@ -38,8 +39,6 @@ from noisegate.sql.laws.sampling import Sampling, sample_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-marginals/1"
 _KEY: Final = b"noisegate"
@@ -122,10 +121,8 @@ class MarginalTable:
         """The numbers, in the shape of the axes; a copy."""
         return self.values.copy()
 
-    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
+    def to_arrow(self, confidence: Numeric | None = None) -> pa.Table:
         """A row for each cell: its keys and its number; with a confidence, its margin too."""
-        import pyarrow as pa  # noqa: PLC0415
-
         places = np.indices(self.values.shape).reshape(len(self.axes), -1)
         pairs = zip(self.axes, places, strict=True)
         columns = {axis.name: axis.column().take(pa.array(at)) for axis, at in pairs}
@@ -210,10 +207,8 @@ class Marginals:
 
     # as bytes, for the ledger and for files
 
-    def to_parquet(self) -> "pa.Table":
+    def to_parquet(self) -> pa.Table:
         """All tables in one, cell by cell."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         sizes = [each.size for each in self.values]
         columns = {
             "table": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
@@ -236,7 +231,7 @@ class Marginals:
         }
 
     @classmethod
-    def of(cls, held: "pa.Table", record: Mapping[str, Any]) -> "Marginals":
+    def of(cls, held: pa.Table, record: Mapping[str, Any]) -> "Marginals":
         """What `to_parquet` and `to_record` said."""
         axes = tuple(map(Axis.from_record, record["axes"]))
         sets = tuple(tuple(each) for each in record["sets"])
@@ -260,7 +255,6 @@ class Marginals:
 
     def to_bytes(self) -> bytes:
         """A Parquet file with the record in its metadata."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         head = json.dumps({"format": FORMAT, **self.to_record()}, ensure_ascii=False).encode()
@@ -273,7 +267,6 @@ class Marginals:
     @classmethod
     def from_bytes(cls, stored: bytes) -> "Marginals":
         """What `to_bytes` made."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         try:

@@ -9,6 +9,7 @@ from math import cos, radians
 from typing import Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
@@ -98,8 +99,6 @@ def height_of(xs: tuple[float, float], ys: tuple[float, float]) -> float:
 
 def _along(release: Drawable, place: int, confidence: Number, *, running: bool) -> Any:  # noqa: ANN401
     """As an answer with one key is drawn, with error bars; or its running totals."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     axis, value = release.axes[place], release.value
     asked = prefixes(axis.size) if running else marginals(release.values.shape, [(place,)])
     value = f"running total of {value}" if running else value

@@ -7,9 +7,10 @@ from fractions import Fraction
 from itertools import product
 from math import ceil, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import Answer, HalfWidths
@@ -25,9 +26,6 @@ from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.estimate import Floats, Side
 from noisegate.releases.cells.tails import reach, tail_factor
 from noisegate.releases.cells.workload import Workload, cells
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-release/1"
 _MAPS: Final = (".geojson", ".geoparquet")
@@ -308,8 +306,6 @@ class TableRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The same as an answer has it: a row for each cell, or for the first, to be looked at."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         count = self.values.size if rows is None else min(rows, self.values.size)
         keys = _keys(self.axes, count, labels=rows is not None)
         table = keys.append_column(self.value, pa.array(self.values.reshape(-1)[:count]))
@@ -351,10 +347,8 @@ def _first(shape: tuple[int, ...], count: int) -> NDArray[np.int64]:
     return np.stack(np.unravel_index(np.arange(count), shape), axis=1).astype(np.int64)
 
 
-def _keys(axes: Sequence[Axis], count: int, *, labels: bool = False) -> "pa.Table":
+def _keys(axes: Sequence[Axis], count: int, *, labels: bool = False) -> pa.Table:
     """The keys of the first cells; or as people read them."""
-    import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
     places = _first(tuple(axis.size for axis in axes), count).T
     columns = [pa.array(axis.labels) if labels else axis.column() for axis in axes]
     arrays = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]

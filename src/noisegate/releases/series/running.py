@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, cast, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
@@ -420,8 +421,6 @@ class SeriesRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each period, or for the last."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         size = len(self.periods)
         first = 0 if rows is None else max(0, size - rows)
         keys = self.axis.column().slice(first, size - first)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from math import floor, lcm
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
@@ -24,9 +25,6 @@ from noisegate.exact import fraction
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.sql.question import Block, GroupKey
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Places: TypeAlias = NDArray[np.uint64]
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
@@ -45,10 +43,8 @@ class SparseAxis:
     keys: tuple[Key, ...] | None = None
     days: bool = False
 
-    def column(self, places: Places) -> "pa.Array":
+    def column(self, places: Places) -> pa.Array:
         """The keys at these places. Steps of numbers are told by their lower ends."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         if self.keys is not None:
             return arrow_column(self.keys, type_of(self.keys)).take(pa.array(places))
         if self.low.denominator != 1 or self.step.denominator != 1:
