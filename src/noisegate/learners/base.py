@@ -8,6 +8,7 @@ Bounds and classes are declared, in the policy or as parameters; none is learnt 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -54,6 +55,7 @@ class Memory(Protocol):
         """A handle of these rows, each one unit."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that learns through the door: it says what to ask, and takes what was fitted.
 
@@ -62,6 +64,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
     interrupted.
     """
 
+    epsilon: Any = 1  # a number
+    bounds: Any = None  # (low, high) of the columns of an array, or such for each
+    memory: Any = None  # from `noisegate.memory`
     _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
     _reach: ClassVar[int] = REACH
     _told_by: ClassVar[str | None] = None  # the parameter that declares an array's target
@@ -235,9 +240,11 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         return self.fit(X, **how).transform(X)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier: ``classes_`` are the declared keys of the target."""
 
+    classes: Any = None  # a list, of an array's target
     _told_by: ClassVar[str | None] = "classes"
 
     def _matrix(self, X: Any, y: Any) -> Matrix:  # noqa: ANN401, N803

@@ -8,7 +8,7 @@ the clusters among their noisy means, which is free; then it measures those. Mea
 what was known before as far as their noise could explain the difference.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, final
@@ -48,6 +48,7 @@ _CLUSTERS_MAX: Final = 1 << 10
 _ROUNDS_MAX: Final = 100
 
 
+@dataclass(eq=False, repr=False)
 class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     """Clusters of rows around ``n_clusters`` centres.
 
@@ -73,24 +74,11 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     ε = 1
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        method: str = "auto",
-        rounds: int = 5,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-        random_state: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.method = method
-        self.rounds = rounds
-        self.bounds = bounds
-        self.memory = memory
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    method: str = "auto"
+    rounds: int = 5
+    random_state: int = 0
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         clusters = require_whole(self.n_clusters, "n_clusters", 1, _CLUSTERS_MAX)
