@@ -21,9 +21,9 @@ from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.synthetic.door import DoorTables, marginals_of
-from noisegate.synthetic.trial import TrialTables
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
+from trials import TrialTables
 
 A = Column(name="a", keys=("u", "v"))
 PEOPLE = table("people", None, A, ("b", Kind.INTEGER))

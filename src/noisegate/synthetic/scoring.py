@@ -6,9 +6,8 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.ask.asking import Noisy
+from noisegate.releases.ask.asking import Moved, Noisy
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
@@ -55,15 +54,6 @@ def distance_variance(price: Price, count: int, share: Fraction, *, moved: Fract
     query = Moved((L1(count * reach),), (L2(squared=count * reach**2),))
     (noise,) = price.noise(query, require_shares([share]))  # type: ignore[arg-type]
     return coarse(np.zeros(count, np.int64), noise).variance
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """The part of a query that prices look at."""
-
-    l1s: tuple[L1, ...]
-    l2s: tuple[L2, ...]
 
 
 def require_axes(axes: Axes, sizes: Sizes) -> None:

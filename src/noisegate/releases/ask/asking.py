@@ -16,7 +16,7 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.mechanisms.base import Mechanism
-from noisegate.privacy.distance import L1
+from noisegate.privacy.distance import L1, L2
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Block, Strategy
 
@@ -28,6 +28,15 @@ class Noisy:
 
     values: NDArray[np.int64]
     variance: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The part of a query that prices look at."""
+
+    l1s: tuple[L1, ...]
+    l2s: tuple[L2, ...]
 
 
 class Ask(Protocol):
