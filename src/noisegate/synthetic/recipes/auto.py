@@ -28,13 +28,12 @@ from noisegate.releases.cells.estimate import Floats, simplex
 from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, combine
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import Evidence, Model, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
 from noisegate.synthetic.recipes.shared import (
-    CELLS,
+    Modelled,
     columns_shares,
     measured,
     pairs_of,
-    require_cells,
     singles_of,
     spanning,
 )
@@ -57,14 +56,8 @@ _ROUNDS: Final = 100
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Auto:
+class Auto(Modelled):
     """Looks, measures, shrinks and fits. The model has at most ``cells_max`` cells."""
-
-    cells_max: int = CELLS
-
-    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
-        """A model has room for each column at least."""
-        require_cells(self.cells_max, sizes)
 
     def planned(  # noqa: D102 - see Synthesizer
         self,
@@ -82,12 +75,7 @@ class Auto:
         return columns, Planned("a table, if all are measured alike", alike, alike)
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Ask in up to five rounds, and fit."""
         return _Steps(ask, workload, known, total, self.cells_max).run()
