@@ -62,14 +62,6 @@ def ceiling(epsilon: float, delta: float, *, trials: int, alpha: float) -> float
     return float(max(found.max(), 0.0))
 
 
-def trials_for(epsilon: float, delta: float = 0.0, *, share: float = 0.8, alpha: float) -> int:
-    """How many runs on each neighbour make the ceiling reach a share of the claim."""
-    held = 64
-    while ceiling(epsilon, delta, trials=held, alpha=alpha) < share * epsilon and held < 1 << 40:
-        held *= 2
-    return 2 * held  # half of them are for learning
-
-
 def split_alpha(alpha: float, parts: int) -> float:
     """An equal share of the false-alarm budget for each of several bounds (Bonferroni)."""
     if not 0 < alpha < 1 or parts < 1:

@@ -11,7 +11,7 @@ is spread evenly over it, whole where the column is whole, within the declared b
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from fractions import Fraction
 from math import ceil, floor, log10
 from typing import Any, Final, TypeAlias, final
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind, ordinal
-from noisegate.releases.cells.axes import Axis, key_of, key_record
+from noisegate.releases.cells.axes import Axis, after, key_of, key_record
 from noisegate.releases.cells.chance import public_coins
 
 Cells: TypeAlias = NDArray[np.integer[Any]]
@@ -122,18 +122,9 @@ class Coding:
     def _end(self, key: Any) -> Fraction:  # noqa: ANN401 - a date or a time
         """The number of the first moment after a group of time; calendars end after 9999."""
         try:
-            return self.number(self._next(key))
+            return self.number(after(key, str(self.unit)))
         except (OverflowError, ValueError):
             return self.number(date.max) + (1 if self.kind is Kind.DATE else _DAY)
-
-    def _next(self, key: Any) -> Any:  # noqa: ANN401 - a date or a time
-        """The first moment after a group of time."""
-        if self.unit in ("hour", "day", "week"):
-            steps = {"hour": timedelta(hours=1), "day": timedelta(1), "week": timedelta(7)}
-            return key + steps[self.unit]
-        months = {"month": 1, "quarter": 3, "year": 12}[str(self.unit)]
-        total = key.year * 12 + key.month - 1 + months
-        return key.replace(year=total // 12, month=total % 12 + 1)
 
     def to_record(self) -> dict[str, Any]:
         """The column as JSON values."""

@@ -27,6 +27,7 @@ from noisegate.files import written
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.forms.table import Number
 from noisegate.sheets import csv_table
+from noisegate.sql.spelling import quoted
 from noisegate.synthetic.columns import Cells
 from noisegate.synthetic.model.bars import reach
 from noisegate.synthetic.model.constraints import masks_of, places
@@ -194,10 +195,10 @@ class SyntheticRelease(Charged):
     def _save_duckdb(self, path: Path) -> None:
         import duckdb  # noqa: PLC0415 - only when asked for
 
-        name = self.fitted.layout.table.replace('"', '""')
+        name = quoted(self.fitted.layout.table)
         with written(path), duckdb.connect(str(path)) as connection:
             connection.register("synthetic_rows", self.to_arrow())
-            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM synthetic_rows')  # noqa: S608 - quoted
+            connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM synthetic_rows")  # noqa: S608 - quoted
 
     def record(self) -> dict[str, Any]:
         """Nothing else: the model stands beside it."""

@@ -101,6 +101,19 @@ def simplex(values: Floats, total: float) -> Floats:
     return projected
 
 
+def simplices(rows: Floats, totals: Floats) -> Floats:
+    """`simplex` of each row, with its own total; -∞ stands for what is not there."""
+    order = -np.sort(-rows, axis=1)
+    above = np.cumsum(order, axis=1) - totals[:, None]
+    ranks = np.arange(1, rows.shape[1] + 1)
+    with np.errstate(invalid="ignore"):
+        inside = order * ranks > above
+    last = np.maximum(rows.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), 0)
+    cut = np.where(totals > 0, above[np.arange(last.size), last] / ranks[last], 0.0)
+    found: Floats = np.where(totals[:, None] > 0, np.maximum(rows - cut[:, None], 0.0), 0.0)
+    return found
+
+
 def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
     """Whole numbers from non-negative ones, each less than 1 away, with the given total.
 

@@ -18,6 +18,7 @@ from noisegate.exact import fraction
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, whole
+from noisegate.releases.cells.finish import rounded
 from noisegate.releases.cells.workload import Workload, ranges
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.trees.dyadic import Dyadic, Ints, dyadic, length, widened
@@ -95,7 +96,7 @@ class Adaptive:
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain
-            found = whole(values) if single else _rounded(values)
+            found = whole(values) if single else rounded(values)  # in the order of the tree
             return found[order.places].reshape(ask.shape)
 
         return Estimate(spread[order.places].reshape(ask.shape), words=tuple(words), mend=mend)
@@ -203,11 +204,6 @@ def _with_total(values: Floats, total: Total, density: Floats) -> Floats:
         return values
     found: Floats = values + missing / density.sum() * density
     return found
-
-
-def _rounded(values: Floats) -> Ints:
-    """Whole numbers in the order of the tree: no node's total moves by 1 or more."""
-    return np.diff(np.rint(np.cumsum(values)), prepend=0).astype(np.int64)
 
 
 def _everything(shape: tuple[int, ...]) -> Groups:

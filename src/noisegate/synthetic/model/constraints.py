@@ -15,6 +15,7 @@ from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import quoted
 from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Cells, Layout
 from noisegate.synthetic.model.bars import Masks, box
@@ -149,8 +150,7 @@ def impossible_of(
 
 def counting(condition: str, table: str) -> str:
     """The question how many rows a condition is true of."""
-    quoted = table.replace('"', '""')
-    return f'SELECT COUNT(*) FROM "{quoted}" WHERE {condition}'  # noqa: S608 - read, never run
+    return f"SELECT COUNT(*) FROM {quoted(table)} WHERE {condition}"  # noqa: S608 - read, never run
 
 
 _LISTED: Final = 'Use impossible=[{"age": (0, 14), "married": True}], or ["age < 15 AND married"].'
