@@ -6,41 +6,41 @@ its audit against the honest claim must end in a violation, which is the proof o
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from noisegate.audit.audit import Audit
 from noisegate.audit.claims import claims_of
-from noisegate.audit.distinguisher import Score
-from noisegate.audit.draws import Each, Many
+from noisegate.audit.draws import Each, Many, weaker
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import Mechanism
 
 Cells: TypeAlias = tuple[int, ...]
 Pair: TypeAlias = tuple[Cells, Cells]
+Copies: TypeAlias = tuple[Mechanism[Any], Mechanism[Any]]  # honest, broken
 
 _FIFTH: Final = "a fifth too little noise"
 
 
 def many(
     name: str,
-    pair: tuple[Mechanism[Any], Mechanism[Any]],
+    of: Mechanism[Any] | Copies,
     cells: Pair,
     neighbours: str,
     **terms: Any,  # noqa: ANN401 - those of Audit
 ) -> Audit:
-    """An audit of a mechanism, and of its broken copy, that draws all runs at once."""
-    kind = terms.pop("kind", Many)
+    """An audit of a mechanism, and of its broken copy, that draws all runs at once.
+
+    The copy has a fifth too little noise, unless it is given.
+    """
+    kind, pair = terms.pop("kind", Many), _copies(of)
     draws, broken = (tuple(kind(each, side) for side in cells) for each in pair)
     return _audit(name, pair[0], (draws, broken), neighbours, {"trials": 400_000} | terms)
 
 
 def each(
     name: str,
-    pair: tuple[Mechanism[Any], Mechanism[Any]],
+    of: Mechanism[Any] | Copies,
     cells: Pair,
     neighbours: str,
     *,
@@ -48,8 +48,13 @@ def each(
     **terms: Any,  # noqa: ANN401 - those of Audit
 ) -> Audit:
     """An audit of a mechanism, and of its broken copy, that draws run by run."""
+    pair = _copies(of)
     draws, broken = (tuple(Each(each, side, width) for side in cells) for each in pair)
     return _audit(name, pair[0], (draws, broken), neighbours, {"trials": 7_000} | terms)
+
+
+def _copies(of: Mechanism[Any] | Copies) -> Copies:
+    return of if isinstance(of, tuple) else (of, weaker(of))
 
 
 def _audit(
@@ -67,17 +72,6 @@ def _audit(
         name=name, claims=claims, draws=draws[0], broken=draws[1], neighbours=neighbours,
         broken_words=said.pop("broken_words", _FIFTH), **said,
     )  # fmt: skip
-
-
-def at_least(value: float) -> Score:
-    """The event that the first number is this or more."""
-    return lambda outputs: (outputs[:, 0] >= value).astype(np.float64)
-
-
-def weaker(mechanism: Mechanism[Any], **shares: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
-    """A copy with fields times a share: scales below 1, factors above."""
-    fields = {name: getattr(mechanism, name) * share for name, share in shares.items()}
-    return replace(mechanism, **fields)  # type: ignore[type-var]  # mechanisms are dataclasses
 
 
 def audits() -> Mapping[str, Callable[[], Audit]]:
