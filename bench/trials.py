@@ -30,7 +30,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.releases.ask.asking import Moved, Noisy
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
-from noisegate.synthetic.scoring import (
+from noisegate.synthetic.asking import (
     coarse,
     distance_variance,
     distances_of,

@@ -20,7 +20,7 @@ from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.synthetic.door import DoorTables, marginals_of
+from noisegate.synthetic.asking import DoorTables, marginals_of
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
 from trials import TrialTables

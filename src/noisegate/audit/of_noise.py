@@ -10,8 +10,7 @@ import numpy as np
 from noisegate.accounting.calibrate import discrete_gaussian_count_delta_up, gaussian_delta_up
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import curve_claims
-from noisegate.audit.confidence import Floats
+from noisegate.audit.confidence import Floats, curve_claims
 from noisegate.audit.events import AtLeast
 from noisegate.audit.registry import each, many
 from noisegate.mechanisms.additive.box_noise import BoxNoise

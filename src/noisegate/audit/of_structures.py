@@ -14,8 +14,7 @@ from scipy.special import expit
 
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import claims_of, zcdp_claims
-from noisegate.audit.confidence import Floats
+from noisegate.audit.confidence import Floats, claims_of, zcdp_claims
 from noisegate.audit.draws import Repeats, weaker
 from noisegate.audit.events import AtLeast, best_region
 from noisegate.audit.registry import Pair, each, many

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import claims_of
+from noisegate.audit.confidence import claims_of
 from noisegate.audit.draws import Each, Many, weaker
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import Mechanism
