@@ -8,6 +8,7 @@ the clusters among their noisy means, which is free; then it measures those. Mea
 what was known before as far as their noise could explain the difference.
 """
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
@@ -16,6 +17,8 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
+from sklearn.cluster import k_means
+from sklearn.exceptions import ConvergenceWarning
 
 from noisegate.learners import plots
 from noisegate.learners.asking import Floats, Measured, RowsAsk
@@ -42,7 +45,6 @@ _CELLS: Final = 16  # at most so many cells for each cluster
 _GUESS: Final = 0.2  # the variance of a column, if nothing is known about it
 _USUAL: Final = 0.25  # how far the mean of a column is from the middle, squared: likewise
 _RESTARTS: Final = 20
-_TRIED: Final = 3  # points for each start
 _STEPS: Final = 30
 _CLUSTERS_MAX: Final = 1 << 10
 _ROUNDS_MAX: Final = 100
@@ -246,32 +248,13 @@ def _clusters(
 
     They start as in [AV07], each mean being the best of a few points drawn by their distance.
     """
-    best: tuple[float, Floats, NDArray[np.intp]] | None = None
-    for _ in range(_RESTARTS):
-        means = points[rng.choice(len(points), size=1, p=weights / weights.sum())]
-        near = _squares(points, means)[:, 0]
-        while len(means) < size:
-            chance = weights * near + 1e-300
-            drawn = rng.choice(len(points), size=_TRIED, p=chance / chance.sum())
-            nearer = np.minimum(near[:, None], _squares(points, points[drawn]))
-            chosen = int(np.argmin(weights @ nearer))
-            means, near = np.vstack([means, points[drawn[chosen]]]), nearer[:, chosen]
-        for _ in range(_STEPS):
-            label = _squares(points, means).argmin(axis=1)
-            marks = (label[:, None] == np.arange(size)) * weights[:, None]
-            held = marks.sum(axis=0)
-            moved = np.where(
-                held[:, None] > 0, marks.T @ points / np.maximum(held, 1e-300)[:, None], means
-            )
-            if np.array_equal(moved, means):
-                break
-            means = moved
-        squares = _squares(points, means)
-        cost = float(weights @ squares.min(axis=1))
-        if best is None or cost < best[0]:
-            best = cost, means, squares.argmin(axis=1)
-    assert best is not None  # noqa: S101 - there is at least one start
-    return best[1], best[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # points may coincide
+        means, label, _ = k_means(
+            points, size, sample_weight=weights, n_init=_RESTARTS, max_iter=_STEPS,
+            random_state=int(rng.integers(1 << 31)),
+        )  # fmt: skip
+    return means, label
 
 
 def _squares(points: Floats, centers: Floats) -> Floats:

@@ -269,6 +269,30 @@ def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
             raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
 
 
+def runs_of(axes: Sequence[Axis], where: Mapping[str, Any]) -> list[Runs]:
+    """What is meant along each axis; all of it where nothing is said."""
+    require_names(axes, where)
+    return [
+        axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)] for axis in axes
+    ]
+
+
+def chosen_cells(axes: Sequence[Axis], where: Mapping[str, Any]) -> list[NDArray[np.int64]]:
+    """The same as places."""
+    return [
+        np.concatenate([np.arange(low, high + 1) for low, high in runs])
+        for runs in runs_of(axes, where)
+    ]
+
+
+def keys_of(axes: Sequence[Axis], count: int, *, labels: bool = False) -> pa.Table:
+    """The keys of the first cells, the last axis varying fastest; or as people read them."""
+    places = np.unravel_index(np.arange(count), [axis.size for axis in axes])
+    columns = [pa.array(axis.labels) if labels else axis.column() for axis in axes]
+    arrays = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]
+    return pa.table(arrays, names=[axis.name for axis in axes])
+
+
 def after(key: Any, unit: str) -> Any:  # noqa: ANN401 - a date or a time
     """When the stretch of time that begins with the key has ended."""
     if unit in _STEPS:

@@ -19,7 +19,7 @@ from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.cells.axes import Axis, require_names
+from noisegate.releases.cells.axes import Axis, chosen_cells, require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.cells.workload import Workload
@@ -65,11 +65,7 @@ class MarginalTable:
 
     def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
         """The sum over some cells: ``table.query(age=(20, 39), ward=["north", "west"])``."""
-        require_names(self.axes, where)
-        chosen = []
-        for axis in self.axes:
-            runs = axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)]
-            chosen.append(np.concatenate([np.arange(low, high + 1) for low, high in runs]))
+        chosen = chosen_cells(self.axes, where)
         cells = np.ix_(*chosen)
         counts = np.array([[each.size for each in chosen]], np.int64)
         shown = int(self.values[cells].sum())

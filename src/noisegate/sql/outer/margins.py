@@ -10,7 +10,7 @@ be followed (ranks of noisy numbers, CASE on them, the largest of several) has n
 The second run must show the same rows again, or no error bar is given at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -56,7 +56,7 @@ class Margins:
     released: Mapping[str, ReleasedBlock]
     public: Mapping[str, pa.Table]
     shown: pa.Table
-    _known: dict[Fraction, list[HalfWidths | None]] = field(default_factory=dict)
+    _widths: dict[Fraction, list[HalfWidths | None]] = field(default_factory=dict)
 
     @cached_property
     def chosen(self) -> bool:
@@ -81,38 +81,39 @@ class Margins:
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return [name for name, item in pairs if item is None]
 
+    def _known(self, holds: Callable[[Item], object]) -> tuple[str, ...]:
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and holds(item))
+
     def noisy(self) -> tuple[str, ...]:
         """The columns that are made of released numbers, by name."""
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(name for name, item in pairs if item is not None and item.parts)
+        return self._known(lambda item: item.parts)
 
     def unsigned(self) -> tuple[str, ...]:
         """The columns that cannot be negative before noise, by name."""
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(name for name, item in pairs if item is not None and item.unsigned)
+        return self._known(lambda item: item.unsigned)
 
     def amounts(self) -> tuple[str, ...]:
         """Those of them that are counts, or sums from 0 on, by name."""
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(name for name, item in pairs if item is not None and item.amount)
+        return self._known(lambda item: item.amount)
 
     def lower(self) -> tuple[str, ...]:
         """Those of them that may be far larger than their ± says, because of a cap."""
         below = {name for block in self.released.values() for name in block.lower}
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(
-            name
-            for name, item in pairs
-            if item is not None and item.amount and item.parts
-            if {part.rpartition(".")[2] for part in item.parts} <= below
+        return self._known(
+            lambda item: (
+                item.amount
+                and item.parts
+                and {part.rpartition(".")[2] for part in item.parts} <= below
+            )
         )
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
         """For each shown column: the half-width of each row, or None if it has no error bar."""
         failure = failure_of(fraction(confidence, name="confidence"))
-        if failure not in self._known:
-            self._known[failure] = self._at(failure)
-        return self._known[failure]
+        if failure not in self._widths:
+            self._widths[failure] = self._at(failure)
+        return self._widths[failure]
 
     def _at(self, failure: Fraction) -> list[HalfWidths | None]:
         found: list[HalfWidths | None] = [None] * self.shown.num_columns
