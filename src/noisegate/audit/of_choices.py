@@ -16,8 +16,7 @@ import numpy as np
 
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
-from noisegate.audit.draws import Blocks
-from noisegate.audit.registry import each, many
+from noisegate.audit.draws import Blocks, each, many
 from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.mechanisms.partitions.small_database import SmallDatabase
 from noisegate.mechanisms.partitions.splits import Splits

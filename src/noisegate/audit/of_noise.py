@@ -11,8 +11,8 @@ from noisegate.accounting.calibrate import discrete_gaussian_count_delta_up, gau
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, curve_claims
+from noisegate.audit.draws import each, many
 from noisegate.audit.events import AtLeast
-from noisegate.audit.registry import each, many
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian

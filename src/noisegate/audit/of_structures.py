@@ -15,9 +15,8 @@ from scipy.special import expit
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, claims_of, zcdp_claims
-from noisegate.audit.draws import Repeats, weaker
+from noisegate.audit.draws import Pair, Repeats, each, many, weaker
 from noisegate.audit.events import AtLeast, best_region
-from noisegate.audit.registry import Pair, each, many
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition

@@ -7,84 +7,21 @@ its audit against the honest claim must end in a violation, which is the proof o
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
 
+from noisegate.audit import (
+    of_choices,
+    of_learners,
+    of_noise,
+    of_programs,
+    of_recipes,
+    of_structures,
+)
 from noisegate.audit.audit import Audit
-from noisegate.audit.confidence import claims_of
-from noisegate.audit.draws import Each, Many, weaker
 from noisegate.errors import SpecError
-from noisegate.mechanisms.base import Mechanism
-
-Cells: TypeAlias = tuple[int, ...]
-Pair: TypeAlias = tuple[Cells, Cells]
-Copies: TypeAlias = tuple[Mechanism[Any], Mechanism[Any]]  # honest, broken
-
-_FIFTH: Final = "a fifth too little noise"
-
-
-def many(
-    name: str,
-    of: Mechanism[Any] | Copies,
-    cells: Pair,
-    neighbours: str,
-    **terms: Any,  # noqa: ANN401 - those of Audit
-) -> Audit:
-    """An audit of a mechanism, and of its broken copy, that draws all runs at once.
-
-    The copy has a fifth too little noise, unless it is given.
-    """
-    kind, pair = terms.pop("kind", Many), _copies(of)
-    draws, broken = (tuple(kind(each, side) for side in cells) for each in pair)
-    return _audit(name, pair[0], (draws, broken), neighbours, {"trials": 400_000} | terms)
-
-
-def each(
-    name: str,
-    of: Mechanism[Any] | Copies,
-    cells: Pair,
-    neighbours: str,
-    *,
-    width: int = 1,
-    **terms: Any,  # noqa: ANN401 - those of Audit
-) -> Audit:
-    """An audit of a mechanism, and of its broken copy, that draws run by run."""
-    pair = _copies(of)
-    draws, broken = (tuple(Each(each, side, width) for side in cells) for each in pair)
-    return _audit(name, pair[0], (draws, broken), neighbours, {"trials": 7_000} | terms)
-
-
-def _copies(of: Mechanism[Any] | Copies) -> Copies:
-    return of if isinstance(of, tuple) else (of, weaker(of))
-
-
-def _audit(
-    name: str,
-    mechanism: Mechanism[Any],
-    draws: Any,  # noqa: ANN401 - two pairs of draws
-    neighbours: str,
-    terms: dict[str, Any],
-) -> Audit:
-    """``moved`` is the sensitivity between the neighbours, from which the claim follows."""
-    said = dict(terms)
-    moved = said.pop("moved", 1)
-    claims = said.pop("claims", None) or claims_of(mechanism.event(moved))
-    return Audit(
-        name=name, claims=claims, draws=draws[0], broken=draws[1], neighbours=neighbours,
-        broken_words=said.pop("broken_words", _FIFTH), **said,
-    )  # fmt: skip
 
 
 def audits() -> Mapping[str, Callable[[], Audit]]:
     """How to make each audit, by name, in the order of the tables."""
-    from noisegate.audit import (  # noqa: PLC0415 - they use this
-        of_choices,
-        of_learners,
-        of_noise,
-        of_programs,
-        of_recipes,
-        of_structures,
-    )
-
     found: dict[str, Callable[[], Audit]] = {}
     for room in (of_noise, of_choices, of_structures, of_recipes, of_learners, of_programs):
         found |= room.AUDITS

@@ -7,7 +7,7 @@
 ([(1, 2)], [(0, 0), (2, 2)])
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
@@ -261,11 +261,11 @@ class Axis:
         )
 
 
-def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
+def require_names(axes: Sequence[Any], names: Iterable[str | None]) -> None:
     """Refuse names that are no axis."""
     known = [axis.name for axis in axes]
     for name in names:
-        if name not in known:
+        if name is not None and name not in known:
             raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
 
 

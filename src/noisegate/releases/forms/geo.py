@@ -19,6 +19,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import write, written
 from noisegate.inert import json_text
+from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.spatial import Ints, even_sums
 from noisegate.releases.cells.workload import Workload, marginals
@@ -175,9 +176,7 @@ def rectangle(release: "TableRelease", ranges: Mapping[str, tuple[float, float]]
 
     Inside a bin rows are taken to lie evenly; how true that is, only the rows could tell. Free.
     """
-    axes = [axis.name for axis in release.axes]
-    if unknown := [name for name in ranges if name not in axes]:
-        raise SpecError(f"There is no axis {unknown[0]!r}.", fix=f"Use {', '.join(axes)}.")
+    require_names(release.axes, ranges)
     ends = []
     for place, axis in enumerate(release.axes):
         if axis.name not in ranges:
@@ -234,9 +233,7 @@ def map_picture(
 
 def _chosen(release: "TableRelease", x: str | None, y: str | None) -> tuple[int, int]:
     names = [axis.name for axis in release.axes]
-    for name in (x, y):
-        if name is not None and name not in names:
-            raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(names)}.")
+    require_names(release.axes, (x, y))
     if len(names) < 2 or (x is not None and x == y):
         raise SpecError("A map has two axes.", fix="Release a table by two columns of numbers.")
     places = [names.index(name) for name in (x, y) if name is not None]

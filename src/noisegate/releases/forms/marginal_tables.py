@@ -175,7 +175,7 @@ class Marginals:
 
     def table(self, *names: str) -> MarginalTable:
         """The table over some columns: a released one, or a marginal of the smallest such."""
-        require_names(self.axes, dict.fromkeys(names))
+        require_names(self.axes, names)
         known = [axis.name for axis in self.axes]
         wanted = tuple(sorted(known.index(name) for name in set(names)))
         holding = [i for i, axes in enumerate(self.sets) if set(wanted) <= set(axes)]

@@ -28,6 +28,7 @@ from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.keys.sparse_priority import GRAINS, SparsePriority
+from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.sparse.axes import Places, SparseAxis, places_of
 from noisegate.sheets import csv_table
@@ -244,9 +245,7 @@ class SparseRelease(Charged):
         return float(upper(tail.compute)) * self.domain * (noise.threshold + beyond)
 
     def _inside(self, where: dict[str, Any]) -> tuple[NDArray[np.bool_], int]:
-        names = [axis.name for axis in self.axes]
-        if unknown := set(where) - set(names):
-            raise SpecError(f"There is no axis {min(unknown)!r}.", fix=f"Use {', '.join(names)}.")
+        require_names(self.axes, where)
         inside, size = np.ones(self.cells.size, np.bool_), 1
         for axis, places in zip(self.axes, places_of(self.axes, self.cells), strict=True):
             if axis.name not in where:
