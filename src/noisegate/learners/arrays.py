@@ -49,14 +49,22 @@ def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
         return [(name, X.column(name)) for name in X.column_names]
     if hasattr(X, "columns"):
         return [(str(name), np.asarray(X[name])) for name in X.columns]
+    held = dense(X)
+    if held.dtype.kind == "c":
+        raise ValueError("Complex data not supported")
+    return [(f"x{place}", column) for place, column in enumerate(numbers_of(held).T)]
+
+
+def dense(X: Any) -> NDArray[Any]:  # noqa: ANN401, N803
+    """A plain array, a row for each unit."""
     if hasattr(X, "tocsr"):
         raise TypeError("Sparse data is not supported: give a dense array, such as X.toarray().")
     held = np.asarray(X)
     if held.ndim != 2:
-        raise ValueError("Expected 2D array, got another. Reshape your data: a row for each unit.")
-    if held.dtype.kind == "c":
-        raise ValueError("Complex data not supported")
-    return [(f"x{place}", column) for place, column in enumerate(numbers_of(held).T)]
+        raise ValueError(
+            f"Expected 2D array, got {held.ndim}D array instead. Reshape your data: a row for each."
+        )
+    return held
 
 
 def numbers_of(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -22,6 +22,7 @@ from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
 from noisegate.desk.plot import priced
 from noisegate.errors import SpecError, Unsupported
+from noisegate.learners.arrays import dense
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import (
     REACH,
@@ -167,20 +168,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         names = list(dict.fromkeys(each.column for each in self.coordinates_))
         if hasattr(X, "column_names"):  # Arrow
             X = X.to_pandas()  # noqa: N806
-        if hasattr(X, "tocsr"):
-            raise TypeError(
-                "Sparse data is not supported: give a dense array, such as X.toarray()."
-            )
         if hasattr(X, "columns"):
             known = {str(name): name for name in X.columns}
             if missing := [name for name in names if name not in known]:
                 raise SpecError(f"There is no column {missing[0]!r}.", fix="Give all of them.")
             return {name: np.asarray(X[known[name]]) for name in names}
-        held = np.asarray(X)
-        if held.ndim != 2:
-            raise ValueError(
-                "Expected 2D array, got 1D array instead. Reshape your data: a row for each point."
-            )
+        held = dense(X)
         if held.shape[1] != len(names):
             raise ValueError(
                 f"X has {held.shape[1]} features, but {type(self).__name__} is expecting "

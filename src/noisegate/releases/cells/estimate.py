@@ -56,7 +56,6 @@ class Estimate:
     guess: Callable[[Ints, Ints], Guess] | None = None
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
     """How far an answer of the workload will be off, before paying.

@@ -25,7 +25,7 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.releases.cells.estimate import Floats, simplex
-from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, combine
+from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, centred, combine
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import Evidence, Model, fit
 from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
@@ -285,7 +285,7 @@ class _Steps:
         """
         shape = [self.sizes[a] for a in axes]
         table, noise = guess.reshape(shape), 1 / self.parts.precision[axes]
-        beyond = self.parts.values[axes].reshape(shape) - _centred(table)
+        beyond = self.parts.values[axes].reshape(shape) - centred(table)
         freedom = prod(1 - 1 / size for size in shape)
         excess = max(0.0, float((beyond**2).sum()) - noise * freedom * beyond.size)
         signal = np.maximum(table, 0) * excess / max(float(table.sum()), 1.0)
@@ -308,10 +308,3 @@ class _Steps:
 def _total(whole: Evidence) -> Evidence:
     """What sums over all cells say about the number of rows."""
     return Evidence((), np.array([whole.values.sum()]), whole.variance * len(whole.values))
-
-
-def _centred(table: Floats) -> Floats:
-    """Without what its own marginals say."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table
