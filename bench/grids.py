@@ -14,12 +14,12 @@ import numpy as np
 from anchors import ONE_D, TWO_D, Peer
 from noisegate.errors import NoisegateError
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.ask.trial import TrialAsk
 from noisegate.releases.cells.workload import Workload, prefixes, ranges
 from noisegate.releases.recipes import RECIPES, recipe
 from noisegate.transforms.strategy import Groups
 from section import DATA, Effort, Shown, released, sample, standard_error
 from show import Column, Row
+from trials import TrialAsk
 
 EPSILON = Fraction(1, 10)
 NEAR = 1.1  # within 10 % of the best published algorithm

@@ -17,12 +17,12 @@ import pyarrow as pa
 import noisegate
 from grids import random_ranges
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.ask.trial import TrialAsk
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.fit.multiplicative import build
 from noisegate.releases.thresholds.above import boxes_matrix
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
+from trials import TrialAsk
 
 EPSILONS = (Fraction(1, 100), Fraction(1, 10), Fraction(1))
 RANGES = 500

@@ -9,11 +9,11 @@ from statistics import mean
 import numpy as np
 
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.ask.trial import TrialAsk
 from noisegate.releases.cells.workload import cells
 from noisegate.releases.recipes import recipe
 from section import DATA, ROOT, Effort, Shown, released, standard_error
 from show import Column, Row
+from trials import TrialAsk
 
 PICTURE = ROOT / ".bench" / "map.png"
 MAP, MAP_EPSILONS = "BEIJING-CABS-E", (1.0, 0.1, 0.01, 0.001)

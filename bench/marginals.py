@@ -18,12 +18,12 @@ import numpy as np
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.ask.trial import TrialAsk
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.fit.marginals import plan_tables
 from noisegate.releases.forms.marginal_tables import build_tables
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
+from trials import TrialAsk
 
 DELTA = "1e-9"
 # data, ε: two-way TVD of AIM, of independent columns, and of the best other (MST or MWEM+PGM)

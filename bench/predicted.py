@@ -22,12 +22,12 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.releases.ask.provenance import Making, Spec, workload_of
 from noisegate.releases.ask.transcript import Listening, Told
-from noisegate.releases.ask.trial import TrialAsk
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.forms.table import TableRelease
 from noisegate.releases.recipes import RECIPES, recipe
 from section import DATA, Effort, Shown, released, sample, standard_error
 from show import Column, Row
+from trials import TrialAsk
 
 EPSILON, CONFIDENCE, SURE = Fraction(1, 10), 0.95, 0.999
 ROWS = 100_000

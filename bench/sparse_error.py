@@ -17,12 +17,12 @@ from noisegate.accounting.calibrate import geometric_scale
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.distance import L1
-from noisegate.releases.ask.trial import TrialAsk
 from noisegate.releases.cells.workload import cells
 from noisegate.releases.recipes import recipe
 from noisegate.releases.sparse.summary import least_error
 from section import DATA, Effort, Shown, released, standard_error
 from show import Column, Row
+from trials import TrialAsk
 
 FALSE = 1 << 16  # cells without rows to begin with, at most
 TAXI = "TAXI-OD"

@@ -25,9 +25,9 @@ from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.loss import ApproxDP
 from noisegate.synthetic.model.refine import drawn as drawn_rows
 from noisegate.synthetic.recipes import Fit, TablesWorkload, synthesizer
-from noisegate.synthetic.trial import TrialTables
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
+from trials import TrialTables
 
 DELTA = "1e-9"
 FASTER = 5  # a fifth of AIM's time

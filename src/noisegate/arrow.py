@@ -7,28 +7,24 @@ a whole first answer may.
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _WIDE: Final = 1 << 63
 _DAY: Final = date(1970, 1, 1)
 _START: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - times have no zone
 
 
-def arrow_column(values: "Sequence[Any] | NDArray[Any]", kind: "pa.DataType") -> "pa.Array":
+def arrow_column(values: "Sequence[Any] | NDArray[Any]", kind: pa.DataType) -> pa.Array:
     """Values (None for missing) as boolean, int64, float64, decimal, text, date32, timestamp[us].
 
     >>> import pyarrow as pa
     >>> arrow_column([1, None, 3], pa.int64()).to_pylist()
     [1, None, 3]
     """
-    import pyarrow as pa  # noqa: PLC0415
-
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     held = np.array([value is not None for value in listed], np.bool_)
     valid = None if held.all() else pa.py_buffer(np.packbits(held, bitorder="little"))
@@ -42,14 +38,12 @@ def arrow_column(values: "Sequence[Any] | NDArray[Any]", kind: "pa.DataType") ->
     return pa.Array.from_buffers(kind, len(listed), [valid, pa.py_buffer(data)])
 
 
-def number_column(values: Sequence[Any]) -> "pa.Array":
+def number_column(values: Sequence[Any]) -> pa.Array:
     """Numbers (None for missing): whole ones where 64 bits hold them all, else doubles.
 
     >>> number_column([1, None]).type, number_column([1, 1 << 63]).type
     (DataType(int64), DataType(double))
     """
-    import pyarrow as pa  # noqa: PLC0415
-
     whole = all(
         isinstance(value, int) and -_WIDE <= value < _WIDE for value in values if value is not None
     )
@@ -57,19 +51,15 @@ def number_column(values: Sequence[Any]) -> "pa.Array":
     return arrow_column(plain, pa.int64() if whole else pa.float64())
 
 
-def type_of(values: Sequence[Any]) -> "pa.DataType":
+def type_of(values: Sequence[Any]) -> pa.DataType:
     """The Arrow type of keys, which are all of one type or None; text where there is none."""
-    import pyarrow as pa  # noqa: PLC0415
-
     types = {bool: pa.bool_(), int: pa.int64(), date: pa.date32(), datetime: pa.timestamp("us")}
     kinds = (type(value) for value in values if value is not None)
     return types.get(next(kinds, str), pa.string())
 
 
-def _fixed(values: list[Any], kind: "pa.DataType") -> NDArray[Any]:
+def _fixed(values: list[Any], kind: pa.DataType) -> NDArray[Any]:
     """Values of a fixed width, as Arrow lays them out."""
-    import pyarrow as pa  # noqa: PLC0415
-
     if pa.types.is_boolean(kind):
         return np.packbits(np.array(values, np.bool_), bitorder="little")
     if pa.types.is_date(kind):
@@ -88,17 +78,13 @@ def _fixed(values: list[Any], kind: "pa.DataType") -> NDArray[Any]:
     return np.array(values, np.int64 if pa.types.is_integer(kind) else np.float64)
 
 
-def arrow_table(columns: "Mapping[str, pa.Array]") -> "pa.Table":
+def arrow_table(columns: Mapping[str, pa.Array]) -> pa.Table:
     """Columns by name as a table."""
-    import pyarrow as pa  # noqa: PLC0415
-
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
-def numbers(column: "pa.ChunkedArray") -> NDArray[Any]:
+def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
     """A column of 64-bit whole numbers or doubles without missing values."""
-    import pyarrow as pa  # noqa: PLC0415
-
     whole: type = np.int64 if pa.types.is_int64(column.type) else np.float64
     width = np.uint64 if pa.types.is_uint64(column.type) else whole
     chunks: list[NDArray[Any]] = [
@@ -111,7 +97,7 @@ def numbers(column: "pa.ChunkedArray") -> NDArray[Any]:
     return np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
 
 
-def holds_numbers(kind: "pa.DataType") -> bool:
+def holds_numbers(kind: pa.DataType) -> bool:
     """Whether values of a type are numbers; booleans are none."""
     from pyarrow import types  # noqa: PLC0415 - slow to load
 

@@ -8,13 +8,12 @@ reads what was written. Numbers are left alone, negative ones too.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from noisegate.errors import SpecError
 from noisegate.inert import FORMULA, cell, from_cell
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BARE: Final = re.compile(r'[^\x00-\x1f",\s]([^\x00-\x1f",]*[^\x00-\x1f",\s])?')
 
@@ -32,9 +31,8 @@ def _cell(value: Any) -> str:  # noqa: ANN401 - of a table
     return text if _BARE.fullmatch(text) else '"' + text.replace('"', '""') + '"'
 
 
-def csv_table(table: "pa.Table") -> "pa.Table":
+def csv_table(table: pa.Table) -> pa.Table:
     """A table as Arrow's own writer of large files shall write it."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
     import pyarrow.compute as pc  # noqa: PLC0415
 
     columns = [
@@ -46,7 +44,7 @@ def csv_table(table: "pa.Table") -> "pa.Table":
     return pa.Table.from_arrays(columns, names=[cell(name) for name in table.column_names])
 
 
-def read_csv(file: str | Path, types: "Mapping[str, pa.DataType] | None" = None) -> "pa.Table":
+def read_csv(file: str | Path, types: "Mapping[str, pa.DataType] | None" = None) -> pa.Table:
     """What `to_csv` or `save` wrote, as an Arrow table.
 
     Args:
@@ -54,7 +52,6 @@ def read_csv(file: str | Path, types: "Mapping[str, pa.DataType] | None" = None)
         types: Arrow types of columns by name, such as ``{"zip": pyarrow.string()}``. Others are
             guessed: 007 becomes 7.
     """
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
     from pyarrow import csv  # noqa: PLC0415
 
     convert = csv.ConvertOptions(

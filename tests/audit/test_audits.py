@@ -17,12 +17,11 @@ from typer.testing import CliRunner
 
 import noisegate
 from noisegate.audit import Audit, DoorRuns, Extent, bound, question_audit
-from noisegate.audit.audit import NO_VIOLATION, VIOLATION, WEAK
+from noisegate.audit.audit import NO_VIOLATION, VIOLATION, WEAK, lines, markdown
 from noisegate.audit.confidence import ceiling, epsilon_lower
 from noisegate.audit.distinguisher import chosen, learned
 from noisegate.audit.draws import Many
 from noisegate.audit.registry import audit_named, audits
-from noisegate.audit.report import lines, markdown
 from noisegate.cli import app
 from noisegate.cli.audits import VIOLATION_CODE
 from noisegate.errors import SpecError

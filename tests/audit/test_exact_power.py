@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from noisegate.audit.claims import zcdp_claims
-from noisegate.audit.confidence import epsilon_lower
+from noisegate.audit.confidence import epsilon_lower, zcdp_claims
 from noisegate.audit.registry import audit_named, audits
 from noisegate.noise.rounded import StudentT
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from noisegate.audit import Extent, of_learners, of_programs, of_recipes
+from noisegate.audit.draws import weaker
 from noisegate.audit.of_recipes import opened, rows
-from noisegate.audit.path import Ears, Use, path_audit, weaker
+from noisegate.audit.path import Ears, Use, path_audit
 from noisegate.errors import Bug
 from noisegate.learners import ESTIMATORS
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -15,7 +15,7 @@ from noisegate.noise.binomial import Binomial
 from noisegate.noise.gaussian import Staircase
 from noisegate.noise.geometric import Digit, Ratio, Top
 from noisegate.noise.law import Certified, Law, draw_by_inversion, invert
-from noisegate.noise.rounded import Gaussian, Gumbel, Laplace, Rounded, StudentT
+from noisegate.noise.rounded import Gaussian, Laplace, Rounded, StudentT
 from noisegate.noise.table import Table, Widths
 
 SMALL = Widths(first=4, key=7, more=4)
@@ -72,10 +72,6 @@ def student_cdf(degrees, x):
         mpmath.mpf(degrees) / 2, 0.5, 0, degrees / (degrees + x * x), regularized=True
     )
     return half / 2 if x < 0 else 1 - half / 2
-
-
-def gumbel_cdf(x):
-    return mpmath.exp(-mpmath.exp(-x))
 
 
 def rounded_mass(cdf, scale, k):
@@ -144,7 +140,6 @@ LAWS: list[tuple[str, Law, object]] = [
             (Gaussian(), mpmath.ncdf),
             (StudentT(4), partial(student_cdf, 4)),
             (StudentT(5), partial(student_cdf, 5)),
-            (Gumbel(), gumbel_cdf),
         ]
         for scale in (Fraction(1, 2), Fraction(4, 3))
     ],

@@ -1,7 +1,7 @@
 """Asks a recipe's questions about given cells: the same strategies and noise, without a door."""
 
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.ask.trial import TrialAsk
+from trials import TrialAsk
 
 
 class CellsAsk(TrialAsk):

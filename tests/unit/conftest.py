@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
+sys.path.append(str(BENCH))  # for `trials`
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,10 +8,10 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import SpecError
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.items.families import FAMILIES, _asked, _Told, fit_family
 from noisegate.learners.matrix import Coordinate
 from noisegate.noise.bits import SYSTEM
+from trials import TrialRows
 
 FACTS = {
     "age": {"type": "integer", "between": [0, 99]},

@@ -14,7 +14,7 @@ from trial_rows import REACH, trial, unit_columns
 
 from noisegate.connect import memory
 from noisegate.desk.price import Price
-from noisegate.learners.asking import Measured, TrialRows, noise_variance, noises
+from noisegate.learners.asking import Measured, noise_variance, noises
 from noisegate.learners.linear.moments import LOGISTIC, measure
 from noisegate.learners.trees.naive_bayes import (
     CategoricalNB,
@@ -29,6 +29,7 @@ from noisegate.transforms.statistics.features import Bins, Linear
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey
+from trials import TrialRows
 
 CENTERS = np.array([[0.6, 0.5, -0.4, 0.0], [-0.6, 0.4, 0.5, 0.2], [0.1, -0.6, 0.0, -0.5]])
 

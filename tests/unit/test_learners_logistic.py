@@ -18,7 +18,6 @@ from trial_rows import REACH, clouds, right, trial, unit_columns
 import noisegate
 from noisegate.connect import memory
 from noisegate.errors import SpecError
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.linear.logistic import LogisticRegression, fit_logistic
 from noisegate.learners.linear.moments import LOGISTIC, calmed, descended, measure
 from noisegate.learners.linear.scores import (
@@ -34,6 +33,7 @@ from noisegate.learners.linear.scores import (
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Slopes
+from trials import TrialRows
 
 
 def classes(rows, kinds):

@@ -7,7 +7,6 @@ import pytest
 from trial_rows import REACH, on_grid, unlabelled
 
 from noisegate.connect import memory
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.shapes.pca import (
     PCA,
     EmpiricalCovariance,
@@ -15,6 +14,7 @@ from noisegate.learners.shapes.pca import (
     fit_pca,
     fit_sulq,
 )
+from trials import TrialRows
 
 
 def cloud(count, columns, seed=0):

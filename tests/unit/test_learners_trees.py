@@ -13,7 +13,6 @@ from sklearn.datasets import load_wine
 from trial_rows import REACH, trial
 
 from noisegate.connect import memory
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.matrix import Coordinate
 from noisegate.learners.trees.class_sides import Leanings
 from noisegate.learners.trees.forest import RandomForestClassifier, fit_forest
@@ -32,6 +31,7 @@ from noisegate.learners.trees.tree import (
 )
 from noisegate.noise.bits import SYSTEM
 from noisegate.releases.cells.chance import public_coins
+from trials import TrialRows
 
 
 def checkers(rows, seed=0):

@@ -17,7 +17,7 @@ from noisegate.synthetic.recipes.aim import overlaps
 from noisegate.synthetic.recipes.auto import _Steps
 from noisegate.synthetic.recipes.shared import evidence_of, spanning
 from noisegate.synthetic.sharing import Item, allotted, exact_shares
-from noisegate.synthetic.trial import TrialTables
+from trials import TrialTables
 
 SIZES = (3, 4, 2, 5, 3)
 PAIRS = TablesWorkload(tuple(combinations(range(5), 2)))

@@ -20,10 +20,10 @@ from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.synthetic.door import DoorTables, marginals_of
-from noisegate.synthetic.trial import TrialTables
+from noisegate.synthetic.asking import DoorTables, marginals_of
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
+from trials import TrialTables
 
 A = Column(name="a", keys=("u", "v"))
 PEOPLE = table("people", None, A, ("b", Kind.INTEGER))

@@ -10,8 +10,8 @@ from noisegate.desk.price import Price
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.noise.bits import SYSTEM
-from noisegate.synthetic.scoring import FINE, distances_of
-from noisegate.synthetic.trial import TrialTables
+from noisegate.synthetic.asking import FINE, distances_of
+from trials import TrialTables
 
 ROWS = np.array([[0, 0, 1], [0, 1, 1], [1, 2, 0], [1, 2, 1]])
 SIZES = (2, 3, 2)

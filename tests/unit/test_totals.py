@@ -13,7 +13,7 @@ import noisegate
 from noisegate.errors import SpecError
 from noisegate.releases.cells.workload import ranges, totals
 from noisegate.releases.recipes import recipe
-from noisegate.releases.recipes.totals import Totals, levels, parents_of
+from noisegate.releases.recipes.totals import Totals, levels
 
 REGIONS = (0, 0, 0, 1, 2, 2, 2, 2)  # the region of each city
 COUNTRIES = (0, 0, 1)  # the country of each region
@@ -129,14 +129,6 @@ def test_a_workload_of_totals_holds_every_cell_and_every_parent():
 def test_what_is_no_hierarchy_is_refused_before_anything_is_asked(made):
     with pytest.raises(SpecError):
         made.require((4,), totals((4,), 0, []))
-
-
-def test_parents_are_numbered_from_names():
-    cities = {"Graz": "Styria", "Linz": "Upper", "Wels": "Upper"}
-    found = parents_of(tuple(cities), cities, {"Styria": "Austria", "Upper": "Austria"})
-    assert found == ((0, 1, 1), (0, 0))
-    with pytest.raises(SpecError, match="no parent"):
-        parents_of(("Graz", "Bonn"), cities)
 
 
 def test_totals_are_released_through_the_gate():

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from noisegate.learners.asking import TrialRows
 from noisegate.learners.matrix import Coordinate
 from noisegate.noise.bits import SYSTEM
+from trials import TrialRows
 
 REACH = 4096
 

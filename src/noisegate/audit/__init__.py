@@ -51,7 +51,7 @@ _HOME = {
     "Extent": "runs",
     "Result": "audit",
     "bound": "bounds",
-    "claims_of": "claims",
+    "claims_of": "confidence",
     "question_audit": "question",
 }
 __all__ = list(_HOME)

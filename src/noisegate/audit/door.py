@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from noisegate.audit.bounds import as_outputs
@@ -18,8 +19,6 @@ from noisegate.connect import Rehearsal
 from noisegate.gate import Gate
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from noisegate.curator.curator import Asked, Curator
     from noisegate.privacy.release import Release
 
@@ -42,7 +41,7 @@ class DoorRuns:
     """
 
     opened: Open
-    rows: "Mapping[str, pa.Table]"
+    rows: Mapping[str, pa.Table]
     ask: Ask
 
     def __call__(self, count: int) -> Floats:
@@ -106,7 +105,7 @@ class QuestionRuns:
     """
 
     opened: Open
-    rows: "Mapping[str, pa.Table]"
+    rows: Mapping[str, pa.Table]
     sql: str
     terms: Mapping[str, Any]
     columns: tuple[str, ...] = ()  # names of outputs, where they differ from run to run

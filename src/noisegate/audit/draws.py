@@ -1,14 +1,30 @@
-"""Draws from mechanisms, as audits need them: many runs on one exact input, a run a row."""
+"""Draws from mechanisms, as audits need them: many runs on one exact input, and audits of them."""
 
-from dataclasses import dataclass
-from typing import Any, Final, final
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from noisegate.audit.confidence import Floats
+from noisegate.audit.audit import Audit
+from noisegate.audit.confidence import Floats, claims_of
+from noisegate.errors import Bug
+from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import Mechanism, Repeatable
 
+Cells: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[Cells, Cells]
+Copies: TypeAlias = tuple[Mechanism[Any], Mechanism[Any]]  # honest, broken
+
+_FIFTH: Final = "a fifth too little noise"
 _NOTHING: Final = -1.0  # where an output is shorter than the longest
+# A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
+_WEAKER: Final[Mapping[str, Fraction]] = {
+    "scale": Fraction(4, 5), "threshold_scale": Fraction(4, 5), "query_scale": Fraction(4, 5),
+    "test_scale": Fraction(4, 5), "sigma": Fraction(4, 5), "blur": Fraction(4, 5),
+    "variance": Fraction(16, 25), "factor": Fraction(5, 4), "epsilon": Fraction(5, 4),
+}  # fmt: skip
 
 
 @final
@@ -79,3 +95,71 @@ class Each:
             drawn = self.mechanism.sample(cells).reshape(-1)[: self.width]
             found[run, : drawn.size] = drawn
         return found
+
+
+def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
+    """A copy with a fifth too little noise."""
+    changed: dict[str, Any] = {}
+    for field in fields(mechanism):
+        value = getattr(mechanism, field.name)
+        if field.name in _WEAKER and not isinstance(mechanism, CrowdCounts):
+            changed[field.name] = value * _WEAKER[field.name]
+        elif field.name in ("epsilon_levels", "factors"):
+            changed[field.name] = tuple(each * Fraction(5, 4) for each in value)
+        elif field.name == "probability":
+            changed[field.name] = 1 - (1 - value) * Fraction(4, 5)
+    if not changed:
+        raise Bug(f"No noise of {mechanism.name} is known.", fix="Say how it is made weaker.")
+    return replace(mechanism, **changed)
+
+
+def many(
+    name: str,
+    of: Mechanism[Any] | Copies,
+    cells: Pair,
+    neighbours: str,
+    **terms: Any,  # noqa: ANN401 - those of Audit
+) -> Audit:
+    """An audit of a mechanism, and of its broken copy, that draws all runs at once.
+
+    The copy has a fifth too little noise, unless it is given.
+    """
+    kind, pair = terms.pop("kind", Many), _copies(of)
+    draws, broken = (tuple(kind(each, side) for side in cells) for each in pair)
+    return _audit(name, pair[0], (draws, broken), neighbours, {"trials": 400_000} | terms)
+
+
+def each(
+    name: str,
+    of: Mechanism[Any] | Copies,
+    cells: Pair,
+    neighbours: str,
+    *,
+    width: int = 1,
+    **terms: Any,  # noqa: ANN401 - those of Audit
+) -> Audit:
+    """An audit of a mechanism, and of its broken copy, that draws run by run."""
+    pair = _copies(of)
+    draws, broken = (tuple(Each(each, side, width) for side in cells) for each in pair)
+    return _audit(name, pair[0], (draws, broken), neighbours, {"trials": 7_000} | terms)
+
+
+def _copies(of: Mechanism[Any] | Copies) -> Copies:
+    return of if isinstance(of, tuple) else (of, weaker(of))
+
+
+def _audit(
+    name: str,
+    mechanism: Mechanism[Any],
+    draws: Any,  # noqa: ANN401 - two pairs of draws
+    neighbours: str,
+    terms: dict[str, Any],
+) -> Audit:
+    """``moved`` is the sensitivity between the neighbours, from which the claim follows."""
+    said = dict(terms)
+    moved = said.pop("moved", 1)
+    claims = said.pop("claims", None) or claims_of(mechanism.event(moved))
+    return Audit(
+        name=name, claims=claims, draws=draws[0], broken=draws[1], neighbours=neighbours,
+        broken_words=said.pop("broken_words", _FIFTH), **said,
+    )  # fmt: skip

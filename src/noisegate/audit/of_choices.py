@@ -16,8 +16,7 @@ import numpy as np
 
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
-from noisegate.audit.draws import Blocks
-from noisegate.audit.registry import each, many, weaker
+from noisegate.audit.draws import Blocks, each, many
 from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.mechanisms.partitions.small_database import SmallDatabase
 from noisegate.mechanisms.partitions.splits import Splits
@@ -34,7 +33,6 @@ from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.distance import L1
 
 _MORE: Final = Fraction(5, 4)
-_FOUR_FIFTHS: Final = Fraction(4, 5)
 _OTHERS: Final = 30
 _ONE: Final = Fraction(1)
 _SHARED: Final = (
@@ -58,19 +56,17 @@ def _first(outputs: Floats) -> Floats:
 
 def _exponential() -> Audit:
     choice = Exponential.for_epsilon(3, score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_MORE)
     scores = (1, *[0] * _OTHERS), (0, *[1] * _OTHERS)
     words = "31 candidates: the first 1 ahead of all others, and 1 behind"
-    return each("exponential", pair, scores, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
+    return each("exponential", choice, scores, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
 
 
 def _permute_and_flip() -> Audit:
     """Who is d behind one other wins with e^(-factor d) / 2: from d = 0 to 2 that is all of ε."""
     choice = PermuteAndFlip.for_epsilon(2, score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_MORE)
     words = "two candidates: level, and the first 2 behind"
     return each(
-        "permute-and-flip", pair, ((1, 1), (0, 2)), words, moved=_ONE, event=_first, trials=40_000
+        "permute-and-flip", choice, ((1, 1), (0, 2)), words, moved=_ONE, event=_first, trials=40_000
     )
 
 
@@ -78,13 +74,12 @@ def _top_k() -> Audit:
     """With odds x of each of the two to all others, both come first with 2x² / (2x + 1)(x + 1)."""
     others, trials = 15, 1_000_000
     choice = TopK.for_epsilon(3, k=2, score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_MORE)
     odds = [exp(lead * float(choice.factor)) / others for lead in (1, -1)]
     ahead, behind = (2 * x * x / ((2 * x + 1) * (x + 1)) for x in odds)
     cells = (1, 1, *[0] * others), (0, 0, *[1] * others)
     words = "17 candidates: two of them 1 ahead of all others, and 1 behind; both are chosen"
     return each(
-        "top-k", pair, cells, words, width=2, moved=_ONE, trials=trials,
+        "top-k", choice, cells, words, width=2, moved=_ONE, trials=trials,
         event=lambda outputs: (outputs < 2).all(1).astype(float),
         reachable=log(ahead / behind) / 3, why=_SHARED,
     )  # fmt: skip
@@ -93,11 +88,10 @@ def _top_k() -> Audit:
 def _noisy_max() -> Audit:
     """A lead of 10 and more needs noise that is 0, or 2, ahead: 1/2 and e^(-2 factor) / 2."""
     choice = NoisyMax.for_epsilon(2, k=1, score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_MORE)
     words = "two candidates: the first 10 ahead of the second, and 8 ahead"
     cells = (10, 0), (9, 1)
     return each(
-        "noisy-max", pair, cells, words, width=2, moved=_ONE, trials=40_000,
+        "noisy-max", choice, cells, words, width=2, moved=_ONE, trials=40_000,
         event=lambda outputs: ((outputs[:, 0] == 0) & (outputs[:, 1] >= 10)).astype(float),
     )  # fmt: skip
 
@@ -105,10 +99,9 @@ def _noisy_max() -> Audit:
 def _above_threshold() -> Audit:
     """The chances, 0.337 and 0.0085, are sums over the threshold's noise."""
     sparse = AboveThreshold.for_epsilon(4, threshold=0, sensitivity=1, cutoff=1)
-    pair = sparse, weaker(sparse, threshold_scale=_FOUR_FIFTHS, query_scale=_FOUR_FIFTHS)
     words = "questions at (-1, -1, -1, 0) and (0, 0, 0, -1) of the threshold: three no's, then yes"
     return each(
-        "above-threshold", pair, ((-1, -1, -1, 0), (0, 0, 0, -1)), words, width=4, moved=_ONE,
+        "above-threshold", sparse, ((-1, -1, -1, 0), (0, 0, 0, -1)), words, width=4, moved=_ONE,
         event=_late, trials=100_000, reachable=0.92, why=_NOES,
     )  # fmt: skip
 
@@ -116,10 +109,9 @@ def _above_threshold() -> Audit:
 def _outside_band() -> Audit:
     """Likewise; the other end is too far away to matter."""
     band = OutsideBand.for_epsilon(4, threshold=8, sensitivity=1, cutoff=1)
-    pair = band, weaker(band, threshold_scale=_FOUR_FIFTHS, query_scale=_FOUR_FIFTHS)
     words = "differences (7, 7, 7, 8) and (8, 8, 8, 8) for a band up to 8: three no's, then above"
     return each(
-        "outside-band", pair, ((7, 7, 7, 8), (8, 8, 8, 8)), words, width=4, moved=_ONE,
+        "outside-band", band, ((7, 7, 7, 8), (8, 8, 8, 8)), words, width=4, moved=_ONE,
         event=_late, trials=100_000, reachable=0.97, why=_NOES,
     )  # fmt: skip
 
@@ -149,11 +141,10 @@ def _below_chances(factor: float) -> tuple[float, float]:
 
 def _quantile() -> Audit:
     middle = Quantile.for_epsilon(3, tau="1/2", low=0, high=_LAST)
-    pair = middle, weaker(middle, factor=_MORE)
     one, two = _below_chances(3)
     words = "one value at 20 of 0, …, 99, without and with one at 99: few points lie below"
     return each(
-        "quantile", pair, _TWO_VALUES, words, event=_below, trials=120_000,
+        "quantile", middle, _TWO_VALUES, words, event=_below, trials=120_000,
         reachable=log(one / two) / 3, why=_SHARED,
     )  # fmt: skip
 
@@ -189,10 +180,9 @@ def _brackets() -> Audit:
 
 def _furthest() -> Audit:
     choice = Furthest.for_epsilon(3, guesses=(1, *[10] * _OTHERS), score_sensitivity=1)
-    pair = choice, weaker(choice, factor=_MORE)
     words = "31 answers of 6 and of 5; the first guess is 1, all others 10"
     cells = (6,) * (_OTHERS + 1), (5,) * (_OTHERS + 1)
-    return each("furthest", pair, cells, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
+    return each("furthest", choice, cells, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
 
 
 def _small_database() -> Audit:
@@ -201,11 +191,10 @@ def _small_database() -> Audit:
     choice = SmallDatabase.for_epsilon(
         3, questions=questions, cells=cells, size=1, rows=10, score_sensitivity=1
     )
-    pair = choice, weaker(choice, factor=_MORE)
     words = "16 answers: the first database of one row 1 nearer than all others, and 1 further"
     near, far = (1, *[0] * others), (0, *[1] * others)
     return each(
-        "small-database", pair, (near, far), words, moved=_ONE, **_rarely(3, others, 120_000)
+        "small-database", choice, (near, far), words, moved=_ONE, **_rarely(3, others, 120_000)
     )
 
 
@@ -214,12 +203,11 @@ def _splits() -> Audit:
     size, parts = 101, 200
     boxes = [(size * part, size * part + size - 1, 0) for part in range(parts)]
     choice = Splits.for_epsilon(3, shape=(size * parts,), boxes=boxes)
-    pair = choice, weaker(choice, factor=_MORE)
     cells = (10, 1, *[0] * (size - 2)), (10, *[0] * (size - 1))
     others, lead = size - 2, exp(3)
     words = "10 rows in the first of 101 cells, with and without one in the second"
     return many(
-        "splits", pair, cells, words, kind=Blocks, moved=L1(1), trials=100_000,
+        "splits", choice, cells, words, kind=Blocks, moved=L1(1), trials=100_000,
         event=lambda outputs: (outputs[:, 0] == 1).astype(float),
         reachable=log(lead / (lead + others) * (1 + others)) / 3, why=_SHARED,
     )  # fmt: skip
@@ -229,11 +217,10 @@ def _winsorised() -> Audit:
     """So many numbers that quartiles are 0 and `POINTS` but for two in a million runs."""
     half = 800
     honest = Winsorised(factor=Fraction(1, 20), scale=Fraction(5, 9), high=POINTS)
-    pair = honest, weaker(honest, factor=_MORE, scale=_FOUR_FIFTHS)
     cells = (POINTS, *[0, POINTS] * half), (0, *[0, POINTS] * half)
     words = f"1,601 numbers at both ends of 0, …, {POINTS}; one of them changes from end to end"
     return each(
-        "winsorised", pair, cells, words, width=3, reachable=0.9, trials=60_000,
+        "winsorised", honest, cells, words, width=3, reachable=0.9, trials=60_000,
         event=lambda outputs: outputs[:, 0] - (half + 1) * (outputs[:, 2] - outputs[:, 1]) + 0.5,
         why="both quartiles are chosen too, for a tenth of ε, and hardly change",
     )  # fmt: skip

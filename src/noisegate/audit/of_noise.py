@@ -10,9 +10,9 @@ import numpy as np
 from noisegate.accounting.calibrate import discrete_gaussian_count_delta_up, gaussian_delta_up
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import curve_claims
-from noisegate.audit.confidence import Floats
-from noisegate.audit.registry import at_least, each, many, weaker
+from noisegate.audit.confidence import Floats, curve_claims
+from noisegate.audit.draws import each, many
+from noisegate.audit.events import AtLeast
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
@@ -31,33 +31,28 @@ from noisegate.mechanisms.partitions.unevenness import Unevenness
 from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.privacy.distance import L1, L2, LInf1
 
-_FOUR_FIFTHS: Final = Fraction(4, 5)
 _EPSILONS: Final = (Fraction(1, 2), Fraction(1), Fraction(3, 2))
 
 
 def _geometric() -> Audit:
     noise = Geometric(scale=Fraction(1))
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
-    return many("geometric", pair, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
+    return many("geometric", noise, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
 
 
 def _truncated() -> Audit:
     noise = TruncatedGeometric(scale=Fraction(1), top=5)
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
-    return many("truncated-geometric", pair, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
+    return many("truncated-geometric", noise, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
 
 
 def _laplace() -> Audit:
     noise = Laplace(scale=Fraction(20))
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
-    return many("laplace", pair, ((20,), (0,)), "sums of 20 and of 0", moved=L1(20))
+    return many("laplace", noise, ((20,), (0,)), "sums of 20 and of 0", moved=L1(20))
 
 
 def _box_noise() -> Audit:
     noise = BoxNoise(scale=Fraction(4), width=3)
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
     words = "cells of (4, 4, 4) and of (0, 0, 0): the largest change of any number is 4"
-    return many("box-noise", pair, ((4, 4, 4), (0, 0, 0)), words, moved=LInf1(4))
+    return many("box-noise", noise, ((4, 4, 4), (0, 0, 0)), words, moved=LInf1(4))
 
 
 def _discrete_gaussian() -> Audit:
@@ -66,8 +61,7 @@ def _discrete_gaussian() -> Audit:
         lambda epsilon: discrete_gaussian_count_delta_up(epsilon, variance=noise.variance),
         _EPSILONS,
     )
-    pair = noise, weaker(noise, variance=_FOUR_FIFTHS**2)
-    return many("discrete-gaussian", pair, ((1,), (0,)), "counts of 1 and of 0", claims=claims)
+    return many("discrete-gaussian", noise, ((1,), (0,)), "counts of 1 and of 0", claims=claims)
 
 
 def _gaussian() -> Audit:
@@ -77,8 +71,7 @@ def _gaussian() -> Audit:
         lambda epsilon: gaussian_delta_up(epsilon, variance=Fraction(400), sensitivity=moved),
         _EPSILONS,
     )
-    pair = noise, weaker(noise, sigma=_FOUR_FIFTHS)
-    return many("gaussian", pair, ((20,), (0,)), "sums of 20 and of 0", claims=claims)
+    return many("gaussian", noise, ((20,), (0,)), "sums of 20 and of 0", claims=claims)
 
 
 def _key_selection() -> Audit:
@@ -104,10 +97,9 @@ def _key_selection_first() -> Audit:
 
 def _thresholded() -> Audit:
     keys = ThresholdedGeometric.for_budget(1, "0.001", keys_per_unit=1)
-    pair = keys, weaker(keys, scale=_FOUR_FIFTHS)
     count = keys.threshold + 2
     words = f"a key of {count} units and of {count - 1}"
-    return many("thresholded-geometric", pair, ((count,), (count - 1,)), words)
+    return many("thresholded-geometric", keys, ((count,), (count - 1,)), words)
 
 
 def _thresholded_gaussian() -> Audit:
@@ -116,17 +108,16 @@ def _thresholded_gaussian() -> Audit:
     claims = curve_claims(
         lambda epsilon: discrete_gaussian_count_delta_up(epsilon, variance=keys.variance), _EPSILONS
     )
-    pair, count = (keys, weaker(keys, variance=_FOUR_FIFTHS**2)), keys.threshold + 2
+    count = keys.threshold + 2
     words = f"a key of {count} units and of {count - 1}"
-    return many("thresholded-gaussian", pair, ((count,), (count - 1,)), words, claims=claims)
+    return many("thresholded-gaussian", keys, ((count,), (count - 1,)), words, claims=claims)
 
 
 def _bounds() -> Audit:
     bounds = PrivateBounds(scale=Fraction(1, 2), threshold=4, digits=3)
-    pair = bounds, weaker(bounds, scale=_FOUR_FIFTHS)
     cells = (0, 0, 0, 0, 0, 4, 0), (0, 0, 0, 0, 0, 3, 0)
     words = "4 values of three digits, which is the threshold, and 3"
-    return each("private-bounds", pair, cells, words, width=2, moved=L1(1), event=_is_third)
+    return each("private-bounds", bounds, cells, words, width=2, moved=L1(1), event=_is_third)
 
 
 def _is_third(outputs: Floats) -> Floats:
@@ -136,32 +127,28 @@ def _is_third(outputs: Floats) -> Floats:
 
 def _least_sum() -> Audit:
     noise = LeastSum(scale=Fraction(1, 2))
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
     words = "sums of 1 each, and of 0 each"
-    return each("least-sum", pair, ((1, 1, 1), (0, 0, 0)), words, event=at_least(1))
+    return each("least-sum", noise, ((1, 1, 1), (0, 0, 0)), words, event=AtLeast(1))
 
 
 def _unevenness() -> Audit:
     noise = Unevenness(scale=Fraction(1, 2), parts=2)
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
     words = "cells (5, 0) and (4, 0)"
-    return each("unevenness", pair, ((5, 0), (4, 0)), words, moved=L1(1), event=at_least(5))
+    return each("unevenness", noise, ((5, 0), (4, 0)), words, moved=L1(1), event=AtLeast(5))
 
 
 def _sparse_geometric() -> Audit:
     noise = SparseGeometric.for_epsilon(2, sensitivity=L1(1), domain=8, threshold=1)
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
     cells = (1, 0, 0, 0, 0, 0, 0, 0), (0,) * 8
     words = "one row in the first of 8 cells, and none: the cell is listed, or one of the empty"
-    return each("sparse-geometric", pair, cells, words, width=8, moved=L1(1), event=at_least(1))
+    return each("sparse-geometric", noise, cells, words, width=8, moved=L1(1), event=AtLeast(1))
 
 
 def _sparse_priority() -> Audit:
     noise = SparsePriority.for_epsilon(2, sensitivity=L1(1), domain=4, threshold=1, size=4)
-    pair = noise, weaker(noise, scale=_FOUR_FIFTHS)
     cells, words = ((1, 0, 0, 0), (0, 0, 0, 0)), "one row in the first of 4 cells, and none"
     return each(
-        "sparse-priority", pair, cells, words, width=4, moved=L1(1), event=at_least(1),
+        "sparse-priority", noise, cells, words, width=4, moved=L1(1), event=AtLeast(1),
         trials=8_000,
     )  # fmt: skip
 

@@ -17,8 +17,9 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.door import DoorRuns
+from noisegate.audit.draws import weaker
 from noisegate.audit.of_recipes import Asked, opened, rows
-from noisegate.audit.path import path_audit, weaker
+from noisegate.audit.path import path_audit
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.desk.desk import Desk
 from noisegate.gate import Gate

@@ -14,11 +14,9 @@ from scipy.special import expit
 
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import claims_of, zcdp_claims
-from noisegate.audit.confidence import Floats
-from noisegate.audit.draws import Repeats
-from noisegate.audit.events import best_region
-from noisegate.audit.registry import Pair, at_least, each, many, weaker
+from noisegate.audit.confidence import Floats, claims_of, zcdp_claims
+from noisegate.audit.draws import Pair, Repeats, each, many, weaker
+from noisegate.audit.events import AtLeast, best_region
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
@@ -41,11 +39,10 @@ _WIDE: Final[dict[str, int]] = {"low": -_RANGE, "high": _RANGE}
 
 def _privtree() -> Audit:
     tree = PrivTree(scale=Fraction(1), decay=1, threshold=0, depth=2, shape=(4,))
-    pair = tree, weaker(tree, scale=_FOUR_FIFTHS)
     cells = (1, 0, 0, 0), (0, 0, 0, 0)
     words = "1 row in the first of 4 cells, and none: every box on the path is at its steepest"
     return each(
-        "privtree", pair, cells, words, width=3, moved=L1(1), trials=60_000,
+        "privtree", tree, cells, words, width=3, moved=L1(1), trials=60_000,
         event=lambda outputs: outputs[:, :2].min(1),
     )  # fmt: skip
 
@@ -57,10 +54,9 @@ def _dawa() -> Audit:
     costs a penalty of 194 more.
     """
     part = DawaPartition.for_epsilon(2, penalty=194)
-    pair = part, weaker(part, scale=_FOUR_FIFTHS)
     words = "cells (0, 3, 100, 100) and (0, 2, 100, 100): the whole becomes dearer, its halves not"
     return each(
-        "dawa-partition", pair, ((0, 3, 100, 100), (0, 2, 100, 100)), words, width=2, moved=L1(1),
+        "dawa-partition", part, ((0, 3, 100, 100), (0, 2, 100, 100)), words, width=2, moved=L1(1),
         event=lambda outputs: (outputs == [0, -1]).all(1).astype(np.float64), trials=12_000,
     )  # fmt: skip
 
@@ -79,10 +75,10 @@ def _fourier() -> Audit:
     later = one - other + int(4 / plain.factor)  # the second has odds of e^-4 without the row
     cut = FourierCut.for_epsilon(2, noises=(0, later), **terms)
     return many(
-        "fourier-cut", (cut, weaker(cut, factor=Fraction(5, 4))),
+        "fourier-cut", cut,
         ((base[0] + 1, *base[1:]), tuple(base)),
         "31 cells with slow and fast waves, and a row more in the first", moved=moved,
-        kind=Repeats, event=at_least(first), reachable=_of_two(-4.0, 2.0),
+        kind=Repeats, event=AtLeast(first), reachable=_of_two(-4.0, 2.0),
         why="the rarer of two cuts has odds of e^-4 to e^-2 and takes a share of them itself",
     )  # fmt: skip
 
@@ -120,7 +116,7 @@ def _local(name: str, pair: Any, rows: Pair, words: str, **terms: Any) -> Audit:
 
 def _student() -> Audit:
     noise = SmoothStudent.for_epsilon(2, **_WIDE)
-    return _smooth("smooth-student", noise, weaker(noise, scale=_FOUR_FIFTHS))
+    return _smooth("smooth-student", noise, weaker(noise))
 
 
 def _smooth_laplace() -> Audit:
@@ -135,7 +131,7 @@ def _lognormal() -> Audit:
     """At a ρ where the move is nearly all of it, and where one order, near 1, is what matters."""
     noise = SmoothLognormal.for_rho("0.08", beta=Fraction(1, 5000), **_WIDE)
     return _smooth(
-        "smooth-lognormal", noise, weaker(noise, scale=_FOUR_FIFTHS),
+        "smooth-lognormal", noise, replace(noise, scale=noise.scale * _FOUR_FIFTHS),
         claims=zcdp_claims(zcdp_loss(noise.event(1)).rho, (0.05, 0.4)),
         why="ρ bounds all orders at once, and an event spends it at one of them",
     )  # fmt: skip
@@ -143,11 +139,10 @@ def _lognormal() -> Audit:
 
 def _propose() -> Audit:
     test = ProposeTestRelease.for_budget(3, "0.01", bound=8, low=-1000, high=1000)
-    pair = test, weaker(test, test_scale=_FOUR_FIFTHS, scale=_FOUR_FIFTHS)
     at, far = test.threshold, 2000
     cells = (8, *[8] * at, *[far] * 9), (0, *[8] * (at - 1), *[far] * 10)
     words = "a number of 8 as far from a larger reach as the threshold, and 0, one step nearer"
-    return many("propose-test-release", pair, cells, words, kind=Repeats, event=_passed)
+    return many("propose-test-release", test, cells, words, kind=Repeats, event=_passed)
 
 
 def _passed(outputs: Floats) -> Floats:
@@ -171,9 +166,7 @@ def _local_quantile() -> Audit:
     near = 12
     far = _STEP + floor(_STEP * (exp(float(noise.beta) * near) - 1))
     values = (0,) * 60 + (_STEP,) * near + (far,) * (60 - near)
-    pair = [
-        LocalQuantile(tau=_HALF, noise=each) for each in (noise, weaker(noise, scale=_FOUR_FIFTHS))
-    ]
+    pair = [LocalQuantile(tau=_HALF, noise=each) for each in (noise, weaker(noise))]
     words = f"60 values of 0, {near} of {_STEP}, {60 - near} of {far}, with and without one more"
     return _handed("local-quantile", pair, ((*values, far), values), words)
 
@@ -182,7 +175,7 @@ def _graph_number() -> Audit:
     edges = GraphNumber(statistic="edges", vertices=4, noise=Geometric(scale=_HALF))
     broken = GraphNumber(statistic="edges", vertices=4, noise=Geometric(scale=_HALF * _FOUR_FIFTHS))
     words = "graphs of 2 edges and of 1"
-    return each("graph-number", (edges, broken), ((1, 2), (1,)), words, event=at_least(2))
+    return each("graph-number", (edges, broken), ((1, 2), (1,)), words, event=AtLeast(2))
 
 
 def _local_graph() -> Audit:
@@ -190,7 +183,7 @@ def _local_graph() -> Audit:
     noise = SmoothStudent.for_epsilon(2, beta=Fraction(1, 8), **_WIDE)
     pair = [
         LocalGraph(statistic="triangles", vertices=vertices, noise=each)
-        for each in (noise, weaker(noise, scale=_FOUR_FIFTHS))
+        for each in (noise, weaker(noise))
     ]
     edges = tuple(side * vertices + other for side in (0, 1) for other in range(2, vertices))
     words = "two vertices that share 8 others, joined and not joined: 8 triangles or none"
@@ -203,11 +196,10 @@ def _logistic() -> Audit:
     honest = PerturbedLogistic.for_epsilon(
         3, columns=1, classes=2, reach=8, whole=1, rows=1, penalty=Fraction(5)
     )
-    pair = honest, weaker(honest, scale=_FOUR_FIFTHS, blur=_FOUR_FIFTHS)
     base = (8, 0, 1) * others
     at = brentq(lambda t: others * expit(2 * t) + float(honest.penalty) * t, -9, 0)
     return each(
-        "perturbed-logistic", pair, ((*base, 8, 1, 1), base),
+        "perturbed-logistic", honest, ((*base, 8, 1, 1), base),
         f"{others} rows of the first class, with and without one of the second at the same place",
         width=2, moved=L1(1), trials=60_000, event=partial(_pulled, honest, others),
         reachable=float((1 - expit(2 * at)) / honest.scale) / 3,

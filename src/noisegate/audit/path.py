@@ -12,9 +12,9 @@ door would have charged the same. A path is fixed before the runs that are count
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, sqrt
 from typing import Any, Final, TypeAlias, final
@@ -29,6 +29,7 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.door import Open
+from noisegate.audit.draws import weaker
 from noisegate.audit.events import best_region, best_threshold
 from noisegate.connect import Rehearsal
 from noisegate.errors import Bug
@@ -58,12 +59,6 @@ _KNOWN: Final = (Geometric, DiscreteGaussian, BoxNoise, FourierCut)
 # They work out a number, or its reaches, and hand it to a noise: which is what is heard.
 _HANDING: Final = (GraphNumber, LocalGraph, LocalQuantile, LeastSum, Unevenness)
 _WIDEST: Final = 10  # numbers of an output that are kept as they are; more become one pattern
-# A copy with a fifth too little noise: fields of mechanisms, and what they are multiplied by.
-_WEAKER: Final[Mapping[str, Fraction]] = {
-    "scale": Fraction(4, 5), "threshold_scale": Fraction(4, 5), "query_scale": Fraction(4, 5),
-    "test_scale": Fraction(4, 5), "sigma": Fraction(4, 5), "blur": Fraction(4, 5),
-    "variance": Fraction(16, 25), "factor": Fraction(5, 4), "epsilon": Fraction(5, 4),
-}  # fmt: skip
 
 
 @final
@@ -196,22 +191,6 @@ def _shown(use: Use, drawn: SparseGeometric, exact: Exact, count: int) -> Floats
 def _held(exact: Exact) -> set[tuple[int, int]]:
     cells, counts = exact
     return set(zip(np.asarray(cells).tolist(), np.asarray(counts).tolist(), strict=True))
-
-
-def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
-    """A copy with a fifth too little noise."""
-    changed: dict[str, Any] = {}
-    for field in fields(mechanism):
-        value = getattr(mechanism, field.name)
-        if field.name in _WEAKER and not isinstance(mechanism, CrowdCounts):
-            changed[field.name] = value * _WEAKER[field.name]
-        elif field.name in ("epsilon_levels", "factors"):
-            changed[field.name] = tuple(each * Fraction(5, 4) for each in value)
-        elif field.name == "probability":
-            changed[field.name] = 1 - (1 - value) * Fraction(4, 5)
-    if not changed:
-        raise Bug(f"No noise of {mechanism.name} is known.", fix="Say how it is made weaker.")
-    return replace(mechanism, **changed)
 
 
 def path_audit(  # noqa: PLR0913 - each is a choice

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from noisegate.audit.audit import Audit
-from noisegate.audit.claims import claims_of
-from noisegate.audit.confidence import Floats
+from noisegate.audit.confidence import Floats, claims_of
 from noisegate.audit.distinguisher import Score
 from noisegate.audit.door import QuestionRuns, flat, named, transcript
 from noisegate.audit.neighbours import neighbours_of

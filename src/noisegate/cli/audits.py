@@ -109,8 +109,8 @@ def _mechanisms(
     *,
     as_json: bool,
 ) -> None:
+    from noisegate.audit.audit import SHORT, lines, markdown  # noqa: PLC0415
     from noisegate.audit.registry import audit_named, audits  # noqa: PLC0415 - quick help
-    from noisegate.audit.report import SHORT, lines, markdown  # noqa: PLC0415
 
     if extent.resume is not None:
         raise SpecError("Only questions are resumed.", fix="Leave --resume out.")

@@ -17,15 +17,13 @@ All of it works on rows as they are: it is for those who hold them. Nothing here
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @final
@@ -47,9 +45,7 @@ class Anonymity:
         )
 
 
-def anonymity(
-    rows: "pa.Table", columns: Sequence[str], *, sensitive: str | None = None
-) -> Anonymity:
+def anonymity(rows: pa.Table, columns: Sequence[str], *, sensitive: str | None = None) -> Anonymity:
     """How k-anonymous, and l-diverse, a table is by its quasi-identifiers ``columns``."""
     _require(rows, columns, sensitive)
     grouped = rows.group_by(list(columns))
@@ -67,14 +63,12 @@ def anonymity(
     )
 
 
-def generalised(rows: "pa.Table", columns: Sequence[str], k: int) -> "pa.Table":
+def generalised(rows: pa.Table, columns: Sequence[str], k: int) -> pa.Table:
     """The table with its quasi-identifiers as ranges or lists, so that it is k-anonymous [LDR06].
 
     Rows are split at the median of the column with the most values, as long as both halves hold at
     least k. Fewer rows than k in all are refused.
     """
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     _require(rows, columns, None)
     if type(k) is not int or not 1 <= k <= rows.num_rows:
         raise SpecError("There are not k rows.", fix=f"Use 1 to {rows.num_rows}.")
@@ -99,10 +93,8 @@ def generalised(rows: "pa.Table", columns: Sequence[str], k: int) -> "pa.Table":
     return made
 
 
-def betrayed(rows: "pa.Table", person: int) -> "pa.Table":
+def betrayed(rows: pa.Table, person: int) -> pa.Table:
     """The table with one person's whole row appended to every row: as k-anonymous as before."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     if not 0 <= person < rows.num_rows:
         raise SpecError("There is no such row.", fix=f"Use 0 to {rows.num_rows - 1}.")
     made = rows
@@ -112,7 +104,7 @@ def betrayed(rows: "pa.Table", person: int) -> "pa.Table":
     return made
 
 
-def linked(one: "pa.Table", other: "pa.Table", columns: Sequence[str], *, sensitive: str) -> int:
+def linked(one: pa.Table, other: pa.Table, columns: Sequence[str], *, sensitive: str) -> int:
     """How many people a join of two tables on shared columns leaves with one possible value.
 
     ``one`` is what an attacker knows, a row for each person; ``other`` is published.
@@ -157,7 +149,7 @@ def _split(
     return [group]
 
 
-def _require(rows: "pa.Table", columns: Sequence[str], sensitive: str | None) -> None:
+def _require(rows: pa.Table, columns: Sequence[str], sensitive: str | None) -> None:
     wanted = [*columns, *([] if sensitive is None else [sensitive])]
     missing = [name for name in wanted if name not in rows.column_names]
     if missing or not columns:

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.crowd.blending import Blending, Sampled, solved
@@ -31,16 +32,13 @@ from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.release import Release as Measurements
-from noisegate.releases.cells.axes import Axis, require_names
+from noisegate.releases.cells.axes import Axis, chosen_cells, keys_of
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.sql.laws.counted import between, most
 from noisegate.sql.laws.sampling import chance_of
 from noisegate.sql.question import Block
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-crowd/1"
 _ONE_EACH: Final = (
@@ -171,12 +169,7 @@ class CrowdRelease(Charged):
         Claim: as `bounds`. Why: the sampled people of several cells are a sample of their people;
             each hidden cell adds none to crowd - 1 to it.
         """
-        require_names(self.axes, where)
-        chosen = []
-        for axis in self.axes:
-            runs = axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)]
-            chosen.append(np.concatenate([np.arange(low, high + 1) for low, high in runs]))
-        counts = self.counts[np.ix_(*chosen)]
+        counts = self.counts[np.ix_(*chosen_cells(self.axes, where))]
         shown_ones, hidden = int(counts.sum()), int((counts == 0).sum())
         unseen = hidden * (self.noise.crowd - 1)
         p, failure = self.noise.probability, float(failure_of(confidence))
@@ -207,17 +200,12 @@ class CrowdRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The cells as an answer has them; hidden ones have no number."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         count = self.counts.size if rows is None else min(rows, self.counts.size)
-        places = np.unravel_index(np.arange(count), self.counts.shape)
-        columns = {
-            axis.name: (axis.column() if rows is None else pa.array(axis.labels)).take(pa.array(at))
-            for axis, at in zip(self.axes, places, strict=True)
-        }
         gone = self.hidden.ravel()[:count]
         numbers = self.values.ravel()[:count]
-        columns[self.value] = pa.array(np.round(numbers).astype(np.int64), mask=gone)
+        shown_ones = pa.array(np.round(numbers).astype(np.int64), mask=gone)
+        keys = keys_of(self.axes, count, labels=rows is not None)
+        table = keys.append_column(self.value, shown_ones)
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
             low, high = (each.ravel()[:count] for each in self.bounds(confidence))
@@ -229,7 +217,7 @@ class CrowdRelease(Charged):
             return (*[None] * len(self.axes), bars)
 
         words = self._words()
-        return self.stating(pa.table(columns), half_widths, words, unsigned=(self.value,))
+        return self.stating(table, half_widths, words, unsigned=(self.value,))
 
     def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
         """A picture of the cells that are shown, an altair chart."""
@@ -257,10 +245,8 @@ class CrowdRelease(Charged):
             "value": self.value,
         }
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":
+    def parquet(self, confidence: Numeric) -> pa.Table:
         """The cells, and how many of the sample are in each."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         return self.to_arrow(confidence).append_column("sampled", pa.array(self.counts.ravel()))
 
     @classmethod

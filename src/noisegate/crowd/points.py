@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.crowd.histogram import CrowdRelease
@@ -66,8 +67,6 @@ class CrowdPoints(Held):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The points as an answer has them, without error bars: see `smooth_error`."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         shown = slice(rows)
         table = pa.table({name: pa.array(values[shown]) for name, values in self.columns.items()})
         below = self.histogram.answer(0)

@@ -5,14 +5,13 @@
 ['a table without names', 'k-anonymous', 'two of them', 'somebody in full']
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
 from noisegate.errors import SpecError
 from noisegate.releases.cells.chance import Coins, public_coins
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _QUASI: Final = ("age", "town", "sex")
 _ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
@@ -20,8 +19,6 @@ _ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
 
 def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
     """Four attacks and what each finds, in words."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     if not 1 <= k <= people:
         raise SpecError("There are not k people.", fix=f"Use 1 to {people}.")
     chance = public_coins("made-up patients")
@@ -49,9 +46,7 @@ def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
     ]
 
 
-def _patients(chance: Coins, count: int) -> "pa.Table":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _patients(chance: Coins, count: int) -> pa.Table:
     return pa.table(
         {
             "age": chance.integers(0, 90, count),
@@ -62,7 +57,7 @@ def _patients(chance: Coins, count: int) -> "pa.Table":
     )
 
 
-def _singled(tables: "list[pa.Table]", count: int) -> int:
+def _singled(tables: list[pa.Table], count: int) -> int:
     """How many of the first people have one illness alone that both tables list for them."""
     lists = []
     for table in tables:

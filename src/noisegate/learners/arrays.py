@@ -4,15 +4,13 @@ No row is looked at but to convert it, and what cannot be converted is never quo
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TARGET: Final = "target"
 _MIXED: Final = (
@@ -21,13 +19,11 @@ _MIXED: Final = (
 )
 
 
-def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> "pa.Table":  # noqa: ANN401, N803 - scikit-learn's names
+def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> pa.Table:  # noqa: ANN401, N803 - scikit-learn's names
     """The columns x0, x1, … of an array, or those of a frame, and the target last.
 
     A class becomes its place among ``classes``; what is none of them has none.
     """
-    import pyarrow as pa  # noqa: PLC0415 - slow to load
-
     columns = dict(_columns(X))
     if not columns:
         raise ValueError("0 feature(s) (shape=(n, 0)) while a minimum of 1 is required.")
@@ -53,14 +49,22 @@ def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
         return [(name, X.column(name)) for name in X.column_names]
     if hasattr(X, "columns"):
         return [(str(name), np.asarray(X[name])) for name in X.columns]
+    held = dense(X)
+    if held.dtype.kind == "c":
+        raise ValueError("Complex data not supported")
+    return [(f"x{place}", column) for place, column in enumerate(numbers_of(held).T)]
+
+
+def dense(X: Any) -> NDArray[Any]:  # noqa: ANN401, N803
+    """A plain array, a row for each unit."""
     if hasattr(X, "tocsr"):
         raise TypeError("Sparse data is not supported: give a dense array, such as X.toarray().")
     held = np.asarray(X)
     if held.ndim != 2:
-        raise ValueError("Expected 2D array, got another. Reshape your data: a row for each unit.")
-    if held.dtype.kind == "c":
-        raise ValueError("Complex data not supported")
-    return [(f"x{place}", column) for place, column in enumerate(numbers_of(held).T)]
+        raise ValueError(
+            f"Expected 2D array, got {held.ndim}D array instead. Reshape your data: a row for each."
+        )
+    return held
 
 
 def numbers_of(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -74,7 +78,7 @@ def numbers_of(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def facts_of(
-    frame: "pa.Table",
+    frame: pa.Table,
     *,
     bounds: Any,  # noqa: ANN401 - (low, high), or such for each column, or by name
     classes: Sequence[Any] | None = None,

@@ -26,7 +26,7 @@ from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import VARIANCE_MIN, Price, require_shares, variance_of
-from noisegate.errors import Bug, SpecError
+from noisegate.errors import SpecError
 from noisegate.exact import sqrt_down
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -37,7 +37,7 @@ from noisegate.transforms.checks import MOVED_MAX
 from noisegate.transforms.query import Query, shape_of
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.numbers import Shape
-from noisegate.transforms.statistics.statistic import Batch, Block, Statistic
+from noisegate.transforms.statistics.statistic import Block, Statistic
 from noisegate.transforms.statistics.weighings import Plain
 from noisegate.transforms.whole_rows import WholeRows
 
@@ -179,7 +179,7 @@ class DoorRows:
             ends = np.cumsum([blocks[place].size for place in seen])[:-1]
             for place, part in zip(seen, np.split(release.values[0], ends), strict=True):
                 parts[place] = part
-        return _measured(parts, blocks, chosen, self._whole)
+        return measured_of(parts, blocks, chosen, self._whole)
 
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
         _, chosen = self._offered(statistic, shares)
@@ -193,11 +193,11 @@ class DoorRows:
 
     def minimised(self, penalty: Fraction, share: Fraction) -> Measured:  # noqa: D102 - see RowsAsk
         query = Query(self._tally, WholeRows())
-        noise = _minimiser(
+        noise = minimiser(
             shape_of(self._tally), self._price, share, self._tally.whole, query.per_unit, penalty
         )
         release = self._scope.measure(Measurement(query=query, mechanisms=(noise,)))
-        return _lines(noise, release.values)
+        return lines_of(noise, release.values)
 
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk
         if self._progress is not None:
@@ -207,74 +207,7 @@ class DoorRows:
         self.kept = dict(fitted)
 
 
-class TrialRows:
-    """Given, public rows, each one unit: the real questions and the real noise, but no door.
-
-    There is no ledger and no guarantee: it is for tests and benchmarks. ``amount`` is an ε, or a ρ
-    with ``gaussian``; ``bits`` is where chance comes from, such as `noisegate.noise.bits.SYSTEM`,
-    or None for no noise at all. ``spent`` are the shares so far.
-    """
-
-    def __init__(  # noqa: PLR0913 - each is a fact about the rows
-        self,
-        rows: NDArray[Any],
-        amount: Fraction,
-        *,
-        reach: int,
-        keys: NDArray[Any] | None = None,
-        classes: int = 0,
-        gaussian: bool = False,
-        bits: Any = None,  # noqa: ANN401 - of the noise room, which this room may not import
-    ) -> None:
-        held = np.clip(np.rint(rows), -reach, reach).astype(np.int32)
-        places = np.zeros(len(held), np.int32) if keys is None else np.asarray(keys, np.int32)
-        self._batch = Batch(held, places)
-        self.columns, self.reach, self.classes = held.shape[1], reach, classes
-        self.gaussian, self.spent = gaussian, Fraction(0)
-        self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
-
-    @property
-    def _shape(self) -> Shape:
-        return Shape(self.columns, self.reach, self.classes)
-
-    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
-        """The sums of each feature, with the noise its share buys."""
-        self.spent += sum(shares)
-        if self.spent > 1:
-            raise Bug("A learner asks for more than its price.", fix="Report the learner.")
-        blocks = statistic.blocks(self._shape)
-        chosen = noises(blocks, shares, self._price, 1)
-        exact = [total.reshape(-1) for total in statistic.total([self._batch], self._shape)]
-        if self._bits is not None:
-            pairs = zip(chosen, exact, strict=True)
-            exact = [noise.sample(numbers, bits=self._bits) for noise, numbers in pairs]
-        return _measured(exact, blocks, chosen, 1)
-
-    def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
-        """The variances that `totals` would have."""
-        chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)
-        return [noise_variance(noise) for noise in chosen]
-
-    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:
-        """The same of these rows; without noise, with a thousandth."""
-        self.spent += share
-        noise = _minimiser(self._shape, self._price, share, 1, 1, penalty)
-        (rows,) = WholeRows().total([self._batch], self._shape)
-        if self._bits is None:
-            quiet = replace(noise, scale=noise.scale / 1000, blur=noise.blur / 1000)
-            return _lines(noise, quiet.sample(rows.reshape(-1)))
-        return _lines(noise, noise.sample(rows.reshape(-1), bits=self._bits))
-
-    def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see RowsAsk
-        """Nobody watches."""
-        if not 0 <= part <= 1:
-            raise Bug("A learner is more than done.", fix="Report the learner.")
-
-    def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:
-        """Nobody interrupts."""
-
-
-def _minimiser(
+def minimiser(
     shape: Shape, price: Price, share: Fraction, whole: int, rows: int, penalty: Fraction
 ) -> PerturbedLogistic:
     """What a share buys; of a ρ, its square is half of ε²."""
@@ -291,13 +224,14 @@ def _minimiser(
     )
 
 
-def _lines(noise: PerturbedLogistic, released: NDArray[np.int64]) -> Measured:
+def lines_of(noise: PerturbedLogistic, released: NDArray[np.int64]) -> Measured:
+    """What was released as lines, the constants last."""
     width, found = noise.columns + 1, np.ldexp(released.astype(np.float64), -noise.digits)
     slope = float(noise.scale / noise.penalty) ** 2 * (width + 1) * (width + 2) / 3
     return Measured(found.reshape(-1, width), slope + 2 * float(noise.blur / 2**noise.digits) ** 2)
 
 
-def _measured(
+def measured_of(
     parts: Sequence[NDArray[np.int64]],
     blocks: Sequence[Block],
     chosen: Sequence[NoiseMechanism[Any] | Hidden],

@@ -8,6 +8,7 @@ Bounds and classes are declared, in the policy or as parameters; none is learnt 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -21,6 +22,7 @@ from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
 from noisegate.desk.plot import priced
 from noisegate.errors import SpecError, Unsupported
+from noisegate.learners.arrays import dense
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import (
     REACH,
@@ -54,6 +56,7 @@ class Memory(Protocol):
         """A handle of these rows, each one unit."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that learns through the door: it says what to ask, and takes what was fitted.
 
@@ -62,6 +65,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
     interrupted.
     """
 
+    epsilon: Any = 1  # a number
+    bounds: Any = None  # (low, high) of the columns of an array, or such for each
+    memory: Any = None  # from `noisegate.memory`
     _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
     _reach: ClassVar[int] = REACH
     _told_by: ClassVar[str | None] = None  # the parameter that declares an array's target
@@ -162,20 +168,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         names = list(dict.fromkeys(each.column for each in self.coordinates_))
         if hasattr(X, "column_names"):  # Arrow
             X = X.to_pandas()  # noqa: N806
-        if hasattr(X, "tocsr"):
-            raise TypeError(
-                "Sparse data is not supported: give a dense array, such as X.toarray()."
-            )
         if hasattr(X, "columns"):
             known = {str(name): name for name in X.columns}
             if missing := [name for name in names if name not in known]:
                 raise SpecError(f"There is no column {missing[0]!r}.", fix="Give all of them.")
             return {name: np.asarray(X[known[name]]) for name in names}
-        held = np.asarray(X)
-        if held.ndim != 2:
-            raise ValueError(
-                "Expected 2D array, got 1D array instead. Reshape your data: a row for each point."
-            )
+        held = dense(X)
         if held.shape[1] != len(names):
             raise ValueError(
                 f"X has {held.shape[1]} features, but {type(self).__name__} is expecting "
@@ -235,9 +233,11 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         return self.fit(X, **how).transform(X)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     """A classifier: ``classes_`` are the declared keys of the target."""
 
+    classes: Any = None  # a list, of an array's target
     _told_by: ClassVar[str | None] = "classes"
 
     def _matrix(self, X: Any, y: Any) -> Matrix:  # noqa: ANN401, N803

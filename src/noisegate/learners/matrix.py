@@ -25,6 +25,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import quoted
 from noisegate.transforms.stability import stability_of
 
 _AT_ONCE: Final = 40  # columns read in one statement
@@ -221,7 +222,7 @@ class _Reader:
         self.relation = self._block.relation
 
     def _read(self, items: str) -> Any:  # noqa: ANN401 - a Block
-        found = read(f"SELECT {items} FROM {_quoted(self._table)}{self._where}", self._tables)  # noqa: S608 - read, not run
+        found = read(f"SELECT {items} FROM {quoted(self._table)}{self._where}", self._tables)  # noqa: S608 - read, not run
         return found.blocks[0]
 
     def cap(self, rows_per_unit: int | None) -> int | None:
@@ -232,7 +233,7 @@ class _Reader:
 
     def keys(self, expression: str) -> tuple[Expression, tuple[Key, ...] | None]:
         """An expression and its declared keys."""
-        rows = f"{_quoted(self._table)}{self._where}"
+        rows = f"{quoted(self._table)}{self._where}"
         text = f"SELECT {expression}, COUNT(*) FROM {rows} GROUP BY 1"  # noqa: S608 - read, not run
         (key,) = read(text, self._tables).blocks[0].by
         return key.expression, key.domain.keys
@@ -268,7 +269,7 @@ def _target(
         with suppress(Unsupported):
             (number,) = rows.coordinates([_Spelt(target, spelt)])
     is_flag = declared is not None and declared.kind is Kind.BOOLEAN
-    asked = spelt if declared is None or is_flag else _quoted(target)
+    asked = spelt if declared is None or is_flag else quoted(target)
     classes = None
     with suppress(Unsupported):  # what makes no groups has no classes
         expression, listed = rows.keys(asked)
@@ -311,11 +312,11 @@ def _number(column: str, declared: Column | None) -> str:
     if declared is None:
         return column
     if declared.kind is Kind.BOOLEAN:
-        return f"CASE WHEN {_quoted(column)} THEN 1 ELSE 0 END"
+        return f"CASE WHEN {quoted(column)} THEN 1 ELSE 0 END"
     keys = [key for key in declared.keys or () if isinstance(key, int)]
     if declared.kind.is_numeric and keys:
-        return f"LEAST(GREATEST({_quoted(column)}, {min(keys)}), {max(keys)})"
-    return _quoted(column)
+        return f"LEAST(GREATEST({quoted(column)}, {min(keys)}), {max(keys)})"
+    return quoted(column)
 
 
 def _few(column: Column) -> tuple[Key, ...]:
@@ -326,17 +327,13 @@ def _few(column: Column) -> tuple[Key, ...]:
 
 
 def _mark(column: str, key: Key) -> str:
-    return f"CASE WHEN {_quoted(column)} = {_literal(key)} THEN 1 ELSE 0 END"
+    return f"CASE WHEN {quoted(column)} = {_literal(key)} THEN 1 ELSE 0 END"
 
 
 def _code(column: str, keys: Sequence[Key]) -> str:
     """The place of a key; NULL for what is none of them."""
     cases = (f"WHEN {_literal(key)} THEN {place}" for place, key in enumerate(keys))
-    return f"CASE {_quoted(column)} {' '.join(cases)} END"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return f"CASE {quoted(column)} {' '.join(cases)} END"
 
 
 def _literal(key: Key) -> str:

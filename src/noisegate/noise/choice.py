@@ -99,26 +99,19 @@ def choose_times(
     return found
 
 
-def choose_with_gaps(
-    contest: Contest, *, k: int = 1, bits: Bits = SYSTEM
-) -> tuple[Int64Array, Int64Array]:
-    """The ``k`` candidates with the largest scores after exponential noise, and how far they lead.
-
-    Claim: each score gets independent exponential noise of mean 1 / factor; the gaps are those
-        between each of the k and the next, rounded down to whole scores. Rounding: none but that.
-
-    >>> places, gaps = choose_with_gaps(Contest(np.array([0, 900, 3]), Fraction(1000)))
-    >>> places.tolist(), int(gaps[0]) in range(890, 900)
-    ([1], True)
-    """
-    places, gaps = choose_with_gaps_times(contest, 1, k=k, bits=bits)
-    return places[0], gaps[0]
-
-
 def choose_with_gaps_times(
     contest: Contest, times: int, *, k: int = 1, bits: Bits = SYSTEM
 ) -> tuple[Int64Array, Int64Array]:
-    """The same for so many independent choices, a choice a row of both."""
+    """The ``k`` candidates with the largest scores after exponential noise, and how far they lead.
+
+    So many independent choices, a choice a row of both.
+    Claim: each score gets independent exponential noise of mean 1 / factor; the gaps are those
+        between each of the k and the next, rounded down to whole scores. Rounding: none but that.
+
+    >>> places, gaps = choose_with_gaps_times(Contest(np.array([0, 900, 3]), Fraction(1000)), 1)
+    >>> places.tolist(), int(gaps[0, 0]) in range(890, 900)
+    ([[1]], True)
+    """
     if contest.multiplicity is not None or not 1 <= k < contest.scores.size or not contest.factor:
         raise SpecError(f"There are not {k} gaps.", fix="Use fewer than there are candidates.")
     places, gaps = np.empty((2, times, k), np.int64)

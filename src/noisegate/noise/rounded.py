@@ -1,4 +1,4 @@
-"""Continuous noise, exactly rounded to a grid: Laplace, Gaussian, Cauchy-type, t, Gumbel.
+"""Continuous noise, exactly rounded to a grid: Laplace, Gaussian, t, lognormal.
 
 The draw is round(scale · Z) for the ideal real-valued Z, so privacy follows from the continuous
 theorem by post-processing, with no inflated sensitivity: a value that lies on the same grid may be
@@ -32,7 +32,7 @@ _AT_ONCE: Final = 1 << 12  # numbers whose means are taken together
 
 
 class Shape(ABC):
-    """A continuous law: certified distribution function, and float tails with an error bound."""
+    """A continuous law, both tails alike: certified distribution function, float tails that err."""
 
     relative_error: ClassVar[float]
     absolute_error: ClassVar[float] = 0.0
@@ -41,35 +41,27 @@ class Shape(ABC):
     def cdf(self, x: Fraction) -> Real:
         """F(x) as a ball."""
 
-    @abstractmethod
     def tail(self, x: Floats, *, upper: bool) -> Floats:
         """Pr[Z > x] if ``upper``, else Pr[Z ≤ x], within the stated errors, for tails below ½."""
-
-    @abstractmethod
-    def quantile(self, v: Floats, *, upper: bool) -> Floats:
-        """Roughly where the tail is v; a proposal only, never decides."""
-
-
-class _Symmetric(Shape):
-    """Both tails alike: Pr[Z > x] = Pr[Z ≤ -x]."""
-
-    def tail(self, x: Floats, *, upper: bool) -> Floats:
         return self.lower_tail(-x if upper else x)
 
     def quantile(self, v: Floats, *, upper: bool) -> Floats:
+        """Roughly where the tail is v; a proposal only, never decides."""
         x = self.lower_quantile(v)
         return -x if upper else x
 
     @abstractmethod
-    def lower_tail(self, x: Floats) -> Floats: ...
+    def lower_tail(self, x: Floats) -> Floats:
+        """Pr[Z ≤ x]; both tails are alike."""
 
     @abstractmethod
-    def lower_quantile(self, v: Floats) -> Floats: ...
+    def lower_quantile(self, v: Floats) -> Floats:
+        """Its inverse, roughly."""
 
 
 @final
 @dataclass(frozen=True)
-class Laplace(_Symmetric):
+class Laplace(Shape):
     """Density e^(-|z|) / 2."""
 
     # exp within 4 ulp; x / scale within 2 ulp moves a tail at |x| ≤ 45 by 45 · 2**-51 < 2**-45
@@ -88,7 +80,7 @@ class Laplace(_Symmetric):
 
 @final
 @dataclass(frozen=True)
-class Gaussian(_Symmetric):
+class Gaussian(Shape):
     """Density of the standard normal."""
 
     # Cephes states 5.7e-14 < 2**-43 for erfc on [0, 26]; the argument's error adds 90 · 2**-51
@@ -112,7 +104,7 @@ class Gaussian(_Symmetric):
 
 @final
 @dataclass(frozen=True)
-class StudentT(_Symmetric):
+class StudentT(Shape):
     """Student's t with 1 to 30 degrees of freedom; one degree is the Cauchy law.
 
     With θ = arctan(x / √d), F(x) = ½ + [θ + sin θ (cos θ + ⅔ cos³θ + …)] / π for odd d and
@@ -162,42 +154,7 @@ class StudentT(_Symmetric):
 
 @final
 @dataclass(frozen=True)
-class Quartic(_Symmetric):
-    """Density √2 / (π (1 + z⁴)), of variance 1: the Cauchy-type law with the fourth power.
-
-    F(x) = ½ + ln[(x² + √2 x + 1) / (x² - √2 x + 1)] / 4π
-         + [arctan(√2 x + 1) + arctan(√2 x - 1)] / 2π,
-    by partial fractions of 1 + z⁴ = (z² + √2 z + 1) (z² - √2 z + 1).
-    """
-
-    relative_error: ClassVar[float] = 0.0
-    absolute_error: ClassVar[float] = 2.0**-46  # a dozen operations on numbers below 2
-
-    def cdf(self, x: Fraction) -> Real:  # noqa: D102
-        z, root = real(x), arb(2).sqrt()
-        ratio = (z * z + root * z + 1) / (z * z - root * z + 1)
-        angles = (root * z + 1).atan() + (root * z - 1).atan()
-        return real(Fraction(1, 2)) + (ratio.log() / 2 + angles) / (2 * arb.pi())
-
-    def lower_tail(self, x: Floats) -> Floats:  # noqa: D102
-        z = np.clip(x, -1e15, 1e15)  # beyond, the tail is below the stated error
-        root = np.sqrt(2.0)
-        steep = 2 * root * z / (z * z - root * z + 1)  # the ratio inside the logarithm, less 1
-        angles = np.arctan(root * z + 1) + np.arctan(root * z - 1)
-        tail: Floats = 0.5 + (np.log1p(steep) / 2 + angles) / (2 * np.pi)
-        return tail
-
-    def lower_quantile(self, v: Floats) -> Floats:  # noqa: D102
-        x: Floats = -np.cbrt(np.sqrt(2.0) / (3 * np.pi * v))  # right far out; mended in the middle
-        for _ in range(8):
-            slope = np.sqrt(2.0) / (np.pi * (1 + x**4))
-            x = np.minimum(x - (self.lower_tail(x) - v) / slope, 0.0)
-        return x
-
-
-@final
-@dataclass(frozen=True)
-class LaplaceLognormal(_Symmetric):
+class LaplaceLognormal(Shape):
     """X e^(σY), X Laplace and Y standard normal: Pr[Z ≤ -x] = ½ E[exp(-x e^(-σY))] [BS19].
 
     In ball arithmetic the mean is a certified integral, in floats a sum at equal steps h. Within
@@ -262,25 +219,6 @@ def _tails(sigma: Fraction) -> tuple[Floats, Floats]:
     with np.errstate(divide="ignore"):
         tails = np.log(_means(sigma, x)[0] / 2)
     return np.maximum(tails, -1e3), x
-
-
-@final
-@dataclass(frozen=True)
-class Gumbel(Shape):
-    """Distribution function e^(-e^(-x))."""
-
-    # two exp/expm1 within 4 ulp each; e^(-x) ≤ 45 in the lower tail amplifies the inner error
-    relative_error: ClassVar[float] = 2.0**-40
-
-    def cdf(self, x: Fraction) -> Real:  # noqa: D102
-        return (-(-real(x)).exp()).exp()
-
-    def tail(self, x: Floats, *, upper: bool) -> Floats:  # noqa: D102
-        inner = np.exp(-np.maximum(x, -700.0))
-        return -np.expm1(-inner) if upper else np.exp(-inner)
-
-    def quantile(self, v: Floats, *, upper: bool) -> Floats:  # noqa: D102
-        return -np.log(-np.log1p(-v)) if upper else -np.log(-np.log(v))
 
 
 @final

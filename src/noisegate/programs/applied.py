@@ -6,6 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
+import pyarrow as pa
+
 from noisegate.algebra.blocks import STEPS
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
@@ -78,8 +80,6 @@ class Applied(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The numbers as an answer has them, one row each."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         count = len(self.names) if rows is None else min(rows, len(self.names))
         table = pa.table({
             "output": pa.array(self.names[:count], pa.string()),

@@ -14,8 +14,6 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final, final
 
-from sqlglot import exp
-
 from noisegate.accounting.calibrate import (
     discrete_gaussian_variance_for_error,
     geometric_scale_for_error,
@@ -49,6 +47,7 @@ from noisegate.programs.text import Function, program_of
 from noisegate.sql.question import Function as Aggregation
 from noisegate.sql.question import Question
 from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import quoted, table_named
 from noisegate.transforms.blocks import BlockQuery
 
 AGGREGATES: Final = ("mean", "median", "center")
@@ -383,22 +382,14 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
         if (order.table, order.columns, order.where) != (None, None, None):
             raise SpecError("The SQL says table, columns and WHERE.", fix="Leave them out.")
         return order.sql
-    private = [name for name, domain in curator.tables.items() if not domain.is_public]
-    table = order.table or (private[0] if len(private) == 1 else None)
-    if table not in curator.tables:
-        said = "No table is named." if table is None else f"There is no table {table!r}."
-        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+    table = table_named(curator.tables, order.table or None)
     if isinstance(order.columns, str):
         raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
     if order.columns is not None and not order.columns:
         raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
-    shown = ", ".join(map(_quoted, order.columns)) if order.columns is not None else "*"
+    shown = ", ".join(map(quoted, map(str, order.columns))) if order.columns is not None else "*"
     condition = f" WHERE {order.where}" if order.where else ""
-    return f"SELECT {shown} FROM {_quoted(str(table))}{condition}"  # noqa: S608 - read by us
-
-
-def _quoted(name: str) -> str:
-    return exp.to_identifier(str(name), quoted=True).sql("duckdb")
+    return f"SELECT {shown} FROM {quoted(table)}{condition}"  # noqa: S608 - read by us
 
 
 def _tally(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> Blocks:

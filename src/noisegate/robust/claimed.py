@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
+import pyarrow as pa
+
 from noisegate.algebra.blocks import STEPS, Blocks
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.claimed import ClaimedMeasurement
@@ -39,8 +41,6 @@ def ask_claimed(
     till: Till, function: Function, terms: Mapping[str, Any], *, fresh: bool
 ) -> Outcome:
     """What the program says of all rows, with noise for a number that moves by 1."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     order = _order(terms)
     if till.rules.sample is not None:
         raise SpecError("A program sees all rows.", fix="Use the gate itself.")

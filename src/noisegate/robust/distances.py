@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import cos, pi, sin
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
@@ -27,9 +28,6 @@ from noisegate.robust.paying import Found, Outcome, Till, shown_number
 from noisegate.sql.candidates import candidates_of
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.run import Run
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SIDES: Final = 8  # directions of a grid of separators
 STEPS: Final = 9  # and thresholds along each
@@ -217,7 +215,5 @@ def _number(value: Number) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def _table(value: float) -> "pa.Table":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _table(value: float) -> pa.Table:
     return pa.table({"distance": [value]})

@@ -10,7 +10,9 @@ double rows say nothing, and rows that name other vertices are left out.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
+
+import pyarrow as pa
 
 from noisegate.accounting.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.algebra.expression import domain_of
@@ -38,9 +40,6 @@ from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.question import Block
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Nodes: TypeAlias = range | Sequence[Key]
 LEVELS: Final = ("edge", "node")
@@ -337,9 +336,7 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
     return made
 
 
-def _table(name: str, values: Sequence[int | float | None]) -> "pa.Table":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _table(name: str, values: Sequence[int | float | None]) -> pa.Table:
     if name == "degrees":
         return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
     plain = name.removeprefix("capped-").removeprefix("truncated-")

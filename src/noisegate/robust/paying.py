@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
+
+import pyarrow as pa
 
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Asked
@@ -32,9 +34,6 @@ from noisegate.privacy.release import Release
 from noisegate.robust.plans import RobustExpected
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reading.reader import read
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
 Outcome: TypeAlias = Any  # an Answer; of a till that plans, a Plan
@@ -184,7 +183,7 @@ class Found:
     def answer(
         self,
         sql: str,
-        table: "pa.Table",
+        table: pa.Table,
         widths: Widths | None = None,
         caveats: Sequence[str] = (),
         *,

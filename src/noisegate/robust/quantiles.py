@@ -1,7 +1,9 @@
 """Quantiles with noise by what one value can do: ``gate.smooth("SELECT MEDIAN(x) FROM t")``."""
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
+
+import pyarrow as pa
 
 from noisegate.algebra.tally import Values
 from noisegate.curator.measurement import Measurement
@@ -13,9 +15,6 @@ from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.drafts.draft import Draft, draft
 from noisegate.sql.question import Function, Question
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @final
@@ -53,9 +52,7 @@ class SmoothQuantile:
         unsigned = self._read.unsigned
         return found.answer(self._sql, table, widths, words, unsigned=unsigned, amount=False)
 
-    def _table(self, found: Found) -> "pa.Table":
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+    def _table(self, found: Found) -> pa.Table:
         keys = list(product(*(grouping.keys for grouping in self._tally.by)))
         columns: list[Any] = [[key[j] for key in keys] for j in range(len(self._tally.by))]
         columns.append(self._read.numbers(found))

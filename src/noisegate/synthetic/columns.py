@@ -11,21 +11,19 @@ is spread evenly over it, whole where the column is whole, within the declared b
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from fractions import Fraction
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind, ordinal
-from noisegate.releases.cells.axes import Axis, key_of, key_record
+from noisegate.releases.cells.axes import Axis, after, key_of, key_record
 from noisegate.releases.cells.chance import public_coins
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Cells: TypeAlias = NDArray[np.integer[Any]]
 Bounds: TypeAlias = tuple[Fraction, Fraction]
@@ -87,10 +85,8 @@ class Coding:
         """The name of the column."""
         return self.axis.name
 
-    def decode(self, cells: Cells, *, seed: int) -> "pa.Array":
+    def decode(self, cells: Cells, *, seed: int) -> pa.Array:
         """A value for each number of a cell: its key, or one spread evenly over its bin."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         if self.axis.ends is None and self.unit is None:
             return pa.array(list(self.axis.keys), _arrow(self.kind)).take(pa.array(cells))
         lows, highs = self._ranges()
@@ -126,18 +122,9 @@ class Coding:
     def _end(self, key: Any) -> Fraction:  # noqa: ANN401 - a date or a time
         """The number of the first moment after a group of time; calendars end after 9999."""
         try:
-            return self.number(self._next(key))
+            return self.number(after(key, str(self.unit)))
         except (OverflowError, ValueError):
             return self.number(date.max) + (1 if self.kind is Kind.DATE else _DAY)
-
-    def _next(self, key: Any) -> Any:  # noqa: ANN401 - a date or a time
-        """The first moment after a group of time."""
-        if self.unit in ("hour", "day", "week"):
-            steps = {"hour": timedelta(hours=1), "day": timedelta(1), "week": timedelta(7)}
-            return key + steps[self.unit]
-        months = {"month": 1, "quarter": 3, "year": 12}[str(self.unit)]
-        total = key.year * 12 + key.month - 1 + months
-        return key.replace(year=total // 12, month=total % 12 + 1)
 
     def to_record(self) -> dict[str, Any]:
         """The column as JSON values."""
@@ -175,18 +162,14 @@ class Determined:
     of: str
     pairs: tuple[tuple[Any, Any], ...]
 
-    def decode(self, others: "pa.Array") -> "pa.Array":
+    def decode(self, others: pa.Array) -> pa.Array:
         """The value for each value of the other column."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         distinct = others.dictionary_encode()
         found = [self.value_of(key) for key in distinct.dictionary.to_pylist()]
         return pa.array(found, _arrow(self.kind)).take(distinct.indices)
 
     def require_values(self) -> None:
         """Raise a ValueError or TypeError where a value is of another kind than the column."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         values = [value for _, value in self.pairs]
         if pa.array(values, _arrow(self.kind)).to_pylist() != values:
             raise ValueError(self.name)
@@ -231,10 +214,8 @@ class Numbered:
     name: str
     kind: Kind
 
-    def decode(self, count: int) -> "pa.Array":
+    def decode(self, count: int) -> pa.Array:
         """The numbers 1, 2, 3, and so on."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         return pa.array(np.arange(1, count + 1)).cast(_arrow(self.kind))
 
     def to_record(self) -> dict[str, Any]:
@@ -284,10 +265,8 @@ class Layout:
             raise SpecError(f"{name!r} is no measured column.", fix=f"Use {', '.join(names)}.")
         return names.index(name)
 
-    def decode(self, cells: Cells, *, seed: int) -> "pa.Table":
+    def decode(self, cells: Cells, *, seed: int) -> pa.Table:
         """The rows: values for the cells of each row."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         made: dict[str, Any] = {}
         for place, coding in enumerate(self.codings):
             own = (seed << 16) + place
@@ -330,9 +309,7 @@ def spread(lows: NDArray[Any], highs: NDArray[Any], seed: int, *, whole: bool) -
     return cut
 
 
-def _arrow(kind: Kind) -> "pa.DataType":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _arrow(kind: Kind) -> pa.DataType:
     return {
         Kind.BOOLEAN: pa.bool_(),
         Kind.INTEGER: pa.int64(),
@@ -343,7 +320,5 @@ def _arrow(kind: Kind) -> "pa.DataType":
     }[kind]
 
 
-def _cast(values: NDArray[Any], kind: "pa.DataType") -> "pa.Array":
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+def _cast(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values).cast(kind)

@@ -19,6 +19,7 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.sql.bounds.looks import SHARE
 from noisegate.sql.bounds.table_looks import bounds_look, bounds_seen
 from noisegate.sql.run import Run
+from noisegate.sql.spelling import quoted
 from noisegate.synthetic.basis import Wanted
 from noisegate.synthetic.columns import Bounds
 
@@ -123,14 +124,14 @@ class Looks:
 
     def _sql(self, name: str, bounds: Bounds | None) -> str:
         """The quantiles of a column, which are measured together."""
-        value = _quoted(name)
+        value = quoted(name)
         if bounds is not None:
             value = f"LEAST(GREATEST({value}, {_decimal(bounds[0])}), {_decimal(bounds[1])})"
         asked = (
             f"QUANTILE_CONT({value}, {float(level)}) AS q{place}"
             for place, level in enumerate(_LEVELS)
         )
-        return f"SELECT {', '.join(asked)} FROM {_quoted(self._wanted.domain.name)}"  # noqa: S608 - read, never run
+        return f"SELECT {', '.join(asked)} FROM {quoted(self._wanted.domain.name)}"  # noqa: S608 - read, never run
 
 
 def edges_of(levels: Sequence[float], bounds: Bounds, *, whole: bool) -> tuple[Fraction, ...]:
@@ -174,7 +175,3 @@ def _shown(bound: Fraction) -> str:
 def _decimal(number: Fraction) -> str:
     """A number as SQL reads it; found bounds are powers of two."""
     return f"{float(number):.25f}".rstrip("0").rstrip(".")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,9 +1,9 @@
 """Rows drawn from a released table: of a map, points evenly from their squares. Free."""
 
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
@@ -13,11 +13,8 @@ from noisegate.releases.forms.table import TableRelease
 from noisegate.synthetic.columns import Coding, Layout
 from noisegate.synthetic.release import require_rows
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-
-def points_of(release: TableRelease, count: int | None = None, *, seed: int = 0) -> "pa.Table":
+def points_of(release: TableRelease, count: int | None = None, *, seed: int = 0) -> pa.Table:
     """So many rows whose table is the released one; by default as many as it counts.
 
     Cells are met at even steps, so that each has its part of the rows up to rounding. Numbers lie

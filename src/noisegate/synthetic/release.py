@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
@@ -26,14 +27,13 @@ from noisegate.files import written
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.forms.table import Number
 from noisegate.sheets import csv_table
+from noisegate.sql.spelling import quoted
 from noisegate.synthetic.columns import Cells
 from noisegate.synthetic.model.bars import reach
 from noisegate.synthetic.model.constraints import masks_of, places
 from noisegate.synthetic.model.fitted import FORMAT, Fitted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from noisegate.synthetic.report import Report
 
 ROWS_MAX: Final = 100_000_000
@@ -87,7 +87,7 @@ class SyntheticRelease(Charged):
         found: Cells = self._kept["cells"]
         return found
 
-    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":  # noqa: ARG002 - no ±
+    def to_arrow(self, confidence: Numeric | None = None) -> pa.Table:  # noqa: ARG002 - no ±
         """The rows."""
         if "table" not in self._kept:
             layout = self.fitted.layout
@@ -96,7 +96,7 @@ class SyntheticRelease(Charged):
 
     def sample(
         self, rows: int, where: Mapping[str, Any] | None = None, *, seed: int = 0
-    ) -> "pa.Table":
+    ) -> pa.Table:
         """Other rows of the same model, free: ``made.sample(500, where={"ward": "north"})``.
 
         Conditions are a key, a list of keys, or a pair (low, high) for each column that has any.
@@ -184,8 +184,6 @@ class SyntheticRelease(Charged):
             csv.write_csv(csv_table(self.to_arrow()), str(path))
 
     def _save_arrow(self, path: Path) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         table = self.to_arrow()
         with (
             written(path),
@@ -197,10 +195,10 @@ class SyntheticRelease(Charged):
     def _save_duckdb(self, path: Path) -> None:
         import duckdb  # noqa: PLC0415 - only when asked for
 
-        name = self.fitted.layout.table.replace('"', '""')
+        name = quoted(self.fitted.layout.table)
         with written(path), duckdb.connect(str(path)) as connection:
             connection.register("synthetic_rows", self.to_arrow())
-            connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM synthetic_rows')  # noqa: S608 - quoted
+            connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM synthetic_rows")  # noqa: S608 - quoted
 
     def record(self) -> dict[str, Any]:
         """Nothing else: the model stands beside it."""

@@ -22,7 +22,7 @@ from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.model.bars import singles
-from noisegate.synthetic.model.constraints import numbers
+from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.model.fitted import Fitted
 from noisegate.synthetic.model.model import Evidence
 
@@ -211,7 +211,7 @@ def table_of(made: "SyntheticRelease", axes: Axes) -> Floats:
     """The table of the synthetic rows over some columns, for as many rows as the original has."""
     sizes = made.fitted.layout.sizes
     cells = prod(sizes[axis] for axis in axes)
-    counts = np.bincount(numbers(made.cells, axes, sizes), minlength=cells).astype(np.float64)
+    counts = np.bincount(numbers(made.cells.T, axes, sizes), minlength=cells).astype(np.float64)
     return counts * (made.fitted.rows / made.count)
 
 

@@ -31,9 +31,9 @@ from noisegate.releases.ask.order import Order
 from noisegate.releases.ask.provenance import plain_options
 from noisegate.releases.fit.residuals import Axes
 from noisegate.sql.run import Run
+from noisegate.synthetic.asking import DoorTables
 from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
 from noisegate.synthetic.columns import Layout
-from noisegate.synthetic.door import DoorTables
 from noisegate.synthetic.evidence import known_of, lost
 from noisegate.synthetic.expected import SyntheticExpected
 from noisegate.synthetic.looks import Looks, Seen

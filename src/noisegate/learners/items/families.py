@@ -23,6 +23,7 @@ from noisegate.exact import Number
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.expectations import USUAL, count_share
 from noisegate.learners.fitting import Fitted, Task, learn
+from noisegate.learners.linear.scores import square_of
 from noisegate.learners.matrix import Classes, Coordinate, Handles, Matrix
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
@@ -246,7 +247,7 @@ def _normal(told: _Told) -> _Solved:
     mean, noise = told.means()
     pairs = np.triu_indices(len(mean))
     spread, spread_noise = told.spreads(pairs)
-    covariance, cov_noise = (_square(each, len(mean)) for each in (spread, spread_noise))
+    covariance, cov_noise = (square_of(each, len(mean)) for each in (spread, spread_noise))
     values, vectors = np.linalg.eigh(covariance)
     covariance = (vectors * np.maximum(values, _FLOOR)) @ vectors.T
     diagonal = np.diag(covariance)
@@ -256,12 +257,6 @@ def _normal(told: _Told) -> _Solved:
     }
     found = {"mean": mean, "covariance": covariance}
     return found, likelihood, {"mean": noise, "covariance": cov_noise}
-
-
-def _square(triangle: Floats, size: int) -> Floats:
-    full = np.zeros((size, size))
-    full[np.triu_indices(size)] = triangle
-    return full + np.triu(full, 1).T
 
 
 def _categorical(told: _Told) -> _Solved:

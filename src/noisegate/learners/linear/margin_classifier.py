@@ -1,9 +1,10 @@
 """What linear classifiers by a loss of the margin share: their parameters and their methods."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from noisegate.errors import SpecError
 from noisegate.learners.asking import RowsAsk
@@ -16,29 +17,15 @@ from noisegate.learners.parameters import require_one_of, require_rounds
 METHODS: Final = ("auto", "moments", "newton", "sulq")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MarginClassifier(LinearClassifier):
     """Lines with little loss: by moments of the classes, and steps where noise allows."""
 
     _loss: ClassVar[Loss]
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        C: float = 1.0,  # noqa: N803 - scikit-learn's name
-        method: str = "auto",
-        max_iter: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.C = C
-        self.method = method
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
+    C: float = 1.0
+    method: str = "auto"
+    max_iter: int | None = None
 
     @staticmethod
     @abstractmethod

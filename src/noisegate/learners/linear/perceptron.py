@@ -9,7 +9,7 @@ with the number of classes.
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from noisegate.transforms.statistics.weighings import Nearest
 _SHORT: Final = 1e-9
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Perceptron(LinearClassifier):
     """Classes by linear scores, learnt from mistakes alone.
 
@@ -52,22 +53,8 @@ class Perceptron(LinearClassifier):
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        method: str = "auto",
-        max_iter: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.method = method
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
+    method: str = "auto"
+    max_iter: int | None = None
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         method = require_one_of(self.method, "method", ("auto", "sulq"))

@@ -53,6 +53,7 @@ _CLEAR: Final = 3  # and above which each is taken for more than noise
 _WORST: Final = 1e6  # below 0, as a score
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """A number by a linear function of the columns, with the least squares.
 
@@ -80,20 +81,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     _told_by: ClassVar[str | None] = "target_bounds"
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        max_iter: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        target_bounds: Any = None,  # noqa: ANN401 - (low, high)
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.max_iter = max_iter
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.memory = memory
+    max_iter: int | None = None
+    target_bounds: Any = None  # (low, high)
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         options: dict[str, Any] = {
@@ -154,6 +143,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return self._framed(chart, "weights; lines are two standard errors")
 
 
+@dataclass(eq=False, repr=False)
 class Ridge(LinearRegression):
     """Linear regression with a penalty on the squared weights of columns scaled to -1 and 1.
 
@@ -166,24 +156,7 @@ class Ridge(LinearRegression):
     [2.0]
     """
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        max_iter: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        target_bounds: Any = None,  # noqa: ANN401 - (low, high)
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            max_iter=max_iter,
-            bounds=bounds,
-            target_bounds=target_bounds,
-            memory=memory,
-        )
-        self.alpha = alpha
+    alpha: float = 1.0
 
     def _require_penalty(self) -> float:
         given = self.alpha

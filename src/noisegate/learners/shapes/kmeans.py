@@ -8,7 +8,8 @@ the clusters among their noisy means, which is free; then it measures those. Mea
 what was known before as far as their noise could explain the difference.
 """
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, final
@@ -16,6 +17,8 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
+from sklearn.cluster import k_means
+from sklearn.exceptions import ConvergenceWarning
 
 from noisegate.learners import plots
 from noisegate.learners.asking import Floats, Measured, RowsAsk
@@ -42,12 +45,12 @@ _CELLS: Final = 16  # at most so many cells for each cluster
 _GUESS: Final = 0.2  # the variance of a column, if nothing is known about it
 _USUAL: Final = 0.25  # how far the mean of a column is from the middle, squared: likewise
 _RESTARTS: Final = 20
-_TRIED: Final = 3  # points for each start
 _STEPS: Final = 30
 _CLUSTERS_MAX: Final = 1 << 10
 _ROUNDS_MAX: Final = 100
 
 
+@dataclass(eq=False, repr=False)
 class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     """Clusters of rows around ``n_clusters`` centres.
 
@@ -73,24 +76,11 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     ε = 1
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        method: str = "auto",
-        rounds: int = 5,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-        random_state: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.method = method
-        self.rounds = rounds
-        self.bounds = bounds
-        self.memory = memory
-        self.random_state = random_state
+    n_clusters: int = 8
+    _: KW_ONLY
+    method: str = "auto"
+    rounds: int = 5
+    random_state: int = 0
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         clusters = require_whole(self.n_clusters, "n_clusters", 1, _CLUSTERS_MAX)
@@ -258,32 +248,13 @@ def _clusters(
 
     They start as in [AV07], each mean being the best of a few points drawn by their distance.
     """
-    best: tuple[float, Floats, NDArray[np.intp]] | None = None
-    for _ in range(_RESTARTS):
-        means = points[rng.choice(len(points), size=1, p=weights / weights.sum())]
-        near = _squares(points, means)[:, 0]
-        while len(means) < size:
-            chance = weights * near + 1e-300
-            drawn = rng.choice(len(points), size=_TRIED, p=chance / chance.sum())
-            nearer = np.minimum(near[:, None], _squares(points, points[drawn]))
-            chosen = int(np.argmin(weights @ nearer))
-            means, near = np.vstack([means, points[drawn[chosen]]]), nearer[:, chosen]
-        for _ in range(_STEPS):
-            label = _squares(points, means).argmin(axis=1)
-            marks = (label[:, None] == np.arange(size)) * weights[:, None]
-            held = marks.sum(axis=0)
-            moved = np.where(
-                held[:, None] > 0, marks.T @ points / np.maximum(held, 1e-300)[:, None], means
-            )
-            if np.array_equal(moved, means):
-                break
-            means = moved
-        squares = _squares(points, means)
-        cost = float(weights @ squares.min(axis=1))
-        if best is None or cost < best[0]:
-            best = cost, means, squares.argmin(axis=1)
-    assert best is not None  # noqa: S101 - there is at least one start
-    return best[1], best[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # points may coincide
+        means, label, _ = k_means(
+            points, size, sample_weight=weights, n_init=_RESTARTS, max_iter=_STEPS,
+            random_state=int(rng.integers(1 << 31)),
+        )  # fmt: skip
+    return means, label
 
 
 def _squares(points: Floats, centers: Floats) -> Floats:

@@ -8,7 +8,7 @@ Means start from `kmeans`; covariances are drawn to their common mean as far as 
 they differ, and that to a sphere; none is thinner than its noise.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, final
@@ -43,6 +43,7 @@ _ROUNDS_MAX: Final = 50
 _SHAPES: Final = {"diag": (1, 4, 5), "full": (1, 3, 8)}  # shares of counts, sums, second moments
 
 
+@dataclass(eq=False, repr=False)
 class GaussianMixture(PrivateEstimator):
     """A mixture of ``n_components`` normal clouds.
 
@@ -67,24 +68,11 @@ class GaussianMixture(PrivateEstimator):
 
     _reach: ClassVar[int] = 1 << 9
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        n_components: int = 1,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        covariance_type: str = "diag",
-        rounds: int = 2,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.covariance_type = covariance_type
-        self.rounds = rounds
-        self.bounds = bounds
-        self.memory = memory
-        self.random_state = random_state
+    n_components: int = 1
+    _: KW_ONLY
+    covariance_type: str = "diag"
+    rounds: int = 2
+    random_state: int = 0
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         options: dict[str, Any] = {

@@ -9,7 +9,7 @@ iteration, and d numbers for each. Where noise hides even these, the components 
 columns: they hold more than directions that are noise alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, final
@@ -48,6 +48,7 @@ _ENTRIES: Final = 1 << 12  # of a table, to either side
 _ENTRY_MAX: Final = 1 << 20
 
 
+@dataclass(eq=False, repr=False)
 class PCA(PrivateTransformer):
     """The directions in which rows differ most, in the units of the columns.
 
@@ -74,22 +75,10 @@ class PCA(PrivateTransformer):
     [[1.0, 1.0, 0.0]]
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        method: str = "auto",
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.method = method
-        self.bounds = bounds
-        self.memory = memory
-        self.random_state = random_state
+    n_components: int = 2
+    _: KW_ONLY
+    method: str = "auto"
+    random_state: int = 0
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
         count = require_whole(self.n_components, "n_components", 1, 1 << 12)
@@ -144,17 +133,6 @@ class EmpiricalCovariance(PrivateEstimator):
     >>> model.covariance_.round().tolist()
     [[16.0, -16.0], [-16.0, 16.0]]
     """
-
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.memory = memory
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         return fit_covariance, {}

@@ -5,6 +5,7 @@
 Least and largest values are not needed for scaling: bounds are declared.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ _SHARES: Final = (1, 4, 4)  # of the count, the sums and the sums of squares
 _THIN: Final = 1e-4  # no variance is smaller, in squares of half the bounds
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StandardScaler(PrivateTransformer):
     """Columns with mean 0 and variance 1, as far as noise lets both be known.
 
@@ -39,20 +41,8 @@ class StandardScaler(PrivateTransformer):
     [[2.0]]
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        with_mean: bool = True,
-        with_std: bool = True,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.with_mean = with_mean
-        self.with_std = with_std
-        self.bounds = bounds
-        self.memory = memory
+    with_mean: bool = True
+    with_std: bool = True
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         return fit_scaler, {}

@@ -10,6 +10,7 @@ is seen of all rows.
 """
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ _TREES: Final[tuple[tuple[float, int], ...]] = ((2e3, 1), (4e3, 2), (4e4, 4), (f
 _TREES_MAX: Final = 100
 
 
+@dataclass(eq=False, repr=False)
 class RandomForestClassifier(PrivateClassifier):
     """Trees whose leaves know how many rows of each class they hold, and where these lie.
 
@@ -70,24 +72,10 @@ class RandomForestClassifier(PrivateClassifier):
     ε = 1
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        n_estimators: int = 10,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        max_depth: int | None = None,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list of keys
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-        random_state: int = 0,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.epsilon = epsilon
-        self.max_depth = max_depth
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
-        self.random_state = random_state
+    n_estimators: int = 10
+    _: KW_ONLY
+    max_depth: int | None = None
+    random_state: int = 0
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         options: dict[str, Any] = {

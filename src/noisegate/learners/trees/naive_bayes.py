@@ -7,6 +7,7 @@ A row is of one class, so the noise of a class does not grow with the number of 
 `normal_classes.py` for what is made of noisy sums.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -37,19 +38,6 @@ _KEPT: Final = 0.01  # of an even share: the least that a key is given
 
 class _NaiveBayes(ProbableClassifier):
     """What both kinds share."""
-
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list of keys
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
 
     def _count(self, counts: Floats) -> None:
         self.class_count_ = counts
@@ -140,6 +128,7 @@ def fit_gaussian_nb(ask: RowsAsk) -> Fitted:
     return dict(zip(_PARTS, found.parts, strict=True))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class CategoricalNB(_NaiveBayes):
     """Classes by columns of declared keys; columns of numbers are cut into equal bins.
 
@@ -167,17 +156,7 @@ class CategoricalNB(_NaiveBayes):
 
     _codes: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        n_bins: int = 8,
-        bounds: Any = None,  # noqa: ANN401 - by column a list of keys, or (low, high)
-        classes: Any = None,  # noqa: ANN401 - a list of keys
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-    ) -> None:
-        super().__init__(epsilon=epsilon, bounds=bounds, classes=classes, memory=memory)
-        self.n_bins = n_bins
+    n_bins: int = 8
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:
         bins = require_whole(self.n_bins, "n_bins", 2, _BINS_MAX)

@@ -54,6 +54,7 @@ MADE: Final = 30_000
 LEAST: Final = 15  # made-up rows in a leaf
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DecisionTreeClassifier(PrivateClassifier):
     """One tree of questions about single columns.
 
@@ -89,28 +90,11 @@ class DecisionTreeClassifier(PrivateClassifier):
     ε = 1
     """
 
-    def __init__(  # noqa: PLR0913 - scikit-learn's way: every choice is a parameter
-        self,
-        *,
-        epsilon: Any = 1,  # noqa: ANN401 - a number
-        max_depth: int | None = None,
-        method: str = "auto",
-        criterion: str = "entropy",
-        bins: int = 8,
-        bounds: Any = None,  # noqa: ANN401 - (low, high), or such for each column
-        classes: Any = None,  # noqa: ANN401 - a list of keys
-        memory: Any = None,  # noqa: ANN401 - from `noisegate.memory`
-        random_state: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.max_depth = max_depth
-        self.method = method
-        self.criterion = criterion
-        self.bins = bins
-        self.bounds = bounds
-        self.classes = classes
-        self.memory = memory
-        self.random_state = random_state
+    max_depth: int | None = None
+    method: str = "auto"
+    criterion: str = "entropy"
+    bins: int = 8
+    random_state: int = 0
 
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         depth = require_depth(self.max_depth)

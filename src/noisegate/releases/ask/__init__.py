@@ -1,1 +1,1 @@
-"""How a recipe orders and asks: its terms, shares of the price, transcript, provenance, trials."""
+"""How a recipe orders and asks: its terms, shares of the price, transcript, provenance."""

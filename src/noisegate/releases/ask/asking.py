@@ -7,6 +7,7 @@ costs accuracy, never privacy.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Protocol, final
 
 import numpy as np
@@ -16,9 +17,9 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.mechanisms.base import Mechanism
-from noisegate.privacy.distance import L1
+from noisegate.privacy.distance import L1, L2
 from noisegate.transforms.query import Query
-from noisegate.transforms.strategy import Block, Strategy
+from noisegate.transforms.strategy import Block, Groups, Strategy
 
 
 @final
@@ -28,6 +29,25 @@ class Noisy:
 
     values: NDArray[np.int64]
     variance: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The part of a query that prices look at."""
+
+    l1s: tuple[L1, ...]
+    l2s: tuple[L2, ...]
+
+
+def one_sum(shape: tuple[int, ...]) -> Groups:
+    """The sum of all cells, as a question."""
+    return Groups(np.zeros(prod(shape), np.int32), 1)
+
+
+def each_cell(shape: tuple[int, ...]) -> Groups:
+    """All cells, each by itself."""
+    return Groups(np.arange(prod(shape), dtype=np.int32), prod(shape))
 
 
 class Ask(Protocol):

@@ -8,33 +8,25 @@ from noisegate.desk.plan import Fact
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.estimate import Predicted
 from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.forms.table import model_factor
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableExpected:
-    """What would be released, by which method, and how far it may be off.
+class TableExpected(Predicted):
+    """What would be released, by which method, and how far it may be off: see `Predicted`.
 
-    ``rms`` is the root mean square error over the ``questions`` of the workload, before numbers are
-    mended; None where it depends on the rows, and then notes say on what, ``most`` is about
-    what hardly any rows exceed, and ``noise`` the part that does not depend on them, if known;
-    ``share`` is what rows may add, as a part of their total. Of errors that a release knows from
-    ``seen`` numbers alone it states a wider ±. ``levels`` are the errors of sums of a hierarchy.
+    Errors are in the units of the sum, over the ``questions`` of the workload. Of errors that a
+    release knows from ``seen`` numbers alone it states a wider ±.
     """
 
     axes: tuple[Axis, ...]
     method: str
     workload: str
     questions: int
-    rms: float | None
     gaussian: bool
-    most: float | None = None
-    noise: float | None = None
-    share: float | None = None
-    seen: int | None = None
-    levels: tuple[float, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from noisegate.desk.price import Price
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.ask.transcript import Rounds, Told, pack
 from noisegate.releases.cells import workload as workloads
-from noisegate.releases.cells.axes import Axis, require_names
+from noisegate.releases.cells.axes import Axis, runs_of
 from noisegate.releases.cells.estimate import Estimate
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.fit.plausible import Plausible
@@ -181,10 +181,8 @@ def spec_of(asked: Any, axes: Sequence[Axis]) -> Spec:  # noqa: ANN401 - as peop
 def _box(asked: Any, axes: Sequence[Axis]) -> list[tuple[int, int]]:  # noqa: ANN401
     if not isinstance(asked, Mapping):
         raise SpecError("A range is no dict by axes.", fix='Use such as {"age": (20, 39)}.')
-    require_names(axes, asked)
     box = []
-    for axis in axes:
-        runs = axis.runs(asked[axis.name]) if axis.name in asked else [(0, axis.size - 1)]
+    for axis, runs in zip(axes, runs_of(axes, asked), strict=True):
         if len(runs) != 1:
             raise SpecError(
                 f"A range of {axis.name!r} has gaps.", fix="Give its parts as ranges of their own."

@@ -11,8 +11,7 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.ask.asking import Ask
-from noisegate.transforms.strategy import Groups
+from noisegate.releases.ask.asking import Ask, one_sum
 
 _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account can add up exactly
 _ROUNDS: Final = 60
@@ -36,8 +35,7 @@ class Law:
     @classmethod
     def of(cls, ask: Ask, share: Fraction = Fraction(1)) -> "Law":
         """Of what a share of the whole price buys; free."""
-        one = Groups(np.zeros(int(np.prod(ask.shape)), np.int32), 1)
-        variance = max(ask.variance(one, share), NOISELESS)
+        variance = max(ask.variance(one_sum(ask.shape), share), NOISELESS)
         if ask.gaussian:
             return cls(gaussian=True, amount=1 / variance)
         return cls(gaussian=False, amount=2 * asinh(1 / sqrt(2 * max(variance, _TINY))))

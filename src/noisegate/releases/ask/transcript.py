@@ -7,7 +7,6 @@ estimate again, with the variance of every range, in another process or from a f
 import json
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
 
@@ -18,20 +17,11 @@ from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, LedgerError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2
-from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.ask.asking import Ask, Moved, Noisy
 from noisegate.transforms.strategy import Block, Strategy
 
 Rounds = tuple[tuple[NDArray[np.int64], ...], ...]
 _BLOCK: Final = "<i8"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """The part of a query that prices look at: how far one unit moves each block."""
-
-    l1s: tuple[L1, ...]
-    l2s: tuple[L2, ...]
 
 
 @final
@@ -107,9 +97,9 @@ class Told:
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see Ask
         pass
 
-    def _query(self, blocks: Sequence[Block]) -> _Moved:
+    def _query(self, blocks: Sequence[Block]) -> Moved:
         strategy = Strategy(int(np.prod(self.shape)), tuple(blocks))
-        return _Moved(
+        return Moved(
             tuple(L1(self.moved * norm) for norm in strategy.l1s),
             tuple(L2(squared=self.moved**2 * norm) for norm in strategy.l2s_squared),
         )

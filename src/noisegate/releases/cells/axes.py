@@ -7,21 +7,19 @@
 ([(1, 2)], [(0, 0), (2, 2)])
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.arrow import number_column
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 AxisKey: TypeAlias = str | int | date | datetime | Fraction | None
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
@@ -233,10 +231,8 @@ class Axis:
 
     # other forms
 
-    def column(self) -> "pa.Array":
+    def column(self) -> pa.Array:
         """The keys as an Arrow column; bins by their lower edge."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         if any(type(key) is int or isinstance(key, Fraction) for key in self.keys):
             return number_column(self.keys)
         return pa.array(self.keys)
@@ -265,12 +261,36 @@ class Axis:
         )
 
 
-def require_names(axes: Sequence[Axis], names: Mapping[str, Any]) -> None:
+def require_names(axes: Sequence[Any], names: Iterable[str | None]) -> None:
     """Refuse names that are no axis."""
     known = [axis.name for axis in axes]
     for name in names:
-        if name not in known:
+        if name is not None and name not in known:
             raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
+
+
+def runs_of(axes: Sequence[Axis], where: Mapping[str, Any]) -> list[Runs]:
+    """What is meant along each axis; all of it where nothing is said."""
+    require_names(axes, where)
+    return [
+        axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)] for axis in axes
+    ]
+
+
+def chosen_cells(axes: Sequence[Axis], where: Mapping[str, Any]) -> list[NDArray[np.int64]]:
+    """The same as places."""
+    return [
+        np.concatenate([np.arange(low, high + 1) for low, high in runs])
+        for runs in runs_of(axes, where)
+    ]
+
+
+def keys_of(axes: Sequence[Axis], count: int, *, labels: bool = False) -> pa.Table:
+    """The keys of the first cells, the last axis varying fastest; or as people read them."""
+    places = np.unravel_index(np.arange(count), [axis.size for axis in axes])
+    columns = [pa.array(axis.labels) if labels else axis.column() for axis in axes]
+    arrays = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]
+    return pa.table(arrays, names=[axis.name for axis in axes])
 
 
 def after(key: Any, unit: str) -> Any:  # noqa: ANN401 - a date or a time

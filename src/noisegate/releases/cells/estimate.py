@@ -56,7 +56,6 @@ class Estimate:
     guess: Callable[[Ints, Ints], Guess] | None = None
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
     """How far an answer of the workload will be off, before paying.
@@ -99,6 +98,19 @@ def simplex(values: Floats, total: float) -> Floats:
     kept = np.flatnonzero(order * counts > above)[-1]
     projected: Floats = np.maximum(values - above[kept] / counts[kept], 0)
     return projected
+
+
+def simplices(rows: Floats, totals: Floats) -> Floats:
+    """`simplex` of each row, with its own total; -∞ stands for what is not there."""
+    order = -np.sort(-rows, axis=1)
+    above = np.cumsum(order, axis=1) - totals[:, None]
+    ranks = np.arange(1, rows.shape[1] + 1)
+    with np.errstate(invalid="ignore"):
+        inside = order * ranks > above
+    last = np.maximum(rows.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), 0)
+    cut = np.where(totals > 0, above[np.arange(last.size), last] / ranks[last], 0.0)
+    found: Floats = np.where(totals[:, None] > 0, np.maximum(rows - cut[:, None], 0.0), 0.0)
+    return found
 
 
 def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:

@@ -29,6 +29,7 @@ from noisegate.sql.drafts.draft import draft
 from noisegate.sql.laws.sampling import sample_words
 from noisegate.sql.plan import shown_names
 from noisegate.sql.question import Block, Function, GroupKey, Question
+from noisegate.sql.spelling import decimal, quoted, table_named
 from noisegate.transforms.checks import CELLS_MAX
 from noisegate.transforms.query import Query
 
@@ -352,12 +353,7 @@ def sql_of(
     A column has a bin width, a list of edges, a unit of time such as "month", or None for its
     declared keys.
     """
-    private = [name for name, domain in tables.items() if not domain.is_public]
-    if table is None and len(private) == 1:
-        table = private[0]
-    if table is None or table not in tables:
-        said = "No table is named." if table is None else f"There is no table {table!r}."
-        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+    table = table_named(tables, table)
     if not isinstance(columns, Mapping) or not columns:
         raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
     known, groups = tables[table].columns, []
@@ -367,21 +363,21 @@ def sql_of(
             raise SpecError(
                 f"{table!r} has no column {name!r}.", fix=f"Its columns: {', '.join(known)}."
             )
-        column, quoted = known[name], _quoted(name)
+        column, called = known[name], quoted(name)
         if isinstance(how, list | tuple):
             edges[place] = _edges(name, how, column)
-            groups.append(_cased(quoted, edges[place]))
+            groups.append(_cased(called, edges[place]))
         elif isinstance(how, str) and how in UNITS:
-            groups.append(f"DATE_TRUNC('{how}', {quoted})")
+            groups.append(f"DATE_TRUNC('{how}', {called})")
         elif how is None and column.keys is None and column.kind is Kind.DATE:
-            groups.append(f"DATE_TRUNC('day', {quoted})")
+            groups.append(f"DATE_TRUNC('day', {called})")
         elif how is None:
             _require_keys(name, column)
-            groups.append(quoted)
+            groups.append(called)
         else:
-            groups.append(f"BIN({quoted}, {_width(name, how, column)})")
+            groups.append(f"BIN({called}, {_width(name, how, column)})")
     condition = f" WHERE ({where})" if where else ""
-    rows = f"FROM {_quoted(table)}{condition}"
+    rows = f"FROM {quoted(table)}{condition}"
     return f"SELECT COUNT(*) {rows} GROUP BY {', '.join(groups)}", edges
 
 
@@ -414,7 +410,7 @@ def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as peo
                 f"{name!r} would have {last - first + 1:,} bins, more than {KEYS_MAX:,}.",
                 fix='Use a larger width, or release "sparse".',
             )
-    return _text(width)
+    return decimal(width)
 
 
 def _edges(name: str, how: Sequence[Any], column: Column) -> Edges:
@@ -438,27 +434,10 @@ def _edges(name: str, how: Sequence[Any], column: Column) -> Edges:
     return edges
 
 
-def _cased(quoted: str, edges: Edges) -> str:
+def _cased(column: str, edges: Edges) -> str:
     """The number of the bin; what is beyond the edges is in the first or the last."""
     inner = [
-        f"WHEN {quoted} < {_text(Fraction(edge))} THEN {place}"
+        f"WHEN {column} < {decimal(Fraction(edge))} THEN {place}"
         for place, edge in enumerate(edges[1:-1])
     ]
-    return f"CASE {' '.join(inner)} WHEN {quoted} IS NOT NULL THEN {len(edges) - 2} END"
-
-
-def _text(number: Fraction) -> str:
-    """An exact decimal, which is how SQL reads numbers."""
-    if number.denominator == 1:
-        return str(number)
-    places = 0
-    while (number * 10**places).denominator != 1:
-        places += 1
-        if places > 30:
-            raise SpecError("A number has no decimal form.", fix="Use one such as 0.25.")
-    digits = str(abs(int(number * 10**places))).rjust(places + 1, "0")
-    return f"{'-' if number < 0 else ''}{digits[:-places]}.{digits[-places:]}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return f"CASE {' '.join(inner)} WHEN {column} IS NOT NULL THEN {len(edges) - 2} END"

@@ -28,6 +28,7 @@ from noisegate.releases.fit.residuals import (
     Question,
     Sizes,
     box_variance,
+    centred,
     combine,
     known,
     subsets,
@@ -162,7 +163,7 @@ def shrunk(parts: Parts, sets: Sequence[Axes]) -> Parts:
             even = np.array(total)
             for axis in part:
                 even = np.multiply.outer(even, singles[axis] / total)
-            expected, noise = _centred(even), 1 / sqrt(parts.precision[part])
+            expected, noise = centred(even), 1 / sqrt(parts.precision[part])
             values[part] = expected + _weighed(values[part] - expected, even, noise)
     return Parts(parts.sizes, values, parts.precision)
 
@@ -311,7 +312,7 @@ def _weighed(beyond: Floats, even: Floats, noise: float) -> Floats:
     places = np.arange(beyond.size).reshape(beyond.shape)
     for probe in range(_PROBES):
         mixed = (places + 1) * 2654435761 + probe * 40503  # public signs without a pattern
-        turn = _centred((1 - 2 * ((mixed >> 16) & 1)).astype(np.float64))
+        turn = centred((1 - 2 * ((mixed >> 16) & 1)).astype(np.float64))
         moved = step * turn - (_less(beyond + step * turn, even, noise) - mild)
         found += float((turn * moved).sum()) / step / _PROBES
     part = min(1.0, max(0.0, noise**2 * found / away))
@@ -333,7 +334,7 @@ def _less(beyond: Floats, even: Floats, noise: float) -> Floats:
     likely = excess / float(even.sum()) * even
     weight = np.sqrt(likely / (likely + noise**2))
     if min(beyond.shape) < _MATRIX_MIN:
-        return _centred(beyond * weight**2)
+        return centred(beyond * weight**2)
     long = int(np.argmax(beyond.shape))
     seen, trust = (
         np.moveaxis(each, long, 0).reshape(beyond.shape[long], -1)
@@ -344,11 +345,4 @@ def _less(beyond: Floats, even: Floats, noise: float) -> Floats:
     left, values, right = np.linalg.svd(seen, full_matrices=False)
     kept = ((left * np.sqrt(np.maximum(values**2 - edge**2, 0))) @ right) * trust
     others = [size for axis, size in enumerate(beyond.shape) if axis != long]
-    return _centred(np.moveaxis(kept.reshape(beyond.shape[long], *others), 0, long))
-
-
-def _centred(table: Floats) -> Floats:
-    """Without what its own marginals say."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table
+    return centred(np.moveaxis(kept.reshape(beyond.shape[long], *others), 0, long))

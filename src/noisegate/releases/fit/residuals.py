@@ -207,6 +207,13 @@ def closure(sets: Sequence[Axes]) -> list[Axes]:
     return sorted(found, key=lambda part: (len(part), part))
 
 
+def centred(table: Floats) -> Floats:
+    """Without what its own marginals say."""
+    for axis in range(table.ndim):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table
+
+
 def _unbare(values: Floats, place: int, size: int) -> Floats:
     """The residual itself: the pseudo-inverse of the factor of a bare axis."""
     if size == 2:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
+
+import pyarrow as pa
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer, HalfWidths
@@ -30,10 +32,8 @@ from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.run import Run
+from noisegate.sql.spelling import decimal, quoted, table_named
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WHISKERS: Final = Fraction(1, 20)
 _BOX: Final = 64  # pixels for each
@@ -173,7 +173,7 @@ class BoxplotRelease(Held):
             "caveats": list(self.held.caveats),
         }
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - the record has the ±
+    def parquet(self, confidence: Numeric) -> pa.Table:  # noqa: ARG002 - the record has the ±
         """A row for each group."""
         return self.held.table
 
@@ -221,12 +221,8 @@ def boxplot_sql(
     tables: Mapping[str, TableDomain], asked: Asked
 ) -> tuple[str, str, tuple[str, ...]]:
     """The SELECT of a box plot, its column and its groups."""
-    table, columns, where = asked.table, asked.columns, asked.where
-    private = [name for name, domain in tables.items() if not domain.is_public]
-    if table is None and len(private) == 1:
-        table = private[0]
-    if table is None or table not in tables:
-        raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
+    columns, where = asked.columns, asked.where
+    table = table_named(tables, asked.table)
     known = tables[table].columns
     if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
         raise SpecError(
@@ -241,20 +237,20 @@ def boxplot_sql(
     if not 0 < ends < Fraction(1, 4):
         raise SpecError("The whiskers are no level.", fix="Use one below 1/4, such as 0.05.")
     levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
-    number = _quoted(column)
+    number = quoted(column)
     groups = [
-        _quoted(name) if how is None else f"BIN({_quoted(name)}, {_level(fraction(how))})"
+        quoted(name) if how is None else f"BIN({quoted(name)}, {decimal(fraction(how))})"
         for name, how in list(columns.items())[1:]
     ]
     pairs = zip(levels, _NAMES, strict=True)
     chosen = [
-        f"QUANTILE_CONT({number}, {_level(level)}) AS {_quoted(name)}" for level, name in pairs
+        f"QUANTILE_CONT({number}, {decimal(level)}) AS {quoted(name)}" for level, name in pairs
     ]
-    shown = [f"{group} AS {_quoted(name)}" for group, name in zip(groups, by, strict=True)]
+    shown = [f"{group} AS {quoted(name)}" for group, name in zip(groups, by, strict=True)]
     condition = f" WHERE {where}" if where else ""
     grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
     select = ", ".join([*shown, *chosen])
-    sql = f"SELECT {select} FROM {_quoted(table)}{condition}{grouped}"  # noqa: S608 - parsed, not run
+    sql = f"SELECT {select} FROM {quoted(table)}{condition}{grouped}"  # noqa: S608 - parsed, not run
     return sql, column, tuple(by)
 
 
@@ -323,18 +319,3 @@ def _kept(margins: Mapping[str, Any], confidence: Numeric, columns: int) -> list
     sure = [each for each in LADDER if each <= failure_of(confidence) and str(each) in margins]
     widths = margins[str(sure[0])] if sure else [None] * columns
     return [None if each is None else tuple(each) for each in widths]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _level(level: Fraction) -> str:
-    """An exact decimal, which is how SQL reads numbers."""
-    digits = 0
-    while (level * 10**digits).denominator != 1:
-        digits += 1
-        if digits > 12:
-            raise SpecError("A level has no short decimal form.", fix="Use one such as 0.05.")
-    whole = str(int(level * 10**digits)).rjust(digits + 1, "0")
-    return whole if not digits else f"{whole[:-digits]}.{whole[-digits:]}"

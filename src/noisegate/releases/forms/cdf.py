@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
+import pyarrow as pa
 
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.card import Card
@@ -25,9 +26,6 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.forms.table import TableRelease
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @final
@@ -141,17 +139,13 @@ class CdfRelease(Held):
         """What is promised."""
         return self.histogram.guarantee
 
-    def to_arrow(self, confidence: Numeric | None = 0.95) -> "pa.Table":
+    def to_arrow(self, confidence: Numeric | None = 0.95) -> pa.Table:
         """The points, the function, and the ends of its band."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         low, high = self.band(0.95 if confidence is None else confidence)
         axis = self.histogram.axes[0]
         return pa.table({axis.name: self._keys(), "share": self.values, "low": low, "high": high})
 
-    def _keys(self) -> "pa.Array":
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
+    def _keys(self) -> pa.Array:
         axis = self.histogram.axes[0]
         return axis.column() if axis.ends is None else pa.array(list(map(float, self.points)))
 
@@ -194,8 +188,6 @@ class CdfRelease(Held):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The shares as an answer has them; their margins hold everywhere at once."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         kept = self.histogram.answer(0)
         axis = self.histogram.axes[0].name
 
@@ -229,7 +221,7 @@ class CdfRelease(Held):
         """Those of the histogram."""
         return self.histogram.facts()
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":
+    def parquet(self, confidence: Numeric) -> pa.Table:
         """The histogram, with the function and its band beside it."""
         table, shares = self.histogram.parquet(confidence), self.to_arrow(confidence)
         for name in ("share", "low", "high"):

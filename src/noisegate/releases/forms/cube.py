@@ -7,18 +7,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
+import pyarrow as pa
 
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
 from noisegate.exact import Number as Numeric
 from noisegate.releases.forms.marginal_tables import FORMAT, Marginals, MarginalTable
 from noisegate.releases.forms.table import Number
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @final
@@ -91,8 +89,6 @@ class CubeRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """All tables below each other, by name; a column that a table does not have is empty."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         shapes = [each.shape for each in self.tables.values]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
         count = int(ends[-1]) if rows is None else min(rows, int(ends[-1]))
@@ -109,9 +105,7 @@ class CubeRelease(Charged):
         words = (*([f"{left:,} more cells."] if left else []), *self.tables.words)
         return self.stating(table, half_widths, words, unsigned=(self.tables.value,))
 
-    def _rows(self, places: Sequence[int], *, labels: bool) -> "pa.Table":
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
+    def _rows(self, places: Sequence[int], *, labels: bool) -> pa.Table:
         held = self.table(*(self.tables.axes[a].name for a in places))
         at = np.indices(held.values.shape).reshape(len(places), -1)
         cells = held.values.size
@@ -131,7 +125,7 @@ class CubeRelease(Charged):
 
     # files
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":  # noqa: ARG002 - the ± follows from it
+    def parquet(self, confidence: Numeric) -> pa.Table:  # noqa: ARG002 - the ± follows from it
         """All tables in one, cell by cell."""
         return self.tables.to_parquet()
 

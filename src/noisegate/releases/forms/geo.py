@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.plot import altair, framed
@@ -18,14 +19,13 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import write, written
 from noisegate.inert import json_text
+from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.spatial import Ints, even_sums
 from noisegate.releases.cells.workload import Workload, marginals
 from noisegate.releases.forms.picture import height_of, in_degrees
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from noisegate.releases.forms.table import TableRelease
 
 _LONGITUDES: Final = ("lon", "lng", "x")
@@ -75,10 +75,8 @@ class Map:
             write(file, text)
         return text
 
-    def to_geoarrow(self) -> "pa.Table":
+    def to_geoarrow(self) -> pa.Table:
         """An Arrow table with polygons as well-known binary and the metadata of GeoParquet 1.1."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         rows = np.zeros(self.numbers.size, _POLYGON)
         rows["order"], rows["kind"], rows["rings"], rows["points"] = 1, 3, 1, 5
         rows["ring"] = self._rings().reshape(-1, 10)
@@ -178,9 +176,7 @@ def rectangle(release: "TableRelease", ranges: Mapping[str, tuple[float, float]]
 
     Inside a bin rows are taken to lie evenly; how true that is, only the rows could tell. Free.
     """
-    axes = [axis.name for axis in release.axes]
-    if unknown := [name for name in ranges if name not in axes]:
-        raise SpecError(f"There is no axis {unknown[0]!r}.", fix=f"Use {', '.join(axes)}.")
+    require_names(release.axes, ranges)
     ends = []
     for place, axis in enumerate(release.axes):
         if axis.name not in ranges:
@@ -237,9 +233,7 @@ def map_picture(
 
 def _chosen(release: "TableRelease", x: str | None, y: str | None) -> tuple[int, int]:
     names = [axis.name for axis in release.axes]
-    for name in (x, y):
-        if name is not None and name not in names:
-            raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(names)}.")
+    require_names(release.axes, (x, y))
     if len(names) < 2 or (x is not None and x == y):
         raise SpecError("A map has two axes.", fix="Release a table by two columns of numbers.")
     places = [names.index(name) for name in (x, y) if name is not None]

@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.cells.axes import Axis, require_names
+from noisegate.releases.cells.axes import Axis, chosen_cells, require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.cells.workload import Workload
@@ -38,8 +39,6 @@ from noisegate.sql.laws.sampling import Sampling, sample_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-marginals/1"
 _KEY: Final = b"noisegate"
@@ -66,11 +65,7 @@ class MarginalTable:
 
     def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
         """The sum over some cells: ``table.query(age=(20, 39), ward=["north", "west"])``."""
-        require_names(self.axes, where)
-        chosen = []
-        for axis in self.axes:
-            runs = axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)]
-            chosen.append(np.concatenate([np.arange(low, high + 1) for low, high in runs]))
+        chosen = chosen_cells(self.axes, where)
         cells = np.ix_(*chosen)
         counts = np.array([[each.size for each in chosen]], np.int64)
         shown = int(self.values[cells].sum())
@@ -122,10 +117,8 @@ class MarginalTable:
         """The numbers, in the shape of the axes; a copy."""
         return self.values.copy()
 
-    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
+    def to_arrow(self, confidence: Numeric | None = None) -> pa.Table:
         """A row for each cell: its keys and its number; with a confidence, its margin too."""
-        import pyarrow as pa  # noqa: PLC0415
-
         places = np.indices(self.values.shape).reshape(len(self.axes), -1)
         pairs = zip(self.axes, places, strict=True)
         columns = {axis.name: axis.column().take(pa.array(at)) for axis, at in pairs}
@@ -182,7 +175,7 @@ class Marginals:
 
     def table(self, *names: str) -> MarginalTable:
         """The table over some columns: a released one, or a marginal of the smallest such."""
-        require_names(self.axes, dict.fromkeys(names))
+        require_names(self.axes, names)
         known = [axis.name for axis in self.axes]
         wanted = tuple(sorted(known.index(name) for name in set(names)))
         holding = [i for i, axes in enumerate(self.sets) if set(wanted) <= set(axes)]
@@ -210,10 +203,8 @@ class Marginals:
 
     # as bytes, for the ledger and for files
 
-    def to_parquet(self) -> "pa.Table":
+    def to_parquet(self) -> pa.Table:
         """All tables in one, cell by cell."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         sizes = [each.size for each in self.values]
         columns = {
             "table": np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
@@ -236,7 +227,7 @@ class Marginals:
         }
 
     @classmethod
-    def of(cls, held: "pa.Table", record: Mapping[str, Any]) -> "Marginals":
+    def of(cls, held: pa.Table, record: Mapping[str, Any]) -> "Marginals":
         """What `to_parquet` and `to_record` said."""
         axes = tuple(map(Axis.from_record, record["axes"]))
         sets = tuple(tuple(each) for each in record["sets"])
@@ -260,7 +251,6 @@ class Marginals:
 
     def to_bytes(self) -> bytes:
         """A Parquet file with the record in its metadata."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         head = json.dumps({"format": FORMAT, **self.to_record()}, ensure_ascii=False).encode()
@@ -273,7 +263,6 @@ class Marginals:
     @classmethod
     def from_bytes(cls, stored: bytes) -> "Marginals":
         """What `to_bytes` made."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         try:

@@ -9,6 +9,7 @@ from math import cos, radians
 from typing import Any, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
@@ -17,7 +18,7 @@ from noisegate.desk.display import percent
 from noisegate.desk.plot import altair, drawn, framed, inert, label_angle
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.workload import Workload, marginals, prefixes
 
 _BARS_MAX: Final = 40
@@ -63,9 +64,7 @@ def picture(
     names = [axis.name for axis in release.axes]
     if not names:
         raise SpecError("One number is no picture.", fix="Print it.")
-    for name in (x, y):
-        if name is not None and name not in names:
-            raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(names)}.")
+    require_names(release.axes, (x, y))
     if x is None and y is None and len(names) == 2:
         x, y = reversed(names) if _is_map(release.axes[1], release.axes[0]) else names
     if x is not None and y is not None and x != y:
@@ -98,8 +97,6 @@ def height_of(xs: tuple[float, float], ys: tuple[float, float]) -> float:
 
 def _along(release: Drawable, place: int, confidence: Number, *, running: bool) -> Any:  # noqa: ANN401
     """As an answer with one key is drawn, with error bars; or its running totals."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     axis, value = release.axes[place], release.value
     asked = prefixes(axis.size) if running else marginals(release.values.shape, [(place,)])
     value = f"running total of {value}" if running else value

@@ -7,9 +7,10 @@ from fractions import Fraction
 from itertools import product
 from math import ceil, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import Answer, HalfWidths
@@ -21,13 +22,10 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.ask.provenance import Making
 from noisegate.releases.ask.transcript import pack, unpack
-from noisegate.releases.cells.axes import Axis, require_names
+from noisegate.releases.cells.axes import Axis, keys_of, runs_of
 from noisegate.releases.cells.estimate import Floats, Side
 from noisegate.releases.cells.tails import reach, tail_factor
 from noisegate.releases.cells.workload import Workload, cells
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-release/1"
 _MAPS: Final = (".geojson", ".geoparquet")
@@ -100,12 +98,9 @@ class TableRelease(Charged):
         By the name of an axis: a key, a list of keys, or a pair (low, high) with both ends inside.
         Axes that are not named are summed over.
         """
-        require_names(self.axes, where)
-        runs = [
-            axis.runs(where[axis.name]) if axis.name in where else [(0, axis.size - 1)]
-            for axis in self.axes
-        ]
-        boxes = np.array(list(product(*runs)), np.int64).reshape(-1, len(self.axes), 2)
+        boxes = np.array(list(product(*runs_of(self.axes, where))), np.int64).reshape(
+            -1, len(self.axes), 2
+        )
         asked = Workload(self.shape, boxes[:, :, 0], boxes[:, :, 1], "a query")
         found = sum(asked.answers(self.values).tolist())
         widths = self.widths(asked, confidence, together=True)
@@ -290,7 +285,7 @@ class TableRelease(Charged):
         axes = tuple(map(Axis.from_record, record["axes"]))
         shape = tuple(axis.size for axis in axes)
         names = [axis.name for axis in axes]
-        if not table.select(names).equals(_keys(axes, prod(shape)), check_metadata=False):
+        if not table.select(names).equals(keys_of(axes, prod(shape)), check_metadata=False):
             raise SpecError(
                 "The rows of the release were changed.", fix="Use the file as save() wrote it."
             )
@@ -308,10 +303,8 @@ class TableRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """The same as an answer has it: a row for each cell, or for the first, to be looked at."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         count = self.values.size if rows is None else min(rows, self.values.size)
-        keys = _keys(self.axes, count, labels=rows is not None)
+        keys = keys_of(self.axes, count, labels=rows is not None)
         table = keys.append_column(self.value, pa.array(self.values.reshape(-1)[:count]))
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
@@ -349,16 +342,6 @@ def endings_of(axes: Sequence[Axis]) -> tuple[str, ...]:
 def _first(shape: tuple[int, ...], count: int) -> NDArray[np.int64]:
     """Where the first cells are, the last axis varying fastest."""
     return np.stack(np.unravel_index(np.arange(count), shape), axis=1).astype(np.int64)
-
-
-def _keys(axes: Sequence[Axis], count: int, *, labels: bool = False) -> "pa.Table":
-    """The keys of the first cells; or as people read them."""
-    import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
-    places = _first(tuple(axis.size for axis in axes), count).T
-    columns = [pa.array(axis.labels) if labels else axis.column() for axis in axes]
-    arrays = [column.take(pa.array(at)) for column, at in zip(columns, places, strict=True)]
-    return pa.table(arrays, names=[axis.name for axis in axes])
 
 
 def model_factor(failure: float, draws: int) -> float:

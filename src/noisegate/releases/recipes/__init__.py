@@ -1,12 +1,15 @@
 """Recipes by name: what to measure for a workload, and how to rebuild the cells from it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 from noisegate.desk.options import require_options
 from noisegate.errors import SpecError
+from noisegate.exact import fraction
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.workload import Workload
@@ -43,6 +46,17 @@ FROM_ZERO: Final = frozenset({
 })  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exact:
+    """A recipe whose fractions are exact, however they are written."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            said = getattr(self, each.name)
+            if Fraction in (each.type, *get_args(each.type)) and said is not None:
+                object.__setattr__(self, each.name, fraction(said, name=each.name))
+
+
 class Recipe(Protocol):
     """A way to release cells. Its fields are its options."""
 
@@ -54,6 +68,12 @@ class Recipe(Protocol):
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Ask, and rebuild."""
+
+
+def require_parts(*shares: Fraction) -> None:
+    """Refuse shares that leave nothing for something."""
+    if not all(0 < share < 1 for share in shares):
+        raise SpecError("A share is not between 0 and 1.", fix="Use such as 1/2.")
 
 
 def recipe(name: str, **options: Any) -> Recipe:  # noqa: ANN401 - options of the recipe

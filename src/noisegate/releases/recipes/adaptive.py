@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.exact import fraction
-from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, whole
+from noisegate.releases.cells.finish import rounded
 from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.recipes import Exact
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.trees.dyadic import Dyadic, Ints, dyadic, length, widened
 from noisegate.releases.trees.levels import noise_only
 from noisegate.releases.trees.posterior import posterior
 from noisegate.releases.trees.refine import QUANTA, Ground, Plan, Total, Tree, refine, signal
-from noisegate.transforms.strategy import Groups
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 _EVEN: Final = 0.02  # of the mass is thought to lie evenly, whatever the margins say
@@ -34,7 +34,7 @@ _UNITS: Final = 8  # noise units that a value of a margin should hold
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adaptive:
+class Adaptive(Exact):
     """``total`` is the share of the price for the total, ``margins`` at most for all margins.
 
     Numbers are never negative, so the question must be about such: counts, or sums of amounts
@@ -44,10 +44,6 @@ class Adaptive:
     name: ClassVar[str] = "adaptive"
     total: Fraction = Fraction(1, 50)
     margins: Fraction = Fraction(2, 25)
-
-    def __post_init__(self) -> None:
-        for name in ("total", "margins"):
-            object.__setattr__(self, name, fraction(getattr(self, name), name=name))
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Shares that leave something for the tree."""
@@ -60,7 +56,7 @@ class Adaptive:
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
         """The noise of one box on which nearly everything is spent."""
-        rms = sqrt(ask.variance(_everything(ask.shape), 1 - self.total - self.margins))
+        rms = sqrt(ask.variance(one_sum(ask.shape), 1 - self.total - self.margins))
         return noise_only(rms, "where the rows lie, which decides what is measured")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
@@ -70,7 +66,7 @@ class Adaptive:
         dims = max(1, sum(size > 1 for size in ask.shape))
         plan = _plan(dims, single=single, gaussian=ask.gaussian)
         spend = int(self.total * QUANTA)
-        (noisy,) = ask.sums([_everything(ask.shape)], [Fraction(spend, QUANTA)])
+        (noisy,) = ask.sums([one_sum(ask.shape)], [Fraction(spend, QUANTA)])
         total, left = Total(float(noisy.values[0]), noisy.variance), QUANTA - spend
         thought = [np.ones(size) for size in ask.shape]
         for axis, each in self._margins(ask, plan, total):
@@ -95,7 +91,7 @@ class Adaptive:
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain
-            found = whole(values) if single else _rounded(values)
+            found = whole(values) if single else rounded(values)  # in the order of the tree
             return found[order.places].reshape(ask.shape)
 
         return Estimate(spread[order.places].reshape(ask.shape), words=tuple(words), mend=mend)
@@ -203,12 +199,3 @@ def _with_total(values: Floats, total: Total, density: Floats) -> Floats:
         return values
     found: Floats = values + missing / density.sum() * density
     return found
-
-
-def _rounded(values: Floats) -> Ints:
-    """Whole numbers in the order of the tree: no node's total moves by 1 or more."""
-    return np.diff(np.rint(np.cumsum(values)), prepend=0).astype(np.int64)
-
-
-def _everything(shape: tuple[int, ...]) -> Groups:
-    return Groups(np.zeros(prod(shape), np.int32), 1)

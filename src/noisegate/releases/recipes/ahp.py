@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.exact import fraction
-from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload
+from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.recipes.tree import require_same
 from noisegate.transforms.strategy import Groups
 
@@ -23,7 +23,7 @@ _SMALL: Final = 0.35  # cells below this, times the largest noise to be expected
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ahp:
+class Ahp(Exact):
     """AHP [ZCXMX14]: noisy cells are clustered by size, then the clusters are measured.
 
     ``look`` is the share of the price for the noisy cells. Any number of axes.
@@ -35,27 +35,24 @@ class Ahp:
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not too many cells."""
         require_same(shape, workload)
-        if not 0 < fraction(self.look, name="look") < 1:
-            raise SpecError("look is not between 0 and 1.", fix="Use a share such as 17/20.")
+        require_parts(self.look)
         if prod(shape) > CELLS_MAX:
             raise SpecError(f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The noise if each cell is a cluster of its own; merging is for cells that look alike."""
-        cells = prod(ask.shape)
-        each = Groups(np.arange(cells, dtype=np.int32), cells)
-        variance = ask.variance(each, 1 - fraction(self.look, name="look"))
+        variance = ask.variance(each_cell(ask.shape), 1 - self.look)
         sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
         words = "it is less the more cells hold about the same number"
         return Predicted(rms=None, words=words, most=sqrt(variance * float(sizes.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """Two rounds: all cells, and the clusters."""
-        look, cells = fraction(self.look, name="look"), prod(ask.shape)
+        look = self.look
         ask.done(0.1, "looking at the cells")
-        (first,) = ask.sums([Groups(np.arange(cells, dtype=np.int32), cells)], [look])
+        (first,) = ask.sums([each_cell(ask.shape)], [look])
         seen = first.values.astype(np.float64)
-        small = _SMALL * log(max(2, cells)) * sqrt(first.variance / 2)
+        small = _SMALL * log(max(2, prod(ask.shape))) * sqrt(first.variance / 2)
         seen[seen <= small] = 0.0
         ask.done(0.4, "clustering")
         labels = clusters(seen, 1 / Law.of(ask, 1 - look).weight(1.0))

@@ -7,10 +7,9 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload
-from noisegate.transforms.strategy import Groups
 
 
 @final
@@ -25,21 +24,16 @@ class Cells:
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """A box of k cells has k times the variance of one."""
-        each = ask.variance(_each(ask.shape), Fraction(1))
+        each = ask.variance(each_cell(ask.shape), Fraction(1))
         sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
         return Predicted(rms=float(np.sqrt(each * sizes.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round."""
-        (noisy,) = ask.sums([_each(ask.shape)], [Fraction(1)])
+        (noisy,) = ask.sums([each_cell(ask.shape)], [Fraction(1)])
 
         def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
             sizes: Floats = np.prod(highs - lows + 1, axis=1) * noisy.variance
             return sizes
 
         return Estimate(noisy.values.astype(np.float64).reshape(ask.shape), variance)
-
-
-def _each(shape: tuple[int, ...]) -> Groups:
-    count = int(np.prod(shape))
-    return Groups(np.arange(count, dtype=np.int32), count)

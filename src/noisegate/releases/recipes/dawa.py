@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.exact import fraction
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition, walk
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.finish import rounded
 from noisegate.releases.cells.workload import Workload
+from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.recipes.tree import Tree, best_plan, measure, require_same
 from noisegate.releases.trees.levels import spread_rms
 from noisegate.releases.trees.nested import Sides, not_negative
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 1 << 24
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dawa:
+class Dawa(Exact):
     """DAWA [LHMW14]. ``partition`` is the share of the price that finds the stretches.
 
     A table of several axes is walked along a Hilbert curve. ``thrift`` is how much a stretch of its
@@ -42,9 +42,8 @@ class Dawa:
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not too many cells; shares between 0 and 1."""
         require_same(shape, workload)
-        if not 0 < fraction(self.partition, name="partition") < 1:
-            raise SpecError("partition is not between 0 and 1.", fix="Use a share such as 1/4.")
-        if not 0 <= fraction(self.thrift, name="thrift") <= 1000:
+        require_parts(self.partition)
+        if not 0 <= self.thrift <= 1000:
             raise SpecError("thrift is out of range.", fix="Use 0 to 1000.")
         if prod(shape) > CELLS_MAX:
             raise SpecError(
@@ -59,7 +58,7 @@ class Dawa:
         penalty of two, half for each. A box cuts a walk into a run for each 2 d of the cells around
         it [MJFS01].
         """
-        first = fraction(self.partition, name="partition")
+        first = self.partition
         law, looked = Law.of(ask, first), Law.of(ask, 1 - first)
         penalty = self._penalty(2 * sqrt(law.amount) if law.gaussian else law.amount, looked)
         sides = workload.highs - workload.lows + 1
@@ -74,7 +73,7 @@ class Dawa:
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Two rounds: the partition, and the sums of its stretches."""
-        first = fraction(self.partition, name="partition")
+        first = self.partition
         law = Law.of(ask, 1 - first)
         ask.done(0.0, "looking for even stretches")
         starts = ask.choose(lambda epsilon: self._mechanism(ask, epsilon, law), first)
@@ -109,7 +108,7 @@ class Dawa:
     def _penalty(self, epsilon: float, law: Law) -> int:
         """Of a stretch: the noise of its sum, and what its own noise may feign."""
         noise = sqrt(1 / law.weight(1.0)) + 2 / epsilon
-        return ceil(float(fraction(self.thrift, name="thrift")) * noise)
+        return ceil(float(self.thrift) * noise)
 
 
 def coverage(workload: Workload, labels: NDArray[np.int32], sizes: NDArray[np.int64]) -> Floats:

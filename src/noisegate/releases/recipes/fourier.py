@@ -19,12 +19,13 @@ from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.mechanisms.partitions.fourier_cut import WEIGHT_MAX, FourierCut
 from noisegate.privacy.distance import L1
-from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.ask.asking import Ask, Noisy, each_cell
 from noisegate.releases.ask.shares import Law, exact_shares, separate
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.cells.workload import Workload
+from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.recipes.tree import require_same
-from noisegate.transforms.strategy import Groups, Matrix
+from noisegate.transforms.strategy import Matrix
 
 CELLS_MAX: Final = 1 << 20
 ENTRIES_MAX: Final = 1 << 23  # of the matrices of all frequencies together
@@ -43,7 +44,7 @@ _SURE: Final = 1 << 10  # what is proven counts as seen so often
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fourier:
+class Fourier(Exact):
     """EFPA [ACC12]: a privately chosen number of frequencies, measured as whole-number waves.
 
     ``choice`` is the share of the price for that number; ``frequencies`` fixes it instead. Octaves
@@ -63,8 +64,7 @@ class Fourier:
             )
         if not 2 <= shape[0] <= CELLS_MAX:
             raise SpecError(f"There are {shape[0]} cells.", fix=f"Use 2 to {CELLS_MAX}.")
-        if not 0 < fraction(self.choice, name="choice") < 1:
-            raise SpecError("choice is not between 0 and 1.", fix="Use a share such as 1/5.")
+        require_parts(self.choice)
         most = _most(shape[0])
         if self.frequencies is not None and not 1 <= self.frequencies <= most:
             raise SpecError(f"frequencies is {self.frequencies}.", fix=f"Use 1 to {most}.")
@@ -73,9 +73,8 @@ class Fourier:
         """The noise of frequencies that are given; else what choosing them allows."""
         waves = _Waves(ask.shape[0], workload)
         if self.frequencies is None:
-            share = fraction(self.choice, name="choice")
-            cut = waves.choice(ask, 1 - share)
-            least, most = min(cut.noises) / cut.scale, cut.expected(Law.of(ask, share))
+            cut = waves.choice(ask, 1 - self.choice)
+            least, most = min(cut.noises) / cut.scale, cut.expected(Law.of(ask, self.choice))
             words = "it is less the smoother the series is"
             return Predicted(rms=None, words=words, most=most, noise=least)
         bits = waves.bits(ask, self.frequencies, Fraction(1))
@@ -91,7 +90,7 @@ class Fourier:
         waves = _Waves(ask.shape[0], workload)
         kept, rest, dropped = self.frequencies, Fraction(1), inf
         if kept is None:
-            rest -= fraction(self.choice, name="choice")
+            rest -= self.choice
             ask.done(0.1, "choosing how many frequencies to keep")
             cut = waves.choice(ask, rest)
             (chosen,) = ask.choose(cut, 1 - rest)
@@ -99,8 +98,7 @@ class Fourier:
             dropped = cut.dropped(kept, Law.of(ask, 1 - rest))
         if kept > waves.most:
             ask.done(0.5, "measuring every cell")
-            each = Groups(np.arange(waves.cells, dtype=np.int32), waves.cells)
-            (noisy,) = ask.sums([each], [rest])
+            (noisy,) = ask.sums([each_cell(ask.shape)], [rest])
             cells = noisy.values.astype(np.float64)
             return Estimate(cells, lambda low, high: _lengths(low, high) * noisy.variance,
                             ("every cell, as is",))  # fmt: skip

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.fit.multiplicative import (
@@ -28,7 +28,6 @@ from noisegate.releases.fit.multiplicative import (
 from noisegate.releases.recipes.tree import require_same
 from noisegate.releases.thresholds.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.trees.levels import evenly, noise_only
-from noisegate.transforms.strategy import Groups
 
 _ROWS: Final = (10_000, 1_000_000)
 _EVEN: Final = 0.05  # of the total may be anywhere
@@ -69,7 +68,7 @@ class Mwem:
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The noise of one measured question; without a total, about that of some tables."""
         left = Fraction(1) if self.total is not None else 1 - TOTAL_SHARE
-        one = Groups(np.zeros(prod(ask.shape), np.int32), 1)
+        one = one_sum(ask.shape)
 
         def noise(total: float) -> float:
             times = self.rounds or best_rounds(ask, workload.size, one.cells, total, left)

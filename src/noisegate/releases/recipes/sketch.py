@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.ask.asking import Ask, Noisy, one_sum
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
@@ -283,9 +283,7 @@ def _block(made: Hashes, row: int, *, signed: bool) -> Block:
 
 def _deviation(ask: Ask, depth: int) -> float:
     """The standard deviation of the noise of each sum: that of cells moving one number by 1."""
-    cells = prod(ask.shape)
-    one = Groups(np.zeros(cells, np.int32), 1)
-    return sqrt(ask.variance(one, Fraction(1, depth)))
+    return sqrt(ask.variance(one_sum(ask.shape), Fraction(1, depth)))
 
 
 def _bar(depth: int, cells: int) -> float:

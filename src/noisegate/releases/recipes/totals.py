@@ -4,7 +4,7 @@ Every level is measured, for the share that is best for the workload; least squa
 two passes, make one table of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import GOLDEN, Estimate, Floats, Predicted, simplex
+from noisegate.releases.cells.estimate import (
+    GOLDEN,
+    Estimate,
+    Floats,
+    Predicted,
+    simplex,
+    simplices,
+)
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Groups
 
@@ -264,7 +271,7 @@ class Tree:
             order = np.argsort(self.parents[level], kind="stable")
             ends = np.cumsum(np.bincount(self.parents[level]))[:-1]
             for parent, children in enumerate(np.split(order, ends)):
-                near = _simplices(nodes[level][children], held[parent].astype(np.float64))
+                near = simplices(nodes[level][children].T, held[parent].astype(np.float64)).T
                 below[children] = _whole(near, held[parent])
             held = below
         return held
@@ -280,38 +287,10 @@ class Tree:
         return spread, sums
 
 
-def parents_of(keys: Sequence[Any], *above: Mapping[Any, Any]) -> tuple[tuple[int, ...], ...]:
-    """The option ``parents`` from names: of each key its parent, of each parent its own.
-
-    >>> parents_of(("Graz", "Linz", "Wels"), {"Graz": "Styria", "Linz": "Upper", "Wels": "Upper"})
-    ((0, 1, 1),)
-    """
-    found, below = [], list(keys)
-    for level in above:
-        missing = [key for key in below if key not in level]
-        if missing:
-            raise SpecError(f"{missing[0]!r} has no parent.", fix="Name one for each key.")
-        names = list(dict.fromkeys(level[key] for key in below))
-        found.append(tuple(names.index(level[key]) for key in below))
-        below = names
-    return tuple(found)
-
-
 def _gather(values: Floats, labels: Whole, size: int) -> Floats:
     """Sums over the children of each of ``size`` parents."""
     found = np.zeros((size, values.shape[1]))
     np.add.at(found, labels, values)
-    return found
-
-
-def _simplices(values: Floats, totals: Floats) -> Floats:
-    """`simplex`, for each column with its own total."""
-    order = -np.sort(-values, axis=0)
-    above = np.cumsum(order, axis=0) - totals
-    counts = np.arange(1, len(values) + 1)[:, None]
-    kept = np.maximum((order * counts > above).sum(axis=0) - 1, 0)
-    columns = np.arange(values.shape[1])
-    found: Floats = np.maximum(values - above[kept, columns] / counts[kept, 0], 0)
     return found
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, cast, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
@@ -406,22 +407,13 @@ class SeriesRelease(Charged):
 
     def rising(self) -> Floats:
         """The nearest totals that never fall (in squares, weighed by precision). A free view."""
-        blocks: list[tuple[float, float, int]] = []
-        pairs = zip(self.totals.values.tolist(), self.totals.variances.tolist(), strict=True)
-        for value, variance in pairs:
-            mean, weight, size = value, 1 / variance, 1
-            while blocks and blocks[-1][0] > mean:
-                other, more, count = blocks.pop()
-                mean = (mean * weight + other * more) / (weight + more)
-                weight, size = weight + more, size + count
-            blocks.append((mean, weight, size))
-        means, sizes = [each[0] for each in blocks], [each[2] for each in blocks]
-        return cast("Floats", np.maximum(np.repeat(means, sizes), 0) * float(self.grain))
+        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to load
+
+        found = isotonic_regression(self.totals.values, weights=1 / self.totals.variances).x
+        return cast("Floats", np.maximum(found, 0) * float(self.grain))
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each period, or for the last."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         size = len(self.periods)
         first = 0 if rows is None else max(0, size - rows)
         keys = self.axis.column().slice(first, size - first)

@@ -7,12 +7,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from fractions import Fraction
 from math import floor, lcm
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
@@ -22,11 +23,8 @@ from noisegate.arrow import arrow_column, type_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import EPOCH, Key, Kind
-from noisegate.releases.cells.axes import date_of
+from noisegate.releases.cells.axes import date_of, key_of, key_record
 from noisegate.sql.question import Block, GroupKey
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Places: TypeAlias = NDArray[np.uint64]
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
@@ -45,10 +43,8 @@ class SparseAxis:
     keys: tuple[Key, ...] | None = None
     days: bool = False
 
-    def column(self, places: Places) -> "pa.Array":
+    def column(self, places: Places) -> pa.Array:
         """The keys at these places. Steps of numbers are told by their lower ends."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         if self.keys is not None:
             return arrow_column(self.keys, type_of(self.keys)).take(pa.array(places))
         if self.low.denominator != 1 or self.step.denominator != 1:
@@ -105,7 +101,7 @@ class SparseAxis:
 
     def to_record(self) -> dict[str, Any]:
         """Plain JSON values."""
-        keys = None if self.keys is None else [_plain(key) for key in self.keys]
+        keys = None if self.keys is None else [key_record(key) for key in self.keys]
         return {
             "name": self.name, "size": str(self.size), "low": str(self.low),
             "step": str(self.step), "days": self.days, "keys": keys,
@@ -118,7 +114,7 @@ class SparseAxis:
         return cls(
             name=record["name"], size=int(record["size"]), low=Fraction(record["low"]),
             step=Fraction(record["step"]), days=record["days"],
-            keys=None if keys is None else tuple(map(_key, keys)),
+            keys=None if keys is None else tuple(map(key_of, keys)),
         )  # fmt: skip
 
 
@@ -203,17 +199,3 @@ def _binned(asked: Call, name: str, schema: Schema) -> tuple[Axis, SparseAxis]:
         number, low = Call("floor", (divided,)), first
     made = Axis(name=name, expression=number, low=low, size=size)
     return made, SparseAxis(name=name, size=size, low=start, step=width)
-
-
-def _plain(key: Key) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(key, datetime):
-        return {"timestamp": key.isoformat()}
-    return {"date": key.isoformat()} if isinstance(key, date) else key
-
-
-def _key(record: Any) -> Key:  # noqa: ANN401 - JSON
-    if not isinstance(record, dict):
-        return record  # type: ignore[no-any-return]
-    if "date" in record:
-        return date.fromisoformat(record["date"])
-    return datetime.fromisoformat(record["timestamp"])

@@ -30,6 +30,7 @@ from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.laws.selected import clear_from
 from noisegate.sql.question import Block, Function, Question, sampled
 from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import quoted, table_named
 from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
@@ -181,33 +182,26 @@ def _sql(curator: Curator, order: SparseOrder) -> str:
         if order.table is not None or order.where is not None:
             raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
         return order.sql or ""
-    private = [name for name, domain in curator.tables.items() if not domain.is_public]
-    table = private[0] if order.table is None and len(private) == 1 else order.table
-    if table is None or table not in curator.tables:
-        raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
+    table = table_named(curator.tables, order.table)
     known = curator.tables[table].columns
     if not isinstance(order.columns, Mapping) or not order.columns or set(order.columns) - {*known}:
         raise SpecError("The columns are not those of the table.", fix=f"Use {', '.join(known)}.")
     groups = [_group(name, how, known[name].kind) for name, how in order.columns.items()]
     condition = f" WHERE {order.where}" if order.where else ""
-    rows = f"{_quoted(table)}{condition}"  # read and checked as any other SQL
+    rows = f"{quoted(table)}{condition}"  # read and checked as any other SQL
     return f"SELECT COUNT(*) FROM {rows} GROUP BY {', '.join(groups)}"  # noqa: S608
 
 
 def _group(name: str, how: Any, kind: Kind) -> str:  # noqa: ANN401 - as people write it
     """A column by its values, in bins of a width, or by a unit of time."""
     if how is None:
-        return _quoted(name)
+        return quoted(name)
     if how in UNITS:
-        return f"DATE_TRUNC('{how}', {_quoted(name)})"
+        return f"DATE_TRUNC('{how}', {quoted(name)})"
     width = positive(how, name=f"the bin width of {name}")
     if kind is Kind.INTEGER and width.denominator == 1:
-        return f"BIN({_quoted(name)}, {width})"
-    return f"FLOOR({_quoted(name)} * {width.denominator} / {width.numerator})"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+        return f"BIN({quoted(name)}, {width})"
+    return f"FLOOR({quoted(name)} * {width.denominator} / {width.numerator})"
 
 
 def _block(question: Question) -> Block:

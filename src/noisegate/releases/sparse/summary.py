@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, exp, expm1, floor, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.accounting.calibrate import geometric_error
@@ -27,14 +28,12 @@ from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.keys.sparse_priority import GRAINS, SparsePriority
+from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.sparse.axes import Places, SparseAxis, places_of
 from noisegate.sheets import csv_table
 from noisegate.sql.laws import selected
 from noisegate.sql.laws.sampling import Sampling
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT: Final = "noisegate-sparse/1"
 _SHOWN: Final = 20  # cells on a screen
@@ -246,9 +245,7 @@ class SparseRelease(Charged):
         return float(upper(tail.compute)) * self.domain * (noise.threshold + beyond)
 
     def _inside(self, where: dict[str, Any]) -> tuple[NDArray[np.bool_], int]:
-        names = [axis.name for axis in self.axes]
-        if unknown := set(where) - set(names):
-            raise SpecError(f"There is no axis {min(unknown)!r}.", fix=f"Use {', '.join(names)}.")
+        require_names(self.axes, where)
         inside, size = np.ones(self.cells.size, np.bool_), 1
         for axis, places in zip(self.axes, places_of(self.axes, self.cells), strict=True):
             if axis.name not in where:
@@ -295,10 +292,8 @@ class SparseRelease(Charged):
 
     # other forms
 
-    def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
+    def to_arrow(self, confidence: Numeric | None = None) -> pa.Table:
         """The keys of the shown cells, and their numbers; with a confidence, margins too."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         places = places_of(self.axes, self.cells)
         columns = [axis.column(at) for axis, at in zip(self.axes, places, strict=True)]
         whole = self.grain.denominator == 1
@@ -333,8 +328,6 @@ class SparseRelease(Charged):
         if answer.table.num_rows == 0:
             words = "No cell is shown: there is nothing to draw."
             return framed(nothing(words), answer, title=None)
-        import pyarrow as pa  # noqa: PLC0415
-
         rows, cell = answer.rows, " · ".join(self._names)
         labels = [" · ".join(bare(key) for key in row[:-1]) for row in rows]
         table = pa.table({cell: labels, self.value: [row[-1] for row in rows]})
@@ -348,7 +341,6 @@ class SparseRelease(Charged):
 
     def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
         """All shown cells with margins, also written to a file if one is named."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
         from pyarrow import csv  # noqa: PLC0415
 
         sink = pa.BufferOutputStream()
@@ -367,10 +359,8 @@ class SparseRelease(Charged):
             "sampling": None if self.sampling is None else self.sampling.to_record(),
         }
 
-    def parquet(self, confidence: Numeric) -> "pa.Table":
+    def parquet(self, confidence: Numeric) -> pa.Table:
         """The shown cells with their numbers, in the domain and as drawn."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         table = self.to_arrow(confidence)
         for name, held in (("cell number", self.cells), ("number", self.values)):
             table = table.append_column(name, pa.array(held))

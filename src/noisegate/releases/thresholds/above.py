@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
@@ -170,8 +171,6 @@ class AboveRelease(Charged):
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each question that was answered: what it asks, and whether it is reached."""
-        import pyarrow as pa  # noqa: PLC0415 - tables are made when asked for
-
         count = self.answers.size if rows is None else min(rows, self.answers.size)
         words = pa.array([self._said(place) for place in range(count)], pa.string())
         table = pa.table({"question": words, "reaches": pa.array(self.answers[:count])})

@@ -7,11 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.ask.asking import Ask, Noisy, one_sum
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.spatial import Boxes, Ints, SpatialTree, fit
 from noisegate.releases.cells.workload import Workload, all_ranges
-from noisegate.transforms.strategy import Groups
 
 _FINE: Final = 10**6
 _SAMPLE: Final = 250  # rectangles are enough to weigh levels by
@@ -165,9 +164,8 @@ def estimate(tree: SpatialTree, *words: str) -> Estimate:
 def spread_rms(ask: Ask, workload: Workload, share: Fraction) -> float:
     """The root mean square error of a workload if the total alone is measured and spread evenly."""
     cells = prod(ask.shape)
-    one = Groups(np.zeros(cells, np.int32), 1)
     parts = np.prod(workload.highs - workload.lows + 1, axis=1) / cells
-    return float(np.sqrt(ask.variance(one, share) * np.mean(parts**2)))
+    return float(np.sqrt(ask.variance(one_sum(ask.shape), share) * np.mean(parts**2)))
 
 
 def cut_rms(boxes: Boxes, workload: Workload) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.cells.estimate import Floats, simplex
+from noisegate.releases.cells.estimate import Floats, simplex, simplices
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Groups
 
@@ -129,26 +129,12 @@ def not_negative(nest: Nest, levels: Sequence[Floats]) -> Floats:
         dims = len(counts)
         order = [*range(0, 2 * dims, 2), *range(1, 2 * dims, 2)]
         families = parts.transpose(order).reshape(above.size, -1)
-        kept = _shared(families, above.reshape(-1)).reshape([parts.shape[axis] for axis in order])
+        kept = simplices(families, above.reshape(-1)).reshape([parts.shape[axis] for axis in order])
         whole = kept.transpose(np.argsort(order)).reshape(
             [parts.shape[2 * j] * parts.shape[2 * j + 1] for j in range(dims)]
         )
         above = whole[tuple(slice(count) for count in counts)]
     return above
-
-
-def _shared(families: Floats, totals: Floats) -> Floats:
-    """Each row's nearest point of {≥ 0, sum = total}."""
-    order = -np.sort(-families, axis=1)
-    above = np.cumsum(order, axis=1) - totals[:, None]
-    ranks = np.arange(1, families.shape[1] + 1)
-    with np.errstate(invalid="ignore"):
-        inside = order * ranks > above
-    last = np.maximum(families.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), 0)
-    rows = np.arange(last.size)
-    cut = np.where(totals > 0, above[rows, last] / ranks[last], 0.0)
-    found: Floats = np.where(totals[:, None] > 0, np.maximum(families - cut[:, None], 0.0), 0.0)
-    return found
 
 
 # --- what a workload needs of each level ----------------------------------------------------------

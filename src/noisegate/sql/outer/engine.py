@@ -22,14 +22,14 @@ from functools import cache, lru_cache
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from noisegate.arrow import arrow_column
 from noisegate.errors import Unsupported, is_interrupt
 from noisegate.sql.question import Question
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
-
 SECONDS_MAX: Final = 10.0
 ROWS_MAX: Final = 1_000_000
 BYTES_MAX: Final = 1 << 28
@@ -61,8 +61,8 @@ _AGAIN: Final = "The same question has the same answer: write the date itself."
 
 
 def shown_table(
-    question: Question, tables: Mapping[str, "pa.Table"], public: Mapping[str, "pa.Table"]
-) -> "pa.Table":
+    question: Question, tables: Mapping[str, pa.Table], public: Mapping[str, pa.Table]
+) -> pa.Table:
     """The table of an answer. Columns that are only picked need no engine."""
     if question.picked is None:
         return run_outer(question.outer, tables, public)
@@ -70,9 +70,7 @@ def shown_table(
     return _plain(table.select(question.picked).rename_columns(question.columns))
 
 
-def run_outer(
-    sql: str, tables: Mapping[str, "pa.Table"], public: Mapping[str, "pa.Table"]
-) -> "pa.Table":
+def run_outer(sql: str, tables: Mapping[str, pa.Table], public: Mapping[str, pa.Table]) -> pa.Table:
     """The result of a SELECT over the given tables, with plain column types.
 
     Rows come in the order the SQL says, else in that of the released table.
@@ -214,9 +212,7 @@ def _system_views(process: int) -> frozenset[str]:
 # what comes back
 
 
-def _fetch(cursor: "duckdb.DuckDBPyConnection", sql: str) -> "pa.Table":
-    import pyarrow as pa  # noqa: PLC0415
-
+def _fetch(cursor: "duckdb.DuckDBPyConnection", sql: str) -> pa.Table:
     reader: Any = cursor.sql(sql).to_arrow_reader(_BATCH)
     batches, rows, size = [], 0, 0
     for batch in reader:
@@ -227,18 +223,15 @@ def _fetch(cursor: "duckdb.DuckDBPyConnection", sql: str) -> "pa.Table":
     return pa.Table.from_batches(batches, schema=reader.schema)
 
 
-def _plain(table: "pa.Table") -> "pa.Table":
+def _plain(table: pa.Table) -> pa.Table:
     """Booleans, whole numbers, doubles, text, dates and times; others are refused by name."""
-    import pyarrow as pa  # noqa: PLC0415
-
     columns = [_plain_column(table.column(i), table.field(i)) for i in range(table.num_columns)]
     return pa.Table.from_arrays(columns, names=table.column_names)
 
 
-def _is_plain(column: "pa.ChunkedArray") -> bool:
+def _is_plain(column: pa.ChunkedArray) -> bool:
     """Whether it can stay as it is; numbers if none is missing, beyond 2**62, infinite or NaN."""
     import numpy as np  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
 
     kind, types = column.type, pa.types
     if types.is_boolean(kind) or types.is_date(kind) or kind in (pa.string(), pa.timestamp("us")):
@@ -249,9 +242,7 @@ def _is_plain(column: "pa.ChunkedArray") -> bool:
     return all(bool(((each > -(2**62)) & (each < 2**62)).all()) for each in values)
 
 
-def _plain_column(column: "pa.ChunkedArray", field: "pa.Field") -> "pa.ChunkedArray":
-    import pyarrow as pa  # noqa: PLC0415
-
+def _plain_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     kind, types = field.type, pa.types
     if _is_plain(column):
         return column
@@ -274,8 +265,7 @@ def _item_text(value: object) -> float | str:
     return float(value) if isinstance(value, Decimal) else str(value)
 
 
-def _number_column(column: "pa.ChunkedArray", field: "pa.Field") -> "pa.ChunkedArray":
-    import pyarrow as pa  # noqa: PLC0415
+def _number_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     import pyarrow.compute as pc  # noqa: PLC0415
 
     kind, types = field.type, pa.types

@@ -6,16 +6,14 @@ An item needs hidden columns beside what is shown: see `following.py`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
 from noisegate.sql.outer.intervals import Array, Ends
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SumHalfWidth: TypeAlias = Callable[[str, Sequence[int], Fraction], float | None]
 Leaves: TypeAlias = Callable[[str], Array]
@@ -36,7 +34,7 @@ class ReleasedBlock:
     by their places.
     """
 
-    table: "pa.Table"
+    table: pa.Table
     noisy: tuple[str, ...]
     half_widths: Callable[[str, Fraction], Sequence[float | int | None] | NDArray[Any] | None]
     unsigned: frozenset[str] = frozenset()

@@ -10,13 +10,14 @@ be followed (ranks of noisy numbers, CASE on them, the largest of several) has n
 The second run must show the same rows again, or no error bar is given at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -29,9 +30,6 @@ from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.following import Follower, is_plain
 from noisegate.sql.outer.intervals import Array
 from noisegate.sql.outer.items import ROW, Item, ReleasedBlock, width_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...]
 _ROUNDING: Final = 2.0**-44  # of the ends, added to calculated half-widths: they are doubles
@@ -56,9 +54,9 @@ class Margins:
 
     outer: str
     released: Mapping[str, ReleasedBlock]
-    public: Mapping[str, "pa.Table"]
-    shown: "pa.Table"
-    _known: dict[Fraction, list[HalfWidths | None]] = field(default_factory=dict)
+    public: Mapping[str, pa.Table]
+    shown: pa.Table
+    _widths: dict[Fraction, list[HalfWidths | None]] = field(default_factory=dict)
 
     @cached_property
     def chosen(self) -> bool:
@@ -83,38 +81,39 @@ class Margins:
         pairs = zip(self.shown.column_names, self._followed.items, strict=True)
         return [name for name, item in pairs if item is None]
 
+    def _known(self, holds: Callable[[Item], object]) -> tuple[str, ...]:
+        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
+        return tuple(name for name, item in pairs if item is not None and holds(item))
+
     def noisy(self) -> tuple[str, ...]:
         """The columns that are made of released numbers, by name."""
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(name for name, item in pairs if item is not None and item.parts)
+        return self._known(lambda item: item.parts)
 
     def unsigned(self) -> tuple[str, ...]:
         """The columns that cannot be negative before noise, by name."""
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(name for name, item in pairs if item is not None and item.unsigned)
+        return self._known(lambda item: item.unsigned)
 
     def amounts(self) -> tuple[str, ...]:
         """Those of them that are counts, or sums from 0 on, by name."""
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(name for name, item in pairs if item is not None and item.amount)
+        return self._known(lambda item: item.amount)
 
     def lower(self) -> tuple[str, ...]:
         """Those of them that may be far larger than their ± says, because of a cap."""
         below = {name for block in self.released.values() for name in block.lower}
-        pairs = zip(self.shown.column_names, self._followed.items, strict=True)
-        return tuple(
-            name
-            for name, item in pairs
-            if item is not None and item.amount and item.parts
-            if {part.rpartition(".")[2] for part in item.parts} <= below
+        return self._known(
+            lambda item: (
+                item.amount
+                and item.parts
+                and {part.rpartition(".")[2] for part in item.parts} <= below
+            )
         )
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
         """For each shown column: the half-width of each row, or None if it has no error bar."""
         failure = failure_of(fraction(confidence, name="confidence"))
-        if failure not in self._known:
-            self._known[failure] = self._at(failure)
-        return self._known[failure]
+        if failure not in self._widths:
+            self._widths[failure] = self._at(failure)
+        return self._widths[failure]
 
     def _at(self, failure: Fraction) -> list[HalfWidths | None]:
         found: list[HalfWidths | None] = [None] * self.shown.num_columns
@@ -131,7 +130,7 @@ class Margins:
                     found[place] = widths if known else None
         return found
 
-    def _run(self, confidence: Fraction) -> "pa.Table | None":
+    def _run(self, confidence: Fraction) -> pa.Table | None:
         """The rows again with their hidden columns; None if they are not the same rows."""
         tables = {name: _with_widths(block, confidence) for name, block in self.released.items()}
         try:
@@ -147,7 +146,7 @@ class Margins:
 class _Hidden:
     """The statement's rows with their hidden columns, at a confidence."""
 
-    table: "pa.Table"
+    table: pa.Table
     released: Mapping[str, ReleasedBlock]
     confidence: Fraction
 
@@ -165,7 +164,7 @@ class _Hidden:
         return np.array([known[text] for text in texts], np.float64)  # None is NaN
 
 
-def _half_widths(item: Item, shown: "pa.ChunkedArray", hidden: _Hidden) -> HalfWidths:
+def _half_widths(item: Item, shown: pa.ChunkedArray, hidden: _Hidden) -> HalfWidths:
     table = hidden.table
     if item.own is not None:
         pairs = zip(shown.to_pylist(), table.column(item.own).to_pylist(), strict=True)
@@ -187,23 +186,17 @@ def _half_widths(item: Item, shown: "pa.ChunkedArray", hidden: _Hidden) -> HalfW
     return tuple(_plain_width(float(width)) for width in widths)
 
 
-def _is_time(column: "pa.ChunkedArray") -> bool:
-    import pyarrow as pa  # noqa: PLC0415
-
+def _is_time(column: pa.ChunkedArray) -> bool:
     return bool(pa.types.is_temporal(column.type))
 
 
-def _array(column: "pa.ChunkedArray") -> Array:
-    import pyarrow as pa  # noqa: PLC0415
-
+def _array(column: pa.ChunkedArray) -> Array:
     array: Array = np.array(column.cast(pa.float64()).to_pylist(), np.float64)  # None is NaN
     return array
 
 
-def _with_widths(block: ReleasedBlock, confidence: Fraction) -> "pa.Table":
+def _with_widths(block: ReleasedBlock, confidence: Fraction) -> pa.Table:
     """The released table with the half-widths of its noisy columns beside it."""
-    import pyarrow as pa  # noqa: PLC0415
-
     table = block.table
     for name in block.noisy:
         given = block.half_widths(name, confidence)
@@ -220,7 +213,7 @@ def _plain_width(width: float | None) -> float | int | None:
     return int(width) if float(width).is_integer() and width < _WHOLE_MAX else float(width)
 
 
-def _qualified(sql: str, tables: Mapping[str, "pa.Table"]) -> exp.Expr:
+def _qualified(sql: str, tables: Mapping[str, pa.Table]) -> exp.Expr:
     """The statement with every star expanded and every column under its table's name."""
     schema: dict[str, object] = {
         name: dict.fromkeys(table.column_names, "TEXT") for name, table in tables.items()

@@ -39,12 +39,6 @@ _REASONS: Final[dict[str, str]] = {
         "Files and settings are out of reach; ask about the tables of the policy.",
     ),
     **dict.fromkeys(_ROWS_DECIDE, _INSIDE),
-    **dict.fromkeys(
-        listed(
-            "GROUP_CONCAT STRING_AGG LISTAGG LIST ARRAY_AGG ANY_VALUE FIRST LAST ARG_MIN ARG_MAX"
-        ),
-        "It shows values of single rows, and rows do not leave. COUNT or average them.",
-    ),
     "FULL JOIN": "Use LEFT JOIN, with the private table on the left.",
     "NATURAL JOIN": "Name the columns: JOIN ... USING (column).",
     "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND.",
@@ -53,7 +47,7 @@ _REASONS: Final[dict[str, str]] = {
         "It would show a value of one row, and rows do not leave. Use MIN, MAX or COUNT.",
     ),
     **dict.fromkeys(
-        listed("STRING_AGG LIST ARRAY_AGG JSON_GROUP_ARRAY"),
+        listed("STRING_AGG GROUP_CONCAT LISTAGG LIST ARRAY_AGG JSON_GROUP_ARRAY"),
         "It would show values of rows, and rows do not leave. Use COUNT(DISTINCT x) or GROUP BY x.",
     ),
     "MODE": "Use SELECT x, COUNT(*) AS n ... GROUP BY x ORDER BY n DESC LIMIT 1.",

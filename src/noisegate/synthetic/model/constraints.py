@@ -15,9 +15,11 @@ from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import quoted
 from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Cells, Layout
 from noisegate.synthetic.model.bars import Masks, box
+from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.model.junction import cells_with
 from noisegate.synthetic.model.model import CELLS_MAX, Evidence, Model, Potential
 from noisegate.synthetic.questions import CountingGrid
@@ -34,7 +36,7 @@ class Impossible:
 
     def held_by(self, rows: Cells, sizes: Sizes) -> NDArray[np.bool_]:
         """Which rows are in such a cell."""
-        found: NDArray[np.bool_] = self.inside[numbers(rows, self.axes, sizes)]
+        found: NDArray[np.bool_] = self.inside[numbers(rows.T, self.axes, sizes)]
         return found
 
     def evidence(self, variance: float) -> Evidence:
@@ -52,14 +54,6 @@ def hardened(model: Model, impossible: Sequence[Impossible], cells_max: int = CE
             labels = np.where(each.inside, 0, -1).astype(np.int32)
             potentials = (*potentials, Potential(each.axes, np.array([-np.inf]), labels))
     return Model(model.sizes, model.total, potentials, model.left_out) if impossible else model
-
-
-def numbers(rows: Cells, axes: Axes, sizes: Sizes) -> NDArray[np.int64]:
-    """In which cell of the table over some columns each row is."""
-    found = np.zeros(len(rows), np.int64)
-    for axis in axes:
-        found = found * sizes[axis] + rows[:, axis]
-    return found
 
 
 def masks_of(sizes: Sizes, cells: Mapping[int, Sequence[int]]) -> Masks:
@@ -149,8 +143,7 @@ def impossible_of(
 
 def counting(condition: str, table: str) -> str:
     """The question how many rows a condition is true of."""
-    quoted = table.replace('"', '""')
-    return f'SELECT COUNT(*) FROM "{quoted}" WHERE {condition}'  # noqa: S608 - read, never run
+    return f"SELECT COUNT(*) FROM {quoted(table)} WHERE {condition}"  # noqa: S608 - read, never run
 
 
 _LISTED: Final = 'Use impossible=[{"age": (0, 14), "married": True}], or ["age < 15 AND married"].'

@@ -7,13 +7,14 @@ less than one row for each cell of its shared columns.
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.cells.chance import Coins, public_coins
 from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.fit.residuals import Sizes
+from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.junction import Clique
 
 Rows = NDArray[np.uint32]
@@ -40,6 +41,14 @@ def draw(
         for axis in reversed(clique.others):
             values, columns[axis, order] = np.divmod(values, sizes[axis])
     return np.ascontiguousarray(columns.T[chance.permutation(count)])
+
+
+def numbers(columns: NDArray[Any], axes: Axes, sizes: Sizes) -> NDArray[Any]:
+    """In which cell of the table over some columns each row is."""
+    found: NDArray[Any] = columns[axes[0]] if axes else np.zeros(columns.shape[1], columns.dtype)
+    for axis in axes[1:]:
+        found = found * sizes[axis] + columns[axis]
+    return found
 
 
 def _even_steps(rows: Floats, group: NDArray[np.int64], chance: Coins) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from noisegate.releases.cells.chance import public_coins
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
-from noisegate.synthetic.model.drawing import Rows
+from noisegate.synthetic.model.drawing import Rows, numbers
 from noisegate.synthetic.model.model import Evidence, Model, whole_total
 
 _MOVED_MAX: Final = 1 << 19  # rows that are moved; more are these again, in all cells alike
@@ -105,7 +105,7 @@ class _Goal:
         self.shape = tuple(sizes[a] for a in self.axes)
         self.labels = evidence.labels
         noise = max(evidence.variance * scale**2, _VARIANCE_MIN)
-        cells = _codes(columns, self.axes, sizes)
+        cells = numbers(columns, self.axes, sizes)
         sums = cells if self.labels is None else self.labels[cells]
         self.have = np.bincount(sums[sums >= 0], minlength=len(evidence.values)).astype(np.float64)
         self.target = _target(self.have, evidence.values * scale, noise)
@@ -161,11 +161,11 @@ def _visit(columns: Places, sizes: Sizes, column: int, goals: Sequence[_Goal], p
     apart = (costs - costs.mean(axis=1, keepdims=True)).ravel()
     overfull = np.zeros(visited.shape[1])
     for part, axes in zip(parts, others, strict=True):
-        overfull += apart[part.start * sizes[column] + _codes(visited, (*axes, column), sizes)]
+        overfull += apart[part.start * sizes[column] + numbers(visited, (*axes, column), sizes)]
     tried = max(1, round(pace.tried * len(overfull)))
     chosen = np.sort(np.argpartition(-overfull, tried - 1)[:tried])
     rows = visited[:, chosen]
-    codes = [part.start + _codes(rows, a, sizes) for part, a in zip(parts, others, strict=True)]
+    codes = [part.start + numbers(rows, a, sizes) for part, a in zip(parts, others, strict=True)]
     places, before, after = np.stack(codes, axis=1), rows[column], rows[column].copy()
     pulls = np.array([goal.pull for goal in goals])
     shared = [n for n, goal in enumerate(goals) if goal.labels is not None]
@@ -193,11 +193,3 @@ def _visit(columns: Places, sizes: Sizes, column: int, goals: Sequence[_Goal], p
         if number not in shared:
             goal.move(column, places[moved, number] - part.start, before[moved], after[moved])
     visited[column, chosen] = after
-
-
-def _codes(columns: Places, axes: Axes, sizes: Sizes) -> Places:
-    """The number of the cell that each row is in."""
-    found: Places = columns[axes[0]] if axes else np.zeros(columns.shape[1], columns.dtype)
-    for axis in axes[1:]:
-        found = found * sizes[axis] + columns[axis]
-    return found

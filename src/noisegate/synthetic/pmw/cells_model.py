@@ -6,15 +6,19 @@ exact table keeps it too, no such step leads away from it: KL(exact ‖ model) n
 for projections on convex sets), and a step over a distance d falls it by at least 2 (d / total)².
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.desk.price import Price
+from noisegate.releases.ask.provenance import Making
+from noisegate.releases.cells.estimate import Floats, whole
+from noisegate.releases.cells.grid import Grid
 from noisegate.releases.fit.weights import projected
+from noisegate.releases.forms.table import TableRelease
 
 _LEAST: Final = 1e-9  # of the total: what a table's cell is at least, or it could never come back
 
@@ -106,3 +110,35 @@ class CellsModel:
                     self._cells = projected(self._cells, mask, nearest)
             if moved < _LEAST * self.total:
                 break
+
+
+def cells_table(
+    grid: Grid,
+    cells: Floats,
+    *,
+    method: str,
+    price: Price,
+    words: tuple[str, ...],
+    standing: Mapping[str, Any],
+) -> TableRelease:
+    """The numbers, in grains, as a table; ``standing`` is what every release states."""
+    values = cells.reshape(grid.shape) * float(grid.grain)
+    making = Making(
+        method=method,
+        options={},
+        workload="cells",
+        price=price,
+        moved=grid.moved,
+        grain=grid.grain,
+        whole=grid.whole,
+        signed=grid.signed,
+    )
+    return TableRelease(
+        sql=grid.sql,
+        axes=grid.axes,
+        values=whole(values) if grid.whole else values,
+        value=grid.value,
+        making=making,
+        words=(*words, *grid.caveats),
+        **standing,
+    )

@@ -24,7 +24,7 @@ from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.fit.multiplicative import ROUNDS_MAX, build
 from noisegate.releases.forms.table import TableRelease, endings_of
-from noisegate.synthetic.pmw.cells_release import cells_table
+from noisegate.synthetic.pmw.cells_model import cells_table
 from noisegate.synthetic.questions import counting_grid
 from noisegate.transforms.strategy import Matrix
 

@@ -50,8 +50,7 @@ from noisegate.synthetic.basis import grid_basis
 from noisegate.synthetic.evidence import known_of, lost
 from noisegate.synthetic.model.model import Evidence, whole_total
 from noisegate.synthetic.pmw.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish
-from noisegate.synthetic.pmw.cells_model import CellsModel
-from noisegate.synthetic.pmw.cells_release import cells_table
+from noisegate.synthetic.pmw.cells_model import CellsModel, cells_table
 from noisegate.synthetic.pmw.many import ManyAnswer, ManyBalance, ManyExpected, ManyOrder, named
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.synthetic.recipes.shared import evidence_of

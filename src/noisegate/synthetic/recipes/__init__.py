@@ -1,11 +1,11 @@
 """Synthesizers by name: which tables to measure for a workload, and the model that follows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from noisegate.errors import SpecError
 from noisegate.releases.fit.residuals import Axes, Sizes
@@ -70,6 +70,10 @@ class Planned:
     most: Fraction
 
 
+Known: TypeAlias = Sequence[Evidence]  # what is out already
+Total: TypeAlias = float | None  # the number of rows, where it is public
+
+
 class Synthesizer(Protocol):
     """A way to make rows. Its fields are its options."""
 
@@ -82,12 +86,7 @@ class Synthesizer(Protocol):
         """Shares that follow from the columns and the workload alone."""
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Ask, and fit a model. ``known`` is evidence that is out, ``total`` a public number."""
 
@@ -101,7 +100,7 @@ def synthesizer(name: str, **options: Any) -> Synthesizer:  # noqa: ANN401 - of 
     try:
         found: Synthesizer = kind(**options)
     except TypeError:
-        options_of = ", ".join(getattr(kind, "__annotations__", {})) or "none"
+        options_of = ", ".join(each.name for each in fields(kind)) or "none"
         raise SpecError(
             f"{name!r} has no such option.", fix=f"Its options: {options_of}."
         ) from None

@@ -20,15 +20,9 @@ import numpy as np
 from noisegate.releases.fit.residuals import Axes, Sizes, closure
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.junction import cells_with
-from noisegate.synthetic.model.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
-from noisegate.synthetic.recipes.shared import (
-    CELLS,
-    measured,
-    require_cells,
-    require_rounds,
-    singles_of,
-)
+from noisegate.synthetic.model.model import fit
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
+from noisegate.synthetic.recipes.shared import Rounds, measured, singles_of
 from noisegate.synthetic.sharing import MEAN
 
 _PER_COLUMN: Final = 16
@@ -38,16 +32,8 @@ _STEPS: Final = 50  # of the fit in each round; it starts from the one before
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class Aim(Rounds):
     """At most so many ``rounds``, and a model of at most ``cells_max`` cells."""
-
-    rounds: int | None = None
-    cells_max: int = CELLS
-
-    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
-        """Some rounds, and room for each column."""
-        require_rounds(self.rounds)
-        require_cells(self.cells_max, sizes)
 
     def planned(  # noqa: D102 - see Synthesizer
         self,
@@ -61,12 +47,7 @@ class Aim:
         return Planned("a column", share, most), Planned("a chosen table", share, most)
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Choose, ask and fit, until the price is spent."""
         singles = singles_of(ask.sizes)

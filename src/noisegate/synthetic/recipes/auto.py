@@ -25,16 +25,15 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.releases.cells.estimate import Floats, simplex
-from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, combine
+from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, centred, combine
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import Evidence, Model, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
 from noisegate.synthetic.recipes.shared import (
-    CELLS,
+    Modelled,
     columns_shares,
     measured,
     pairs_of,
-    require_cells,
     singles_of,
     spanning,
 )
@@ -57,14 +56,8 @@ _ROUNDS: Final = 100
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Auto:
+class Auto(Modelled):
     """Looks, measures, shrinks and fits. The model has at most ``cells_max`` cells."""
-
-    cells_max: int = CELLS
-
-    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
-        """A model has room for each column at least."""
-        require_cells(self.cells_max, sizes)
 
     def planned(  # noqa: D102 - see Synthesizer
         self,
@@ -82,12 +75,7 @@ class Auto:
         return columns, Planned("a table, if all are measured alike", alike, alike)
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Ask in up to five rounds, and fit."""
         return _Steps(ask, workload, known, total, self.cells_max).run()
@@ -297,7 +285,7 @@ class _Steps:
         """
         shape = [self.sizes[a] for a in axes]
         table, noise = guess.reshape(shape), 1 / self.parts.precision[axes]
-        beyond = self.parts.values[axes].reshape(shape) - _centred(table)
+        beyond = self.parts.values[axes].reshape(shape) - centred(table)
         freedom = prod(1 - 1 / size for size in shape)
         excess = max(0.0, float((beyond**2).sum()) - noise * freedom * beyond.size)
         signal = np.maximum(table, 0) * excess / max(float(table.sum()), 1.0)
@@ -320,10 +308,3 @@ class _Steps:
 def _total(whole: Evidence) -> Evidence:
     """What sums over all cells say about the number of rows."""
     return Evidence((), np.array([whole.values.sum()]), whole.variance * len(whole.values))
-
-
-def _centred(table: Floats) -> Floats:
-    """Without what its own marginals say."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table

@@ -6,7 +6,6 @@ their weights. Every table is off by its noise, or less: the model is nearer to 
 together.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import final
@@ -14,21 +13,17 @@ from typing import final
 from noisegate.releases.fit.allocation import Design, plain_design
 from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model.model import CELLS_MAX, Evidence, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
-from noisegate.synthetic.recipes.shared import measured, require_cells
+from noisegate.synthetic.model.model import CELLS_MAX, fit
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
+from noisegate.synthetic.recipes.shared import Modelled, measured
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Modelled):
     """Measures every table of the workload. The model has at most ``cells_max`` cells."""
 
     cells_max: int = CELLS_MAX
-
-    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
-        """A model has room for each column at least."""
-        require_cells(self.cells_max, sizes)
 
     def planned(  # noqa: D102 - see Synthesizer
         self, sizes: Sizes, workload: TablesWorkload, *, gaussian: bool
@@ -37,12 +32,7 @@ class Chosen:
         return (Planned("a table", min(shares), max(shares)),)
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Ask once, and fit."""
         plan = _plan(ask.sizes, workload, gaussian=ask.gaussian)

@@ -5,15 +5,14 @@ What is measured: the table of each column of n values, once, for a share in pro
 error of all columns together.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
 from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
+from noisegate.synthetic.model.model import fit
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
 from noisegate.synthetic.recipes.shared import columns_shares, measured
 
 
@@ -36,12 +35,7 @@ class Independent:
         return (Planned("a column", min(shares), max(shares)),)
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Ask once, and fit."""
         shares = columns_shares(ask.sizes, workload, Fraction(1))

@@ -8,7 +8,6 @@ three standard deviations of noise are not merged: the fit has no negative numbe
 better. Pairs of Adult at ε = 1 are off by 0.061, with merging by 0.087 (two runs each).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -16,14 +15,13 @@ from typing import Final, final
 
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
-from noisegate.synthetic.model.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
+from noisegate.synthetic.model.model import fit
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
 from noisegate.synthetic.recipes.shared import (
-    CELLS,
+    Modelled,
     equal,
     measured,
     pairs_of,
-    require_cells,
     singles_of,
     trees_joined,
 )
@@ -33,14 +31,8 @@ _THIRD: Final = Fraction(1, 3)
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mst:
+class Mst(Modelled):
     """Chooses a tree of pairs of the workload; none of them has more than ``cells_max`` cells."""
-
-    cells_max: int = CELLS
-
-    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
-        """A model has room for each column at least."""
-        require_cells(self.cells_max, sizes)
 
     def planned(  # noqa: D102 - see Synthesizer
         self,
@@ -56,12 +48,7 @@ class Mst:
         return (Planned("a column", column, column), *tree)
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Ask for columns, choose, ask for pairs, fit."""
         small = self._small(ask.sizes, workload)

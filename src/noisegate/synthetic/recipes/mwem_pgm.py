@@ -7,7 +7,6 @@ model is that of highest entropy [MSM19] instead of a table of all cells; tables
 larger than ``cells_max`` are no candidates.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
@@ -16,30 +15,16 @@ from typing import final
 from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.junction import cells_with
-from noisegate.synthetic.model.model import Evidence, fit
-from noisegate.synthetic.recipes import Fit, Planned, TablesWorkload
-from noisegate.synthetic.recipes.shared import (
-    CELLS,
-    measured,
-    require_cells,
-    require_rounds,
-    singles_of,
-)
+from noisegate.synthetic.model.model import fit
+from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Total
+from noisegate.synthetic.recipes.shared import Rounds, measured, singles_of
 from noisegate.synthetic.sharing import MEAN
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MwemPgm:
+class MwemPgm(Rounds):
     """So many ``rounds``, and a model of at most ``cells_max`` cells."""
-
-    rounds: int | None = None
-    cells_max: int = CELLS
-
-    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
-        """Some rounds, and room for each column."""
-        require_rounds(self.rounds)
-        require_cells(self.cells_max, sizes)
 
     def planned(  # noqa: D102 - see Synthesizer
         self,
@@ -54,12 +39,7 @@ class MwemPgm:
         return Planned("a column", column, column), chosen
 
     def build(
-        self,
-        ask: TablesAsk,
-        workload: TablesWorkload,
-        *,
-        known: Sequence[Evidence] = (),
-        total: float | None = None,
+        self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
         """Choose, ask and fit, round by round."""
         rounds, share = self.rounds or len(ask.sizes), self._share(ask.sizes)

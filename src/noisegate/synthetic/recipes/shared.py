@@ -1,6 +1,7 @@
 """What synthesizers share: evidence from answers, trees over columns, and what they refuse."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Final
@@ -16,6 +17,34 @@ from noisegate.synthetic.recipes import TablesWorkload
 from noisegate.synthetic.sharing import exact_shares
 
 CELLS: Final = 1 << 18  # of a model, unless told: more is slower, and hardly nearer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modelled:
+    """A synthesizer for any sets, whose model has at most ``cells_max`` cells."""
+
+    cells_max: int = CELLS
+
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:  # noqa: ARG002 - any sets
+        """A model has room for each column at least."""
+        if type(self.cells_max) is not int or self.cells_max < sum(sizes):
+            raise SpecError(
+                f"A model of {self.cells_max} cells cannot hold each column.",
+                fix=f"Give cells_max as a whole number, at least {sum(sizes):,}.",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds(Modelled):
+    """One that asks in so many ``rounds``, if it is told."""
+
+    rounds: int | None = None
+
+    def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
+        """Some rounds, and room for each column."""
+        if self.rounds is not None and (type(self.rounds) is not int or self.rounds < 1):
+            raise SpecError("There is no such number of rounds.", fix="Give 1 or more.")
+        super(Rounds, self).require(sizes, workload)
 
 
 def measured(ask: TablesAsk, sets: Sequence[Axes], shares: Sequence[Fraction]) -> list[Evidence]:
@@ -78,18 +107,3 @@ def trees_joined(pairs: Iterable[Axes]) -> int:
         joined += one != two
         root[one] = two
     return joined
-
-
-def require_cells(cells_max: int, sizes: Sizes) -> None:
-    """A model has room for each column at least."""
-    if type(cells_max) is not int or cells_max < sum(sizes):
-        raise SpecError(
-            f"A model of {cells_max} cells cannot hold each column.",
-            fix=f"Give cells_max as a whole number, at least {sum(sizes):,}.",
-        )
-
-
-def require_rounds(rounds: int | None) -> None:
-    """A number of rounds, or none given."""
-    if rounds is not None and (type(rounds) is not int or rounds < 1):
-        raise SpecError("There is no such number of rounds.", fix="Give 1 or more.")

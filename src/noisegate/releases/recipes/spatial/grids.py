@@ -5,19 +5,18 @@ How fine a grid should be depends on how many rows there are. That number is ask
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import hypot, prod, sqrt
+from math import hypot, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import fraction
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
-from noisegate.releases.ask.asking import Ask, Noisy
+from noisegate.releases.ask.asking import Ask, Noisy, one_sum
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, Ints, Level, halved
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes.spatial.quadtree import require_parts
+from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.trees.levels import (
     cut_rms,
     estimate,
@@ -28,7 +27,6 @@ from noisegate.releases.trees.levels import (
     noise_rms,
     rehearsed,
 )
-from noisegate.transforms.strategy import Groups
 
 _FULL: Final = 10  # one in so many boxes
 _TENTH: Final = "that is for rows in a tenth of the boxes; in fewer they add more"
@@ -36,7 +34,7 @@ _TENTH: Final = "that is for rows in a tenth of the boxes; in fewer they add mor
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniformGrid:
+class UniformGrid(Exact):
     """A grid of ``size`` boxes along each axis, by default (n ε / c)^(2 / (d + 2)) for n rows.
 
     ``total`` is the share of the price for n; it is not asked where the size is given.
@@ -46,9 +44,6 @@ class UniformGrid:
     size: int | None = None
     c: int = 10
     total: Fraction = Fraction(1, 20)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "total", fraction(self.total, name="total"))
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """A size above 0 and shares."""
@@ -75,7 +70,7 @@ class UniformGrid:
             noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, share)), workload)
             held = sqrt(_FULL) * made_for(ask, size, share, self.c)
             most = max(most, hypot(noise, held * cut_rms(boxes, workload)))
-        least = sqrt(ask.variance(_everything(ask.shape), share))
+        least = sqrt(ask.variance(one_sum(ask.shape), share))
         return Predicted(rms=None, words=_TENTH, most=most, noise=least)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
@@ -83,7 +78,7 @@ class UniformGrid:
         share, size, total = Fraction(1), self.size, Noisy(np.zeros(1, np.int64), np.inf)
         if size is None:
             share = 1 - self.total
-            (total,) = ask.sums([_everything(ask.shape)], [self.total])
+            (total,) = ask.sums([one_sum(ask.shape)], [self.total])
             size = int(sides(ask, total.values, share, self.c)[0])
             ask.done(1 / 2, "total")
         boxes = self._boxes(ask.shape, size)
@@ -99,7 +94,7 @@ class UniformGrid:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptiveGrid:
+class AdaptiveGrid(Exact):
     """A coarse grid, and in each of its boxes a grid as fine as its noisy count deserves.
 
     ``first`` is the share of the rest of the price, after ``total``, for the coarse grid; ``c`` and
@@ -114,10 +109,6 @@ class AdaptiveGrid:
     least: int = 10
     first: Fraction = Fraction(1, 2)
     total: Fraction = Fraction(1, 20)
-
-    def __post_init__(self) -> None:
-        for name in ("first", "total"):
-            object.__setattr__(self, name, fraction(getattr(self, name), name=name))
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """Sizes above 0 and shares."""
@@ -151,7 +142,7 @@ class AdaptiveGrid:
         """Rounds for the total, the coarse grid and the fine ones."""
         rest = 1 - self.total
         first, second = rest * self.first, rest * (1 - self.first)
-        (count,) = ask.sums([_everything(ask.shape)], [self.total])
+        (count,) = ask.sums([one_sum(ask.shape)], [self.total])
         wanted = sides(ask, count.values, rest, self.c)
         if wanted[0] >= max(ask.shape):
             return _every_cell(ask, workload, rest, count)
@@ -223,8 +214,4 @@ def require_sizes(*sizes: int | None) -> None:
 
 
 def _epsilon(ask: Ask, share: Fraction) -> float:
-    return sqrt(2 / max(ask.variance(_everything(ask.shape), share), 1e-9))
-
-
-def _everything(shape: tuple[int, ...]) -> Groups:
-    return Groups(np.zeros(prod(shape), np.int32), 1)
+    return sqrt(2 / max(ask.variance(one_sum(ask.shape), share), 1e-9))

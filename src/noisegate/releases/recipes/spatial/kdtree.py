@@ -7,14 +7,14 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import fraction
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, Ints, Level
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes.spatial.quadtree import require_depth, require_parts
+from noisegate.releases.recipes import Exact, require_parts
+from noisegate.releases.recipes.spatial.quadtree import require_depth
 from noisegate.releases.trees.levels import (
     estimate,
     level_shares,
@@ -28,9 +28,16 @@ _CUTS: Final = 12
 _MOST: Final = 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Medians(Exact):
+    depth: int | None = None
+    medians: Fraction = Fraction(3, 10)
+    prune: float | None = None
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KdTree:
+class KdTree(_Medians):
     """``depth`` levels of cuts at private medians, each along the longest side; by default 12.
 
     ``medians`` is the share of the price for the cuts, alike for each level; the rest is for the
@@ -38,12 +45,6 @@ class KdTree:
     """
 
     name: ClassVar[str] = "kdtree"
-    depth: int | None = None
-    medians: Fraction = Fraction(3, 10)
-    prune: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "medians", fraction(self.medians, name="medians"))
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """Cells to cut, and a share for both parts."""
@@ -64,7 +65,7 @@ class KdTree:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hybrid:
+class Hybrid(_Medians):
     """Cuts at private medians for the first ``cuts`` levels, then halves down to single cells.
 
     ``depth`` limits the halvings; the rest is as for the kd-tree.
@@ -72,12 +73,6 @@ class Hybrid:
 
     name: ClassVar[str] = "hybrid"
     cuts: int = 4
-    depth: int | None = None
-    medians: Fraction = Fraction(3, 10)
-    prune: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "medians", fraction(self.medians, name="medians"))
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """Cells to cut, and a share for both parts."""
@@ -174,7 +169,7 @@ def _predict(ask: Ask, workload: Workload, levels: list[Level], medians: Fractio
     return noise_only(rms, "where the medians are and how evenly rows lie inside the last boxes")
 
 
-def _build(ask: Ask, workload: Workload, levels: list[Level], recipe: KdTree | Hybrid) -> Estimate:
+def _build(ask: Ask, workload: Workload, levels: list[Level], recipe: _Medians) -> Estimate:
     boxes = Boxes.of(ask.shape, levels)
     shares = level_shares(boxes, workload, 1 - recipe.medians, gaussian=ask.gaussian)
     tree = measured(ask, boxes, shares)

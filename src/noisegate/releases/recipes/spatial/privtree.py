@@ -12,12 +12,13 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.mechanisms.partitions.privtree import PrivTree as Chooser
 from noisegate.mechanisms.partitions.privtree import cut_levels
-from noisegate.releases.ask.asking import Ask
+from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, Ints, Level, fit, halved
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes.spatial.quadtree import require_depth, require_parts
+from noisegate.releases.recipes import Exact, require_parts
+from noisegate.releases.recipes.spatial.quadtree import require_depth
 from noisegate.releases.trees.levels import (
     cut_rms,
     estimate,
@@ -30,7 +31,7 @@ from noisegate.transforms.strategy import Groups
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivTree:
+class PrivTree(Exact):
     """``cuts`` is the share of the price for the tree; the rest is for the counts of its leaves.
 
     ``threshold``, ``depth`` and ``ratio`` are those of the mechanism.
@@ -41,11 +42,6 @@ class PrivTree:
     threshold: int = 0
     depth: int | None = None
     ratio: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cuts", fraction(self.cuts, name="cuts"))
-        if self.ratio is not None:
-            object.__setattr__(self, "ratio", fraction(self.ratio, name="ratio"))
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """Cells to cut, and a share for both parts."""
@@ -72,8 +68,8 @@ class PrivTree:
             noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, rest)), workload)
             most = max(most, hypot(noise, held * cut_rms(boxes, workload)))
         words = "it is less the fewer rows there are, and the more even they are inside boxes"
-        one = Groups(np.zeros(int(np.prod(ask.shape)), np.int32), 1)
-        return Predicted(rms=None, words=words, most=most, noise=sqrt(ask.variance(one, rest)))
+        least = sqrt(ask.variance(one_sum(ask.shape), rest))
+        return Predicted(rms=None, words=words, most=most, noise=least)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """One round for the tree and one for the counts."""

@@ -63,11 +63,5 @@ def require_depth(depth: int | None, most: int) -> None:
         )
 
 
-def require_parts(*shares: Fraction) -> None:
-    """Refuse shares that leave nothing for something."""
-    if not all(0 < share < 1 for share in shares):
-        raise SpecError("A share is not between 0 and 1.", fix="Use such as 1/2.")
-
-
 def _shares(ask: Ask, boxes: Boxes, workload: Workload) -> list[Fraction]:
     return level_shares(boxes, workload, Fraction(1), gaussian=ask.gaussian)

@@ -6,7 +6,9 @@ here would leave a group out, or show an empty one; it could not leak.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
 
 from noisegate.algebra.expression import Expression, Field, fields_of
 from noisegate.algebra.relation import (
@@ -31,10 +33,7 @@ from noisegate.sql.reading.conditions.constants import UNKNOWN, value_of
 from noisegate.sql.reading.conditions.facts import Fact, Facts, Listed, declared, read_off
 from noisegate.sql.reading.conditions.narrowing import either, linked, matched, narrowed
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Public: TypeAlias = Callable[[str], "pa.Table"]
+Public: TypeAlias = Callable[[str], pa.Table]
 _ROWS_MAX: Final = 20_000  # of a public table that is looked at row by row
 
 

@@ -13,6 +13,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.question import Function
 from noisegate.sql.reading.groups.aggregates import Asked
 from noisegate.sql.reading.words import Node
+from noisegate.sql.spelling import decimal
 
 Line: TypeAlias = tuple[Expression, Fraction, Fraction]  # core, factor, shift
 Core: TypeAlias = tuple[Expression, Expression | None]  # and FILTER
@@ -91,10 +92,7 @@ def written(column: Node, line: Line, count: Node | None) -> Node:
 
 def _number(value: Fraction) -> Node:
     """An exact constant, as SQL writes it."""
-    digits = decimals(value) or 0
-    size = abs(value) * 10**digits
-    text = str(int(size)).rjust(digits + 1, "0")
-    made = exp.Literal.number(f"{text[:-digits]}.{text[-digits:]}" if digits else text)
+    made = exp.Literal.number(decimal(abs(value)))
     return exp.Paren(this=exp.Neg(this=made)) if value < 0 else made
 
 

@@ -35,15 +35,8 @@ Env: TypeAlias = Mapping[str, Any]  # what names of tables mean: tables, rows, r
 SourceOf: TypeAlias = Callable[[Node, Env], Rows]
 
 _ROW_PARTS: Final = (
-    "with_",
-    "expressions",
-    "distinct",
-    "from_",
-    "joins",
-    "where",
-    "group",
-    "having",
-)
+    "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having",
+)  # fmt: skip
 ROW_CLAUSES = {
     "order": "ORDER BY",
     "limit": "LIMIT",
