@@ -19,15 +19,14 @@ from noisegate.privacy.unit import protected
 from noisegate.robust.face import RobustFace
 from noisegate.sql.bounds import table_looks
 from noisegate.sql.bounds.profiles import Profile
+from noisegate.sql.job import question_job
 from noisegate.sql.laws.sampling import chance_of
-from noisegate.sql.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from noisegate.crowd.histogram import CrowdOrder
-    from noisegate.desk.job import Progress
+    from noisegate.desk.job import Job, Progress
     from noisegate.desk.plan import Plan
     from noisegate.learners.expectations import Expectations, MeansExpected
     from noisegate.learners.matrix import Matrix
@@ -51,7 +50,7 @@ class Gate(RobustFace):
 
     def __init__(self, curator: Curator, rules: Rules) -> None:
         self._curator, self._rules = curator, rules
-        self._desk, self._run = Desk(curator, rules), Run(curator, rules)
+        self._desk = Desk(curator, rules)
 
     def sql(  # noqa: PLR0913 - each is a choice of the analyst
         self,
@@ -91,29 +90,21 @@ class Gate(RobustFace):
             epsilon=epsilon, within=within, relative=relative, confidence=confidence, delta=delta,
             rows_per_unit=rows_per_unit, groups_per_unit=groups_per_unit, rows=rows, choose=choose,
         )  # fmt: skip
-        if (crowd := self._crowd(sql, terms)) is not None:
-            from noisegate.crowd.having import ask_having  # noqa: PLC0415 - when asked for
-
-            return ask_having(self._desk, crowd, fresh=fresh)
-        return self._run.ask(sql, terms, fresh=fresh)
+        return self._desk.run(self._question(sql, terms, fresh=fresh), fresh=fresh)
 
     def plan(self, sql: str, *, fresh: bool = False, **terms: Any) -> "Plan[Any]":  # noqa: ANN401 - as for sql
         """Price and error of a question. Free: spends nothing, reads no row. Terms as for `sql`."""
-        said = _terms(**terms)
-        if (crowd := self._crowd(sql, said)) is not None:
-            from noisegate.crowd.histogram import crowd_job  # noqa: PLC0415 - when asked for
+        return self._desk.plan(self._question(sql, _terms(**terms), fresh=fresh), fresh=fresh)
 
-            return self._desk.plan(crowd_job(self._desk, crowd), fresh=fresh)
-        return self._run.plan(sql, said, fresh=fresh)
-
-    def _crowd(self, sql: str, terms: Terms) -> "CrowdOrder | None":
-        """A question for groups of at least so many, where the policy answers it by a crowd."""
+    def _question(self, sql: str, terms: Terms, *, fresh: bool) -> "Job[Any, Answer, Any]":
+        """The job of a question; where the policy has it, groups of so many are a crowd's."""
         paid = terms.epsilon, terms.within, terms.relative
-        if self._rules.crowd is None or self._rules.sample is not None or any(paid):
-            return None
-        from noisegate.crowd.having import crowd_of  # noqa: PLC0415 - when asked for
+        if self._rules.crowd is not None and self._rules.sample is None and not any(paid):
+            from noisegate.crowd.having import having_job  # noqa: PLC0415 - when asked for
 
-        return crowd_of(sql, self._rules, self._curator.tables)
+            if (crowd := having_job(self._desk, sql)) is not None:
+                return crowd
+        return question_job(self._desk, sql, terms, fresh=fresh)
 
     def table(self, name: str) -> "TableQuestion":
         """Ask step by step: ``gate.table("visits").group_by("ward").count().ask(epsilon=0.1)``."""

@@ -1,5 +1,6 @@
 """What a question is said to cost is what it costs, and what is refused costs nothing."""
 
+from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -7,6 +8,8 @@ from test_shelf import BY_K, BY_WARD, COUNT, HIGH, charged, gate_of, people
 
 import noisegate as ng
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
+from noisegate.sql import job
+from noisegate.sql.reading.reader import read
 
 DELTA = {"delta": Fraction(1, 100), "keys_delta": Fraction(1, 10**6)}
 DELTA_OF_KEYS = "0.0005"  # with it, all 40 persons' keys of 3 rows are found at ε = 20
@@ -180,6 +183,35 @@ def test_a_plan_and_explain_spend_nothing_and_read_no_row():
     assert dict(explained.rows)["price"] == str(plan.price)
     assert explained.cost.epsilon == explained.guarantee.loss.epsilon == 0
     assert len(gate.history()) == len(gate_of().history())
+
+
+@pytest.mark.parametrize(
+    ("sql", "times"),
+    [
+        (COUNT, {COUNT: 1}),
+        (f"EXPLAIN {COUNT}", {f"EXPLAIN {COUNT}": 1}),
+        (QUESTIONS[-3], {QUESTIONS[-3]: 2, "SELECT AVG(v) FROM people": 1}),  # with the number
+    ],
+)
+def test_sql_is_read_once_and_again_only_with_a_number_that_it_waited_for(sql, times, monkeypatch):
+    gate, reads = gate_of(people(unit="pid")), []  # without a cap, which is looked for first
+
+    def reading(text, *args, **more):
+        reads.append(text)
+        return read(text, *args, **more)
+
+    monkeypatch.setattr(job, "read", reading)
+    gate.sql(sql, epsilon=20)
+    assert Counter(reads) == times
+
+
+def test_a_number_that_is_measured_first_serves_the_next():
+    gate = gate_of()
+    inner = "(SELECT SUM(v) FROM people)", "(SELECT SUM(v) + COUNT(*) FROM people)"
+    sql = f"SELECT COUNT(*) AS n FROM people WHERE k < {inner[0]} AND v < {inner[1]}"
+    assert gate.plan(sql, epsilon=30).price.epsilon == 30
+    assert 20 < charged(gate, sql, epsilon=30)[1] < 25
+    assert charged(gate, sql, epsilon=30)[1] == 0
 
 
 def test_practice_reads_no_row(tmp_path):

@@ -7,17 +7,18 @@ with fewer in the sample are not shown.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from noisegate.crowd.histogram import CrowdOrder, crowd_job
+from noisegate.crowd.histogram import CrowdExpected, CrowdOrder, CrowdRelease, crowd_job
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
+from noisegate.desk.job import Job, derived
 from noisegate.desk.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
-from noisegate.sql.question import Function
+from noisegate.sql.question import Function, Question
 from noisegate.sql.reading.reader import read
 
 # The reader of SQL checks all the rest; here the last clause is taken off, where no comment is.
@@ -26,25 +27,34 @@ _HAVING: Final = re.compile(
 )
 
 
-def crowd_of(sql: str, rules: Rules, tables: Mapping[str, TableDomain]) -> CrowdOrder | None:
+def crowd_of(
+    sql: str, rules: Rules, tables: Mapping[str, TableDomain]
+) -> tuple[CrowdOrder, Question] | None:
     """The crowd that a question asks for: one count by groups, if the policy allows crowds."""
     found = _HAVING.search(sql)
     if rules.crowd is None or found is None or "--" in sql or "/*" in sql:
         return None
-    blocks = read(sql[: found.start()], tables).blocks
-    counted = [[a.function for a in block.aggregates] for block in blocks]
+    question = read(sql[: found.start()], tables)
+    counted = [[a.function for a in block.aggregates] for block in question.blocks]
     if counted != [[Function.COUNT]]:
         return None
     probability, delta = rules.crowd
-    crowd = int(found[2]) + (found[1] == ">")
-    return CrowdOrder(
-        sql=sql[: found.start()], probability=probability, delta=delta, crowd=max(crowd, 1)
-    )
+    crowd = max(int(found[2]) + (found[1] == ">"), 1)
+    sql = sql[: found.start()]
+    return CrowdOrder(sql=sql, probability=probability, delta=delta, crowd=crowd), question
 
 
-def ask_having(desk: Desk, order: CrowdOrder, *, fresh: bool) -> Answer:
+def having_job(desk: Desk, sql: str) -> Job[Any, Answer, CrowdExpected] | None:
+    """The job that answers a question by a crowd, if it asks for one."""
+    found = crowd_of(sql, desk.rules, desk.curator.tables)
+    if found is None:
+        return None
+    job = crowd_job(desk, *found)
+    return derived(job.kind, job, _shown, job.endings)
+
+
+def _shown(made: CrowdRelease) -> Answer:
     """The groups that are shown, as SQL has it."""
-    made = desk.run(crowd_job(desk, order), fresh=fresh)
     answer = made.answer()
     shown = np.flatnonzero(~made.hidden)  # maybe none, and then still of numbers
 

@@ -36,7 +36,7 @@ from noisegate.releases.cells.axes import Axis, chosen_cells, keys_of
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.sql.laws.counted import between, most
 from noisegate.sql.laws.sampling import chance_of
-from noisegate.sql.question import Block
+from noisegate.sql.question import Block, Question
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.stability import stability_of
 
@@ -321,9 +321,9 @@ class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
         )
 
 
-def crowd_job(desk: Desk, order: CrowdOrder) -> CrowdJob:
+def crowd_job(desk: Desk, order: CrowdOrder, question: Question | None = None) -> CrowdJob:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
-    grid = _grid(desk, order)
+    grid = _grid(desk, order, question)
     p = chance_of(order.probability)
     crowd, loss = solved(
         p,
@@ -348,10 +348,10 @@ def crowd_job(desk: Desk, order: CrowdOrder) -> CrowdJob:
     )
 
 
-def _grid(desk: Desk, order: CrowdOrder) -> Grid:
+def _grid(desk: Desk, order: CrowdOrder, question: Question | None) -> Grid:
     tables = desk.curator.tables
     sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
-    question = read(sql, tables)
+    question = question or read(sql, tables)
     for block in question.blocks:
         _require_one_row(block)
     return grid_of(question, sql, Terms(), edges=edges)

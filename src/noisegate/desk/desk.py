@@ -11,13 +11,14 @@ from fractions import Fraction
 from typing import TypeVar, final
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
+from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, inner_price
 from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.privacy.event import Event, Sequential
+from noisegate.privacy.event import Event
+from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
@@ -63,10 +64,12 @@ class Desk:
         if fresh:
             job.require_anew()
         if fresh or job.before or not job.is_paid(self.curator):
-            price, fits = self.curator.price(_all((*job.before, job.event)))
+            price, fits = self.curator.price(all_of((*job.before, job.event)))
+        early = None if job.early is None else all_of((*job.before, job.early))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, notes=job.notes,
+            early=None if early is None else self.curator.loss_of(early),
         )  # fmt: skip
 
     def run(self, job: Job[C, R, E], *, fresh: bool = False, progress: Progress | None = None) -> R:
@@ -78,7 +81,7 @@ class Desk:
         if fresh:
             job.require_anew()
         if job.before:
-            together = _all((*job.before, job.event))
+            together = all_of((*job.before, job.event))
             self.curator.ledger.require_room(together, account=self.curator.account)
             job = job.ready()
         drawn = None if fresh else job.found(self.curator)
@@ -86,25 +89,24 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
-        return job.result(drawn.content, self._receipt(job, drawn))
+        receipt = self.receipt(
+            *job.paid, *(() if drawn.free else (drawn.used,)),
+            guarantee=job.guarantee(self.curator.loss_of(job.promise(drawn))),
+            question=drawn.question, request_id=drawn.request_id, free=drawn.free,
+        )  # fmt: skip
+        made = job.result(drawn.content, receipt)
+        return made if job.then is None else job.then(made)
 
-    def _receipt(self, job: Job[C, R, E], drawn: Drawn[C]) -> Receipt:
+    def receipt(
+        self, *paid: Event, guarantee: Guarantee, question: str, request_id: str, free: bool = False
+    ) -> Receipt:
+        """What was paid now, what is left, and what is promised."""
         curator = self.curator
-        bought = (*job.paid, *(() if drawn.free else (drawn.used,)))
         return Receipt(
-            cost=curator.loss_of(_all(bought)) if bought else ApproxDP(0),
-            remaining=curator.remaining(),
-            guarantee=job.guarantee(curator.loss_of(job.promise(drawn))),
-            question=drawn.question,
-            request_id=drawn.request_id,
-            practice=self.rules.practice,
-            log=curator.ledger.log(),
-            free=drawn.free,
-        )
-
-
-def _all(events: tuple[Event, ...]) -> Event:
-    return events[0] if len(events) == 1 else Sequential(events=events)
+            cost=curator.loss_of(all_of(paid)), remaining=curator.remaining(), guarantee=guarantee,
+            question=question, request_id=request_id, practice=self.rules.practice,
+            log=curator.ledger.log(), free=free,
+        )  # fmt: skip
 
 
 def _silent(part: float, words: str) -> None:

@@ -7,7 +7,7 @@ planned, found, paid for and kept is written once, in `Desk`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeAlias, TypeVar, final
 from zipfile import BadZipFile
@@ -21,7 +21,7 @@ from noisegate.desk.price import Price
 from noisegate.errors import LedgerError
 from noisegate.ledger.anchor import Log
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
@@ -80,6 +80,8 @@ class Job(ABC, Generic[C, R, E]):
     ``expected`` is what is known of the result before it is drawn; ``notes`` say what it leaves
     out; ``endings`` are the forms of file that it can be saved in. ``before`` is what has to be
     bought first, such as bounds that nobody declared, and ``paid`` what `ready` bought of it.
+    ``early`` is what is charged of the job if no group is found, where that is less. ``then`` makes
+    another release from this one alone, which costs nothing more.
     """
 
     kind: str
@@ -90,6 +92,8 @@ class Job(ABC, Generic[C, R, E]):
     endings: tuple[str, ...] = ()
     before: tuple[Event, ...] = ()
     paid: tuple[Event, ...] = ()
+    early: Event | None = None
+    then: Callable[[Any], Any] | None = None
 
     @property
     @abstractmethod
@@ -112,9 +116,9 @@ class Job(ABC, Generic[C, R, E]):
         """Whether running it would charge nothing. Free, and reads no row."""
         return self.found(curator) is not None
 
-    @abstractmethod
-    def found(self, curator: Curator) -> Drawn[C] | None:
-        """What is in the ledger already. Free, and reads no row."""
+    def found(self, curator: Curator) -> Drawn[C] | None:  # noqa: ARG002 - of those who look
+        """What is in the ledger already, unless `drawn` finds it. Free, and reads no row."""
+        return None
 
     @abstractmethod
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:
@@ -203,46 +207,18 @@ class Recipe(Job[C, R, E]):
         )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derived(Job[C, S, E], Generic[C, R, S, E]):
-    """A release that is made from another one alone, and so costs nothing more."""
-
-    inner: Job[C, R, E]
-    make: Callable[[R], S]
-
-    @property
-    def event(self) -> Event:  # noqa: D102 - see Job
-        return self.inner.event
-
-    @property
-    def tables(self) -> Sequence[TableDomain]:  # noqa: D102 - see Job
-        return self.inner.tables
-
-    def found(self, curator: Curator) -> Drawn[C] | None:  # noqa: D102 - see Job
-        return self.inner.found(curator)
-
-    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:  # noqa: D102 - see Job
-        return self.inner.drawn(curator, progress, fresh=fresh)
-
-    def promise(self, drawn: Drawn[C]) -> Event:  # noqa: D102 - see Job
-        return self.inner.promise(drawn)
-
-    def guarantee(self, loss: ApproxDP) -> Guarantee:  # noqa: D102 - see Job
-        return self.inner.guarantee(loss)
-
-    def result(self, content: C, receipt: Receipt) -> S:  # noqa: D102 - see Job
-        return self.make(self.inner.result(content, receipt))
-
-
 def derived(
     kind: str, job: Job[C, R, E], make: Callable[[R], S], endings: tuple[str, ...]
 ) -> Job[C, S, E]:
     """The job whose release ``make`` makes of that of ``job``."""
-    return Derived(
-        kind=kind, sql=job.sql, epsilon=job.epsilon, expected=job.expected, notes=job.notes,
-        endings=endings, inner=job, make=make,
-    )  # fmt: skip
+    return replace(job, kind=kind, endings=endings, then=make)  # type: ignore[return-value]
+
+
+def all_of(events: Sequence[Event]) -> Event:
+    """Several events as one."""
+    if not events:
+        return NothingEvent()
+    return events[0] if len(events) == 1 else Sequential(events=tuple(events))
 
 
 def drawn_of(release: Measurements) -> Drawn[Measurements]:

@@ -26,8 +26,8 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.distance import L1
 from noisegate.robust.paying import Found, Outcome, Till, shown_number
 from noisegate.sql.candidates import candidates_of
+from noisegate.sql.job import question_job
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
-from noisegate.sql.run import Run
 
 SIDES: Final = 8  # directions of a grid of separators
 STEPS: Final = 9  # and thresholds along each
@@ -125,8 +125,8 @@ def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
     if not order.centers:
         return Distance(till, order).ask(fresh=fresh)
     terms = Terms(epsilon=till.rules.price(order.epsilon), rows_per_unit=order.rows_per_unit)
-    run, sql = Run(till.curator, till.rules), _outside(till, order)
-    return (run.plan if till.to_plan else run.ask)(sql, terms, fresh=fresh)
+    job = question_job(till.desk, _outside(till, order), terms, fresh=fresh)
+    return (till.desk.plan if till.to_plan else till.desk.run)(job, fresh=fresh)
 
 
 def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:

@@ -1,6 +1,6 @@
 """Words become answers: SQL, what it would cost and how far it may be off, and what comes back.
 
-Imports `curator` and below, but never `sources` or `noise`. Read `gate.py` first, then `run.py`:
-`reading/` (SQL to blocks), `estimates/` (blocks to noise, noisy numbers to estimates), `shelf.py`
-(what was released before), `outer.py` and `margins.py` (free SQL and its error bars), `answer.py`.
+Imports `curator` and below, but never `sources` or `noise`. Read `job.py` first, the steps of a
+question: `reading/` (SQL to blocks), `asked.py` (terms), `ordered.py` and `drafts/` (noise for a
+price), `reuse/` (what was released before), `estimates/`, `outer/` (free SQL and its error bars).
 """

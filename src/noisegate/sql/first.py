@@ -3,8 +3,7 @@
 What is written is a noisy number, which is public; so the question is then one like any other.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from fractions import Fraction
 from math import isfinite
@@ -24,26 +23,45 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """SQL as it was read, with the numbers that are measured before it."""
+
+    sql: str
+    question: Question
+    firsts: "tuple[First, ...]" = ()
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks are measured, with those of the numbers."""
+        return len(self.question.blocks) + sum(each.reading.blocks for each in self.firsts)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class First:
-    """A sub-query that gives a number; its blocks; and the number, made up or as it was measured.
+    """A sub-query that gives a number, and the number, made up or as it was measured.
 
     ``terms`` are those of its own: a share of the price.
     """
 
-    sql: str
-    blocks: int
+    reading: Reading
     value: Expression
     is_known: bool = False
     shown: str = ""
     releases: tuple[Release, ...] = ()
-    terms: Terms | None = None
+    terms: Terms = field(default_factory=Terms)
+
+    @property
+    def sql(self) -> str:
+        """The sub-query."""
+        return self.reading.sql
 
     @property
     def words(self) -> str:
         """What the answer says about it."""
-        if not self.blocks:
+        if not self.reading.blocks:
             return f"({self.sql}) is about public rows, exact and free."
-        price = 0.0 if self.terms is None else float(self.terms.epsilon or 0)
+        price = float(self.terms.epsilon or 0)
         used = f"{self.shown} is used" if self.is_known else "its noisy value is used"
         return (
             f"({self.sql}) is measured first, for ε = {price:g}, and {used}: the ± is about the "
@@ -51,13 +69,11 @@ class First:
         )
 
 
-def shared(
-    firsts: Sequence[First], terms: Terms, delta: Fraction, question: Question
-) -> tuple[tuple[First, ...], Terms]:
+def shared(reading: Reading, terms: Terms) -> tuple[Reading, Terms]:
     """The price in equal parts for all blocks: those of the numbers, and those of the question."""
-    count = sum(each.blocks for each in firsts) + len(question.blocks)
-    if count == len(question.blocks):
-        return tuple(firsts), terms
+    count, own = reading.blocks, len(reading.question.blocks)
+    if count == own:
+        return reading, terms
     if terms.epsilon is None:
         raise SpecError(
             "A number that is measured first is paid by a share of ε.",
@@ -66,11 +82,12 @@ def shared(
 
     def part(blocks: int) -> Terms:
         share = Fraction(blocks, count)
-        return replace(terms, epsilon=(terms.epsilon or 0) * share, delta=delta * share)
+        return replace(
+            terms, epsilon=(terms.epsilon or 0) * share, delta=(terms.delta or 0) * share
+        )
 
-    return tuple(replace(each, terms=part(each.blocks)) for each in firsts), part(
-        len(question.blocks)
-    )
+    firsts = (replace(each, terms=part(each.reading.blocks)) for each in reading.firsts)
+    return replace(reading, firsts=tuple(firsts)), part(own)
 
 
 def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expression, str]:

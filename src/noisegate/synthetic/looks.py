@@ -11,14 +11,14 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Final, final
 
-from noisegate.curator.curator import Curator
+from noisegate.desk.desk import Desk
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
-from noisegate.privacy.event import Event, NothingEvent
+from noisegate.privacy.event import Event
 from noisegate.sql.bounds.looks import SHARE
 from noisegate.sql.bounds.table_looks import bounds_look, bounds_seen
-from noisegate.sql.run import Run
+from noisegate.sql.job import question_job
 from noisegate.sql.spelling import quoted
 from noisegate.synthetic.basis import Wanted
 from noisegate.synthetic.columns import Bounds
@@ -50,8 +50,7 @@ class Looks:
 
     def __init__(
         self,
-        curator: Curator,
-        run: Run,
+        desk: Desk,
         wanted: Wanted,
         choose: Any,  # noqa: ANN401 - one of `CHOICES`, or several
         epsilon: Fraction,
@@ -62,7 +61,7 @@ class Looks:
             raise SpecError(
                 f"{min(unknown)!r} cannot be chosen.", fix=f"Choose {' or '.join(CHOICES)}."
             )
-        self._curator, self._run, self._wanted = curator, run, wanted
+        self._desk, self._wanted = desk, wanted
         self._unbounded = wanted.unbounded if "bounds" in listed else ()
         self._uncut = _uncut(wanted, self._unbounded) if "bins" in listed else ()
         count = len(self._unbounded) + len(self._uncut)
@@ -82,7 +81,8 @@ class Looks:
         words: list[str] = []
         for name in self._unbounded:
             look = bounds_look(self._wanted.domain, name, self._each)
-            release = self._curator.measure(look) if pay else self._curator.find(look)
+            door = self._desk.curator
+            release = door.measure(look) if pay else door.find(look)
             found = None if release is None else self._wide(name, bounds_seen(look, release))
             bounds[name] = found or _NOT_YET
             events.append(look.event())
@@ -91,12 +91,12 @@ class Looks:
         for name in self._uncut:
             limits = bounds.get(name) or self._wanted.domain.columns[name].between or _NOT_YET
             sql = self._sql(name, bounds.get(name))
-            plan = self._run.plan(sql, self._terms, fresh=False)
-            known = pay or isinstance(plan.expected.event, NothingEvent)
-            events.append(self._run.plan(sql, self._terms, fresh=True).expected.event)
-            missing += [] if known else [plan.expected.event]
+            job = question_job(self._desk, sql, self._terms)
+            known = pay or job.is_paid(self._desk.curator)
+            events.append(question_job(self._desk, sql, self._terms, fresh=True).expected.event)
+            missing += [] if known else [job.expected.event]
             if known:
-                (levels,) = self._run.ask(sql, self._terms, fresh=False).rows
+                (levels,) = self._desk.run(job).rows
                 cut = edges_of(levels, limits, whole=self._kind(name) is Kind.INTEGER)
                 edges |= {name: cut} if len(cut) > 2 else {}
             words.append(

@@ -30,7 +30,6 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.ask.order import Order
 from noisegate.releases.ask.provenance import plain_options
 from noisegate.releases.fit.residuals import Axes
-from noisegate.sql.run import Run
 from noisegate.synthetic.asking import DoorTables
 from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
 from noisegate.synthetic.columns import Layout
@@ -222,10 +221,7 @@ class _Synthesis:
             cuts = columns_for(curator.tables, [*asked, *never])[1]
         self._wanted = uncut(wanted, cuts)
         self._epsilon = desk.epsilon(order.epsilon)
-        self._looks = Looks(
-            curator, Run(curator, rules), self._wanted, order.choose, self._epsilon,
-            order.rows_per_unit,
-        )  # fmt: skip
+        self._looks = Looks(desk, self._wanted, order.choose, self._epsilon, order.rows_per_unit)
         if order.rows is not None:
             require_rows(order.rows)
         if order.total is not None:

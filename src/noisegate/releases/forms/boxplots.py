@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Final, final
 
 import pyarrow as pa
 
-from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.card import Card
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
-from noisegate.desk.job import Drawn, Job, Progress, Receipt
+from noisegate.desk.job import Job, derived
 from noisegate.desk.plot import altair, framed, label_angle
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.desk.terms import Terms
@@ -29,11 +28,9 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.privacy.event import Event, NothingEvent
+from noisegate.sql.job import question_job
 from noisegate.sql.plan import AnswerExpected
-from noisegate.sql.run import Run
 from noisegate.sql.spelling import decimal, quoted, table_named
-from noisegate.transforms.stability import stability_of
 
 WHISKERS: Final = Fraction(1, 20)
 _BOX: Final = 64  # pixels for each
@@ -254,60 +251,18 @@ def boxplot_sql(
     return sql, column, tuple(by)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoxplotJob(Job[Answer, BoxplotRelease, AnswerExpected]):
-    """A box plot: one question of five quantiles, by groups."""
-
-    kind: str = "boxplot"
-    endings: tuple[str, ...] = BoxplotRelease.endings
-    run: Run
-    terms: Terms
-    column: str
-    by: tuple[str, ...]
-    whiskers: Fraction
-
-    @property
-    def event(self) -> Event:
-        """That of the question, as far as it is new."""
-        return self.expected.event
-
-    @property
-    def tables(self) -> Sequence[TableDomain]:
-        """Those of the question."""
-        blocks = self.expected.question.blocks
-        return [table for block in blocks for table in stability_of(block.relation).tables]
-
-    def is_paid(self, curator: Curator) -> bool:  # noqa: ARG002 - see Job
-        """Whether all of it was answered before."""
-        return isinstance(self.event, NothingEvent)
-
-    def found(self, curator: Curator) -> None:
-        """The question finds what was answered before."""
-
-    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Answer]:  # noqa: ARG002 - one step
-        """The answer of the question."""
-        progress(0.0, "measuring")
-        answer = self.run.ask(self.sql, self.terms, fresh=fresh)
-        return Drawn(
-            content=answer, used=self.event, question=answer.questions[0], request_id="",
-            free=answer.free,
-        )  # fmt: skip
-
-    def result(self, content: Answer, receipt: Receipt) -> BoxplotRelease:  # noqa: ARG002 - the answer has its own
-        """The boxes."""
-        return BoxplotRelease(held=content, column=self.column, by=self.by, whiskers=self.whiskers)
-
-
-def boxplot_job(desk: Desk, asked: Asked, terms: Terms, *, fresh: bool) -> BoxplotJob:
+def boxplot_job(
+    desk: Desk, asked: Asked, terms: Terms, *, fresh: bool
+) -> Job[Any, BoxplotRelease, AnswerExpected]:
     """The question of a box plot; what is wrong with it is refused here, for nothing."""
     sql, column, by = boxplot_sql(desk.curator.tables, asked)
-    run = Run(desk.curator, desk.rules)
-    plan = run.plan(sql, terms, fresh=fresh)
-    return BoxplotJob(
-        sql=sql, epsilon=plan.epsilon, expected=plan.expected, notes=plan.notes, run=run,
-        terms=terms, column=column, by=by, whiskers=fraction(asked.whiskers),
-    )  # fmt: skip
+    ends = fraction(asked.whiskers)
+
+    def made(answer: Answer) -> BoxplotRelease:
+        return BoxplotRelease(held=answer, column=column, by=by, whiskers=ends)
+
+    job = question_job(desk, sql, terms, fresh=fresh)
+    return derived("boxplot", job, made, BoxplotRelease.endings)
 
 
 def _listed(widths: HalfWidths | None) -> list[float | None] | None:

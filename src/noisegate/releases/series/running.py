@@ -256,11 +256,8 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
         """Whether the series is open; later periods are then free."""
         return Series(curator, self.counter).is_open
 
-    def found(self, curator: Curator) -> None:
-        """New periods have to be measured, though they cost nothing."""
-
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Totals]:  # noqa: ARG002 - one step
-        """The totals so far."""
+        """The totals so far; new periods have to be measured, though they cost nothing."""
         progress(0.0, "measuring")
         series = Series(curator, self.counter)
         opened = series.is_open

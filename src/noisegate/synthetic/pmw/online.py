@@ -199,7 +199,7 @@ class Many:
 
     def __init__(self, desk: Desk, order: ManyOrder, *, sure: bool) -> None:
         curator, rules = desk.curator, desk.rules
-        self.curator, self._rules, self._order = curator, rules, order
+        self._desk, self.curator, self._rules, self._order = desk, curator, rules, order
         self.grid = counting_grid(
             curator.tables, table=order.table, columns=order.columns,
             questions=order.workload, rows_per_unit=order.rows_per_unit,
@@ -375,18 +375,13 @@ class Many:
         """A model as a released table."""
         curator, grid = self.curator, self.grid.grid
         loss = curator.loss_of(promised(used, self.event)) + lost(self._order.evidence)
-        standing = {
-            "cost": curator.loss_of(used),
-            "remaining": curator.remaining(),
-            "guarantee": guarantee_of(loss, grid.query.tables),
-            "question": door.question,
-            "request_id": door.request_id,
-            "practice": self._rules.practice,
-            "log": curator.ledger.log(),
-        }
+        receipt = self._desk.receipt(
+            used, guarantee=guarantee_of(loss, grid.query.tables), question=door.question,
+            request_id=door.request_id,
+        )  # fmt: skip
         return cells_table(
             grid, model.cells, method="many", price=self.price,
-            words=(f"the model of a session: {words}",), standing=standing,
+            words=(f"the model of a session: {words}",), standing=receipt.standing,
         )  # fmt: skip
 
 

@@ -1,0 +1,311 @@
+"""A question as a job: several measurements, of which the ledger may have some.
+
+read       SQL becomes private blocks and free SQL; numbers that rows are compared with come first
+ask        terms are agreed; bounds and caps that nobody declared are to be found
+order      each block is bought: noise for its price, less what was released before
+rehearse   the free SQL is tried on made-up numbers
+ready      buy what comes first, and order again with what it showed
+draw       measure what is missing
+answer     estimate, and run the free SQL
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, final
+
+from noisegate.algebra.expression import Expression
+from noisegate.arrow import holds_numbers
+from noisegate.curator.curator import Curator
+from noisegate.desk.answer import CHOSEN, Answer
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of
+from noisegate.desk.terms import USUAL, Terms
+from noisegate.errors import OverBudget, Unsupported
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event, NothingEvent
+from noisegate.privacy.guarantee import Guarantee, names_of, units_of
+from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
+from noisegate.sql.asked import Asked, asked_of, shelf_of
+from noisegate.sql.bounds.looks import clipping
+from noisegate.sql.expected import Expectation
+from noisegate.sql.first import First, Reading, after_paying, number_of
+from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
+from noisegate.sql.plan import AnswerExpected, AnswerPlan
+from noisegate.sql.question import sampled
+from noisegate.sql.reading.reader import read
+from noisegate.sql.reuse.guesses import Guess
+from noisegate.sql.shown import public_tables, rehearsed, shown_of
+from noisegate.transforms.stability import stability_of
+
+_PARTLY: Final = (
+    "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
+    "steward to raise the budget."
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What came back for a question: the plan that was paid, its blocks, and all releases used."""
+
+    plan: AnswerPlan
+    parcels: tuple[Parcel, ...]
+    releases: tuple[Release, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionJob(Job[Collected, Answer, AnswerExpected]):
+    """A question in SQL, ordered as of now.
+
+    ``wanted`` is what is still to be measured of its blocks, ``firsts`` are the jobs of numbers
+    that come before, and ``looked`` are the looks that were bought for it.
+    """
+
+    kind: str = "answer"
+    desk: Desk
+    terms: Terms
+    fresh: bool
+    asked: Asked
+    orders: tuple[Order, ...]
+    wanted: Event
+    firsts: "Mapping[str, QuestionJob]"
+    looked: tuple[Release, ...] = ()
+
+    @property
+    def event(self) -> Event:
+        """That of the blocks, as far as they are new."""
+        return self.wanted
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the private blocks."""
+        blocks = self.asked.question.blocks
+        return [table for block in blocks for table in stability_of(block.relation).tables]
+
+    def is_paid(self, curator: Curator) -> bool:  # noqa: ARG002 - as of when it was ordered
+        """Whether all of it was released before, or is public."""
+        return isinstance(self.expected.event, NothingEvent)
+
+    def ready(self) -> "QuestionJob":
+        """The same with numbers that were measured first, and bounds and caps that were found."""
+        job, looked = self, list[Release]()
+        if self.firsts:
+            known = {each.sql: each for each in self.asked.reading.firsts}
+            for place, (sql, first) in enumerate(self.firsts.items()):
+                now = first.again(first.asked.reading) if place else first  # after those bought
+                known[sql] = now.known(known[sql])
+            try:
+                job = self.again(_reading(self.desk, self.sql, self.terms, known))
+            except Unsupported as refusal:
+                raise after_paying(refusal) from None
+        while job.asked.missing:
+            ready = [look.measurement for look in job.asked.missing if not look.waits]
+            looked += [self.desk.curator.measure(measurement) for measurement in ready]
+            job = self.again(job.asked.reading)
+        return replace(
+            job, looked=tuple(looked), kind=self.kind, endings=self.endings, then=self.then
+        )
+
+    def again(self, reading: Reading) -> "QuestionJob":
+        """The question as of now; it was rehearsed before."""
+        numbers = self.expected.numbers
+        return _job(self.desk, reading, self.terms, fresh=self.fresh, numbers=numbers)
+
+    def known(self, first: First) -> First:
+        """The number that the question gives, measured now, or read off what is known."""
+        curator, job = self.desk.curator, self.ready() if self.before else self
+        found = job.drawn(curator, lambda *_: None, fresh=self.fresh).content
+        table, margins, _ = shown_of(curator, job.asked.question, found.parcels)
+        widths = margins.at(self.terms.confidence or USUAL)[0] if found.releases else None
+        value, shown = number_of(table, widths)
+        return replace(first, value=value, shown=shown, is_known=True, releases=found.releases)
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Collected]:  # noqa: ARG002 - as ordered
+        """Measure what is missing, if all of it fits; of EXPLAIN, nothing."""
+        progress(0.0, "measuring")
+        plan, firsts = self.desk.plan(self, fresh=self.fresh), self.asked.reading.firsts
+        if self.asked.question.explain:
+            return _drawn(plan, (), ())
+        looked = [*(each for first in firsts for each in first.releases), *self.looked]
+        measured = list(looked)
+        try:
+            curator.ledger.require_room(self.event, account=curator.account)
+            parcels = tuple(
+                fetched(curator, order, measured, fresh=self.fresh) for order in self.orders
+            )
+        except OverBudget as refusal:  # others spent meanwhile, or prices differ by a rounding
+            if all(release.free for release in measured):
+                raise
+            raise OverBudget(refusal.problem, fix=_PARTLY) from None
+        paid = {release.request_id for release in looked}
+        looked += [each for each in self.asked.seen if each.request_id not in paid]
+        used = (each for parcel in parcels for each in parcel.releases)
+        return _drawn(plan, parcels, (*looked, *used))
+
+    def promise(self, drawn: Drawn[Collected]) -> Event:
+        """What all releases lost, whoever paid for them, each once."""
+        used = drawn.content.releases
+        lost = {each.request_id or each.question: each.event for each in used}
+        return all_of(tuple(lost.values()))
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """About the answer."""
+        used = self.tables
+        unit, *others = units_of(used) or units_of(self.desk.curator.tables.values())
+        scope = f"this answer about {names_of(used) or 'public rows only'}"
+        return Guarantee(loss=loss, unit=unit, scope=scope, also=tuple(others))
+
+    def result(self, content: Collected, receipt: Receipt) -> Answer:
+        """The free SQL on what was released; of EXPLAIN, the plan as a table."""
+        plan, releases, question = content.plan, content.releases, self.asked.question
+        standing: dict[str, Any] = {
+            "sql": self.sql, "plan": plan, "cost": receipt.cost, "remaining": receipt.remaining,
+            "guarantee": receipt.guarantee,
+        }  # fmt: skip
+        if question.explain:
+            table = plan.table(self.asked.terms.confidence or USUAL)
+            return Answer(table=table, half_widths=lambda _: (None, None), **standing)
+        table, margins, noise = shown_of(self.desk.curator, question, content.parcels)
+        chosen = (CHOSEN,) if margins.chosen else ()
+        return Answer(
+            table=table, half_widths=margins.at, noise_widths=None if noise is None else noise.at,
+            request_ids=tuple(dict.fromkeys(r.request_id for r in releases if r.request_id)),
+            questions=tuple(dict.fromkeys(release.question for release in releases)),
+            caveats=(*self.expected.clipping, *self.notes, *chosen), reused=self.expected.reused,
+            practice=receipt.practice, log=receipt.log,
+            unfollowed=margins.unknown if question.blocks else tuple, unsigned=margins.unsigned,
+            amounts=margins.amounts, lower=margins.lower, **standing,
+        )  # fmt: skip
+
+
+def _drawn(
+    plan: AnswerPlan, parcels: tuple[Parcel, ...], releases: tuple[Release, ...]
+) -> Drawn[Collected]:
+    paid = [release.event for release in releases if not release.free]
+    content = Collected(plan, parcels, releases)
+    return Drawn(
+        content=content, used=all_of(paid), question=plan.sql, request_id="", free=not paid
+    )
+
+
+def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
+    """What a question asks for; whatever is wrong with it is refused here, for nothing."""
+    job = _job(desk, _reading(desk, sql, terms, {}), terms, fresh=fresh)
+    if not job.asked.question.explain:
+        return job
+    early = None if job.early is None else all_of((*job.before, job.early))
+    return replace(job, before=(), wanted=job.expected.event, early=early)
+
+
+def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> Reading:
+    """What the SQL asks, with numbers that are ``known``; others are made up."""
+    firsts: dict[str, First] = {}
+
+    def first(inner: str) -> Expression:
+        firsts[inner] = firsts.get(inner) or known.get(inner) or _made_up(desk, inner, terms)
+        return firsts[inner].value
+
+    curator = desk.curator
+    question = read(sql, curator.tables, curator.public, lines=True, first=first)
+    question = sampled(question, desk.rules.sample)
+    return Reading(sql=sql, question=question, firsts=tuple(firsts.values()))
+
+
+def _made_up(desk: Desk, sql: str, terms: Terms) -> First:
+    """A number that the sub-query could give, whatever its price."""
+    price = min(Fraction(1), desk.rules.epsilon_max or Fraction(1))
+    tried = replace(terms, epsilon=price, within=None, relative=None)
+    reading = _reading(desk, sql, tried, {})
+    asked = asked_of(desk, reading, tried)
+    shown = rehearsed(desk.curator, asked.question, orders_of(desk, asked, fresh=False))
+    return First(reading=reading, value=number_of(shown)[0])
+
+
+def _job(
+    desk: Desk,
+    reading: Reading,
+    terms: Terms,
+    *,
+    fresh: bool,
+    numbers: tuple[str, ...] | None = None,
+) -> QuestionJob:
+    """The question as of now; it is rehearsed unless that was done, and its ``numbers`` known."""
+    asked, firsts = _with_found(desk, asked_of(desk, reading, terms), terms, fresh=fresh)
+    orders = orders_of(desk, asked, fresh=fresh or bool(firsts))
+    if numbers is None:
+        shown = rehearsed(desk.curator, asked.question, orders)
+        numbers = tuple(each.name for each in shown.schema if holds_numbers(each.type))
+    plans = tuple(desk.plan(each, fresh=fresh) for each in firsts.values())
+    before = (*asked.unpaid.values(), *(each.expected.event for each in plans))
+    wanted, early = (_events(asked, orders, fresh=fresh, found=found) for found in (True, False))
+    paying = [*(each.epsilon for each in orders), *(each.epsilon for each in plans)]
+    expected = AnswerExpected(
+        question=asked.question,
+        bought=tuple(order.bought for order in orders),
+        event=all_of((*before, *wanted)),
+        error=_error(desk, asked, orders),
+        reused=tuple(dict.fromkeys(each.words for o in orders for each in o.needed if each.words)),
+        clipping=tuple(dict.fromkeys((*asked.chosen.words, *_clipped(asked, orders)))),
+        numbers=numbers,
+        firsts=plans,
+    )
+    return QuestionJob(
+        sql=reading.sql, epsilon=sum(paying, asked.epsilon), expected=expected,
+        notes=expected.caveats, before=before, wanted=all_of(wanted),
+        early=all_of(early) if early != wanted else None, desk=desk, terms=terms, fresh=fresh,
+        asked=asked, orders=orders, firsts=firsts,
+    )  # fmt: skip
+
+
+def _with_found(
+    desk: Desk, asked: Asked, terms: Terms, *, fresh: bool
+) -> tuple[Asked, dict[str, QuestionJob]]:
+    """The question with all numbers that cost nothing, and the jobs of the others."""
+    firsts = {each.sql: each for each in asked.reading.firsts}
+    jobs = {
+        sql: _job(desk, each.reading, each.terms, fresh=fresh)
+        for sql, each in firsts.items()
+        if not each.is_known
+    }
+    free = {sql: job.known(firsts[sql]) for sql, job in jobs.items() if job.is_paid(desk.curator)}
+    if free:
+        reading = _reading(desk, asked.reading.sql, terms, firsts | free)
+        asked = asked_of(desk, reading, terms)
+    return asked, {sql: job for sql, job in jobs.items() if sql not in free}
+
+
+def _events(
+    asked: Asked, orders: Sequence[Order], *, fresh: bool, found: bool
+) -> tuple[Event, ...]:
+    """What would be charged for the blocks, equal measurements once; see `Order.charges`."""
+    blind, unpaid = {look.block.name for look in asked.missing}, asked.unpaid
+    pairs = [pair for order in orders for pair in order.charges(blind, found=found)]
+    if fresh:
+        return tuple(event for _, event in pairs)
+    return tuple(event for text, event in dict(pairs).items() if text not in unpaid)
+
+
+def _clipped(asked: Asked, orders: Sequence[Order]) -> Iterator[str]:
+    """What caps do to the numbers, where the caps are known."""
+    blind = {look.block.name for look in asked.missing if look.counted is not None}
+    for order in orders:
+        if order.bought.draft.block.name not in blind:
+            yield from clipping(order.bought, order.profiles, order.caps.rows_per_unit)
+
+
+def _error(desk: Desk, asked: Asked, orders: Sequence[Order]) -> Expectation:
+    """How far the numbers may be off. For plans alone: no price looks at it."""
+    guesses = tuple(
+        Guess(
+            bought=order.bought, needed=order.needed, caps=order.caps, shelf=shelf_of(desk),
+            accountant=asked.accountant, said=asked.terms.rows, losses=order.losses,
+        )
+        for order in orders
+    )  # fmt: skip
+    return Expectation(
+        question=asked.question, guesses=guesses, rows_max=desk.rules.rows_max,
+        public=lambda: public_tables(desk.curator, asked.question),
+    )  # fmt: skip
