@@ -10,8 +10,7 @@ import pytest
 from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, mp
 
 from noisegate.noise.bits import SYSTEM
-from noisegate.noise.law import SATURATION
-from noisegate.noise.rounded import (
+from noisegate.noise.continuous import (
     Gaussian,
     Gumbel,
     Laplace,
@@ -20,8 +19,9 @@ from noisegate.noise.rounded import (
     StudentT,
     rounded,
 )
+from noisegate.noise.law import SATURATION
 
-rounded_module = import_module("noisegate.noise.rounded")
+rounded_module = import_module("noisegate.noise.continuous")
 
 
 def laplace_cdf(x):

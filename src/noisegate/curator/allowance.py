@@ -26,7 +26,6 @@ from noisegate.privacy.domain import Key
 from noisegate.privacy.event import DeclaredEvent, Event, NothingEvent, PoissonSampled
 from noisegate.privacy.release import Release
 from noisegate.transforms.restrict import restrict
-from noisegate.transforms.strategy import Strategy
 
 Priced: TypeAlias = Callable[[Event], Losses]
 Draw: TypeAlias = Callable[[Measurement, str], Release]
@@ -180,13 +179,13 @@ class Allowance:
 
     def _note_down(self, part: Part, measurement: Measurement) -> None:
         query = measurement.query
-        if type(query.strategy) is not Strategy or measurement.compares:
+        if query.asks != "combinations" or measurement.compares:
             event = measurement.event()
             self._raise(part, self._losses(event), self._nothing)
             part.events.append(event)
             return
         name = json.dumps(query.whole_record(), sort_keys=True)
-        empty = CellAccount.empty(query.strategy.cells), self._nothing
+        empty = CellAccount.empty(query.combinations.cells), self._nothing
         before, less = part.cells.get(name, empty)
         after = before.after(measurement)
         more = self._losses(after.event())

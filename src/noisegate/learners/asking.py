@@ -61,6 +61,7 @@ class RowsAsk(Protocol):
     reach: int
     classes: int
     gaussian: bool
+    objective: bool  # whether the policy allows `minimised`
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
         """The sums of each feature, in one pass over the rows, with the noise its share buys.
@@ -156,7 +157,9 @@ class DoorRows:
         price: Price,
         *,
         progress: Callable[[float, str], None] | None = None,
+        objective: bool = True,
     ) -> None:
+        self.objective = objective
         self._scope, self._tally, self._price, self._progress = scope, tally, price, progress
         self._weight = Query(tally, Statistic(Plain(), (One(),))).weight
         shape = shape_of(tally)
@@ -230,6 +233,7 @@ class TrialRows:
         places = np.zeros(len(held), np.int32) if keys is None else np.asarray(keys, np.int32)
         self._batch = Batch(held, places)
         self.columns, self.reach, self.classes = held.shape[1], reach, classes
+        self.objective = True
         self.gaussian, self.spent = gaussian, Fraction(0)
         self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
 

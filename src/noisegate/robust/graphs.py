@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from noisegate.accounting.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
@@ -31,6 +30,7 @@ from noisegate.mechanisms.smooth.graph_numbers import (
     largest,
     moved,
 )
+from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number

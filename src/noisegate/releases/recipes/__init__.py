@@ -43,6 +43,12 @@ FROM_ZERO: Final = frozenset({
 })  # fmt: skip
 
 
+# They let a mechanism choose by the cells themselves: the capability "partitions".
+CHOOSING: Final = frozenset({
+    "dawa", "fourier", "hybrid", "kdtree", "mwem", "planned", "privtree",
+})  # fmt: skip
+
+
 class Recipe(Protocol):
     """A way to release cells. Its fields are its options."""
 
