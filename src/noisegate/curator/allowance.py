@@ -29,6 +29,7 @@ from noisegate.transforms.restrict import restrict
 
 Priced: TypeAlias = Callable[[Event], Losses]
 Draw: TypeAlias = Callable[[Measurement, str], Release]
+Require: TypeAlias = Callable[[Measurement], None]
 
 _UNFINISHED: Final = b""
 _INSIDE: Final = "those in the sample"
@@ -81,9 +82,16 @@ class Allowance:
     """
 
     def __init__(
-        self, entry: Reservation, *, priced: Priced, draw: Draw, sample: Fraction | None = None
+        self,
+        entry: Reservation,
+        *,
+        priced: Priced,
+        draw: Draw,
+        require: Require,
+        sample: Fraction | None = None,
     ) -> None:
         self._entry, self._priced, self._draw, self._sample = entry, priced, draw, sample
+        self._require = require
         self._lock = threading.Lock()
         self._answer = entry.answer
         self._nothing = self._losses(NothingEvent())
@@ -140,6 +148,7 @@ class Allowance:
     def _measure(self, part: Part, measurement: Measurement) -> Release:
         if type(measurement) is not Measurement:
             raise Unsupported("A recipe asks by measurements alone.", fix="Ask for it by itself.")
+        self._require(measurement)  # what the door would refuse is not noted down
         if measurement.query.sample is not None:
             raise Unsupported(
                 "Inside a recipe no question has a sample of its own.",

@@ -133,7 +133,9 @@ class Curator:
         with self._rows_of(sample) as source:
             kept = Kept(source)
             draw = partial(self._draw_inside, kept=kept)
-            allowance = Allowance(entry, priced=self._priced, draw=draw, sample=sample)
+            allowance = Allowance(
+                entry, priced=self._priced, draw=draw, require=self._require_own, sample=sample
+            )
             try:
                 yield allowance
             finally:
