@@ -12,11 +12,11 @@ import numpy as np
 
 from clock import Timing, once, side_by_side
 from noisegate.noise.bernoulli import bernoulli
-from noisegate.noise.binomial import binomial
+from noisegate.noise.binomials import binomial
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.continuous import Gaussian, Laplace, StudentT, rounded
 from noisegate.noise.gaussian import discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace, geometric
-from noisegate.noise.rounded import Gaussian, Laplace, StudentT, rounded
 
 CELLS = 10_000_000
 HISTOGRAM_CELLS = 64_909

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import noise
+from noisegate.noise.continuous import Gaussian, Laplace, rounded
 from noisegate.noise.gaussian import discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace
-from noisegate.noise.rounded import Gaussian, Laplace, rounded
 
 BENCH = Path(__file__).parent
 ENVIRONMENTS = BENCH.parent / ".bench" / "peers"

@@ -13,9 +13,9 @@ from statistics import mean
 import numpy as np
 
 import sparse
-from noisegate.accounting.calibrate import geometric_scale
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.noise.bits import SYSTEM
+from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.releases.cells.workload import cells
 from noisegate.releases.recipes import recipe

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noisegate.errors import NoisegateError as NoisegateError
     from noisegate.errors import OverBudget as OverBudget
     from noisegate.gate import Gate as Gate
-    from noisegate.privacy.meaning import meaning as meaning
+    from noisegate.planning.meaning import meaning as meaning
     from noisegate.releases.forms.table import TableRelease as TableRelease
     from noisegate.sheets import read_csv as read_csv
     from noisegate.synthetic.release import SyntheticRelease as SyntheticRelease
@@ -48,7 +48,7 @@ _HOME = {
     "open": "noisegate.connect",
     "NoisegateError": "noisegate.errors",
     "OverBudget": "noisegate.errors",
-    "meaning": "noisegate.privacy.meaning",
+    "meaning": "noisegate.planning.meaning",
     "read_csv": "noisegate.sheets",
     "Answer": "noisegate.desk.answer",
     "CrowdRelease": "noisegate.crowd.histogram",

@@ -52,6 +52,12 @@ class Unsupported(UserError):  # noqa: N818 - the name is the refusal
     start: int | None = None
 
 
+class Forbidden(UserError):  # noqa: N818
+    """The policy does not allow this account to ask such questions. Nothing was spent."""
+
+    code = "forbidden"
+
+
 class OverBudget(UserError):  # noqa: N818
     """The account cannot pay for this question. Nothing was spent by asking."""
 

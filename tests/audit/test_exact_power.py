@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from noisegate.audit.confidence import epsilon_lower, zcdp_claims
 from noisegate.audit.registry import audit_named, audits
-from noisegate.noise.rounded import StudentT
+from noisegate.noise.continuous import StudentT
 
 ALPHA = 1e-6 / len(audits())
 MISSED = 1e-4

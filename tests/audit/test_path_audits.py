@@ -20,7 +20,7 @@ from noisegate.audit.path import Ears, Use, path_audit
 from noisegate.errors import Bug
 from noisegate.learners import ESTIMATORS
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.catalogue import MECHANISMS
+from noisegate.mechanisms.catalogue import all_kinds
 from noisegate.privacy.distance import L1
 from noisegate.releases.recipes import RECIPES
 from noisegate.synthetic.recipes import SYNTHESIZERS
@@ -85,12 +85,12 @@ def test_a_question_that_follows_from_the_rows_and_not_from_answers_is_a_bug():
 def test_ears_leave_every_mechanism_as_it_was():
     names = ("sample", "summary", "event")
     before = {
-        (kind, name): kind.__dict__.get(name) for kind in MECHANISMS.values() for name in names
+        (kind, name): kind.__dict__.get(name) for kind in all_kinds().values() for name in names
     }
     with Ears(()).listening():
         assert Geometric.sample is not before[Geometric, "sample"]
     after = {
-        (kind, name): kind.__dict__.get(name) for kind in MECHANISMS.values() for name in names
+        (kind, name): kind.__dict__.get(name) for kind in all_kinds().values() for name in names
     }
     assert after == before
 

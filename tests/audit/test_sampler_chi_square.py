@@ -19,8 +19,9 @@ import pytest
 from scipy import stats
 
 from noisegate.noise.bernoulli import bernoulli, bernoulli_exp, sample_rows
-from noisegate.noise.binomial import binomial
+from noisegate.noise.binomials import binomial
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.continuous import Gaussian, Laplace, StudentT, rounded
 from noisegate.noise.gaussian import discrete_gaussian
 from noisegate.noise.geometric import (
     discrete_laplace,
@@ -29,7 +30,6 @@ from noisegate.noise.geometric import (
     geometric_tail,
     truncated_geometric,
 )
-from noisegate.noise.rounded import Gaussian, Laplace, StudentT, rounded
 from noisegate.noise.uniform import uniform_below
 
 FALSE_ALARM = 1e-9

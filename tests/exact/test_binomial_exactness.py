@@ -8,11 +8,11 @@ import mpmath
 import pytest
 from bit_tree import DIGITS, ScriptedBits, ScriptEnded, as_fraction, mp
 
-from noisegate.noise.binomial import Binomial
+from noisegate.noise.binomials import Binomial
 from noisegate.noise.law import Certified
 from noisegate.noise.table import table_for
 
-binomial_module = import_module("noisegate.noise.binomial")
+binomial_module = import_module("noisegate.noise.binomials")
 CASES = [
     (1025, Fraction(1, 2)),
     (1500, Fraction(1, 1000)),

@@ -26,9 +26,10 @@ from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import SpecError
 from noisegate.exact import enclose, real, upper
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.additive.rounded_gaussian import RoundedGaussian
 from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.keys.key_selection import KeySelection, ThresholdedGeometric

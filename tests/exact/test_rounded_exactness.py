@@ -10,16 +10,16 @@ import pytest
 from bit_tree import RecordingBits, ReplayedBits, ScriptedBits, mp
 
 from noisegate.noise.bits import SYSTEM
-from noisegate.noise.law import SATURATION
-from noisegate.noise.rounded import (
+from noisegate.noise.continuous import (
     Gaussian,
     Laplace,
     LaplaceLognormal,
     StudentT,
     rounded,
 )
+from noisegate.noise.law import SATURATION
 
-rounded_module = import_module("noisegate.noise.rounded")
+rounded_module = import_module("noisegate.noise.continuous")
 
 
 def laplace_cdf(x):

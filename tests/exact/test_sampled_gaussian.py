@@ -11,8 +11,8 @@ from noisegate.accounting.amplification import (
     poisson,
     poisson_zcdp,
 )
-from noisegate.accounting.calibrate import gaussian_delta_up
 from noisegate.accounting.zcdp import zcdp_loss
+from noisegate.planning.calibrate import gaussian_delta_up
 from noisegate.privacy.conversion import epsilon_of_zcdp_up
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (

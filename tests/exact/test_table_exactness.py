@@ -11,11 +11,11 @@ from bit_tree import DIGITS, ScriptedBits, as_fraction, assert_masses_match, exa
 from noisegate.exact import real
 from noisegate.noise import table as table_module
 from noisegate.noise.bernoulli import Coin
-from noisegate.noise.binomial import Binomial
+from noisegate.noise.binomials import Binomial
+from noisegate.noise.continuous import Gaussian, Laplace, Rounded, StudentT
 from noisegate.noise.gaussian import Staircase
 from noisegate.noise.geometric import Digit, Ratio, Top
 from noisegate.noise.law import Certified, Law, draw_by_inversion, invert
-from noisegate.noise.rounded import Gaussian, Laplace, Rounded, StudentT
 from noisegate.noise.table import Table, Widths
 
 SMALL = Widths(first=4, key=7, more=4)

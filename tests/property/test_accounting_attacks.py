@@ -21,10 +21,11 @@ from noisegate.accounting.amplification import poisson
 from noisegate.accounting.curves import gaussian_moment, geometric_moment, sampled_renyi_up
 from noisegate.accounting.pure import PureAccountant, promised, pure_loss
 from noisegate.accounting.renyi import renyi_loss
-from noisegate.accounting.reports import report
 from noisegate.accounting.zcdp import ZCDPAccountant, zcdp_loss
 from noisegate.errors import NoisegateError, Unsupported
-from noisegate.privacy.composition import exponential_delta_up
+from noisegate.planning.composition import exponential_delta_up
+from noisegate.planning.meaning import meaning
+from noisegate.planning.reports import report
 from noisegate.privacy.conversion import approx_of_zcdp, epsilon_at_order_up, group_of_approx
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
@@ -43,7 +44,6 @@ from noisegate.privacy.event import (
     encode,
 )
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.meaning import meaning
 
 TOP = 16  # the truncated geometric mechanism shows counts from 0 to here
 FLOAT_NOISE = 1e-9

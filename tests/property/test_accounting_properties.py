@@ -21,7 +21,7 @@ from noisegate.accounting.curves import (
 from noisegate.accounting.pure import PureAccountant
 from noisegate.accounting.renyi import RenyiAccountant
 from noisegate.accounting.zcdp import ZCDPAccountant
-from noisegate.privacy.composition import (
+from noisegate.planning.composition import (
     advanced_mixed_up,
     exponential_delta_up,
     optimal_delta_up,

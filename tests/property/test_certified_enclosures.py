@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from noisegate.exact import enclose, lower, real, upper
 from noisegate.noise.bernoulli import Coin
-from noisegate.noise.binomial import Binomial
+from noisegate.noise.binomials import Binomial
+from noisegate.noise.continuous import Gaussian, Laplace, Rounded, StudentT
 from noisegate.noise.gaussian import Staircase
 from noisegate.noise.geometric import SCALE_MIN, WIDEST, Digit, Ratio, Top
 from noisegate.noise.law import Certified
-from noisegate.noise.rounded import Gaussian, Laplace, Rounded, StudentT
 
 DIGITS = 140  # 200 bits are 61 digits; the rest covers cancellation in the references
 EXAMPLES = settings(max_examples=120)

@@ -13,7 +13,10 @@ from noisegate.accounting.amplification import (
     poisson_change_one,
     with_replacement,
 )
-from noisegate.accounting.calibrate import (
+from noisegate.accounting.search import digits_down, digits_up
+from noisegate.accounting.tails import EXACT_VARIANCE_MAX
+from noisegate.errors import SpecError
+from noisegate.planning.calibrate import (
     discrete_gaussian_count_delta_up,
     discrete_gaussian_count_variance_up,
     discrete_gaussian_error,
@@ -29,9 +32,6 @@ from noisegate.accounting.calibrate import (
     laplace_error,
     laplace_scale_for_error,
 )
-from noisegate.accounting.search import digits_down, digits_up
-from noisegate.accounting.tails import EXACT_VARIANCE_MAX
-from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 

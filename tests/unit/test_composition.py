@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.privacy.composition import (
+from noisegate.planning.composition import (
     advanced_drv_up,
     advanced_mixed_up,
     advanced_up,

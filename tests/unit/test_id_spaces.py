@@ -4,18 +4,18 @@ import tomllib
 
 import pytest
 
-from noisegate.accounting.calibrate import geometric_error
 from noisegate.errors import PolicyError, SpecError
+from noisegate.planning.calibrate import geometric_error
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.policy.check import Severity, check
-from noisegate.sources.policy.draft import draft
-from noisegate.sources.policy.page import page
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sources.policy.tables import domains
-from noisegate.sources.practice import practice_rows
+from noisegate.steward.check import Severity, check
+from noisegate.steward.draft import draft
+from noisegate.steward.page import page
+from noisegate.steward.practice import practice_rows
 
 HEAD = 'name = "d"\n[budget]\nepsilon = 2\n'
 

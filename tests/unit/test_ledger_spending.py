@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from noisegate.cli import app
+from noisegate.lab.spending import spending
 from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import open_ledger
-from noisegate.ledger.spending import spending
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent, Repeated
 from noisegate.privacy.loss import ApproxDP

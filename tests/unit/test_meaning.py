@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from noisegate.errors import SpecError
+from noisegate.planning.meaning import epsilon_of_posterior_down, meaning, posterior_up
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ZCDP, ApproxDP
-from noisegate.privacy.meaning import epsilon_of_posterior_down, meaning, posterior_up
 from noisegate.privacy.unit import Adjacency, PrivacyUnit
 
 PERSON = PrivacyUnit(column="patient_id")

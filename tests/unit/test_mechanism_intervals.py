@@ -8,9 +8,10 @@ import pytest
 
 from noisegate.accounting.tails import upper_tail
 from noisegate.exact import upper
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.laplace import Laplace
+from noisegate.mechanisms.additive.rounded_gaussian import RoundedGaussian
 from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.privacy.distance import L1

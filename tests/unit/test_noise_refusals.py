@@ -23,8 +23,8 @@ from noisegate.noise import (
 )
 from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.continuous import Laplace, StudentT
 from noisegate.noise.geometric import geometric_gaps
-from noisegate.noise.rounded import Laplace, StudentT
 
 SAMPLERS = {
     "discrete_laplace": lambda size: discrete_laplace(3, size),

@@ -5,7 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from noisegate.accounting.planning import (
+from noisegate.accounting.pure import PureAccountant
+from noisegate.accounting.zcdp import ZCDPAccountant
+from noisegate.errors import SpecError
+from noisegate.planning.budgets import (
     epsilon_each_optimal_down,
     epsilon_each_pure,
     epsilon_each_zcdp_down,
@@ -15,10 +18,7 @@ from noisegate.accounting.planning import (
     sample_size,
     split,
 )
-from noisegate.accounting.pure import PureAccountant
-from noisegate.accounting.zcdp import ZCDPAccountant
-from noisegate.errors import SpecError
-from noisegate.privacy.composition import optimal_delta_up, optimal_epsilon_up
+from noisegate.planning.composition import optimal_delta_up, optimal_epsilon_up
 from noisegate.privacy.event import DeclaredEvent, KeySelectionEvent, NothingEvent
 from noisegate.privacy.loss import ApproxDP
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from noisegate.errors import PolicyError
 from noisegate.privacy.domain import Kind, Step
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sources.policy.draft import draft
 from noisegate.sources.policy.form import schema
-from noisegate.sources.policy.page import page
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sources.policy.tables import domains
+from noisegate.steward.draft import draft
+from noisegate.steward.page import page
 
 ROOT = Path(__file__).parents[2]
 CLINIC = ROOT / "examples" / "clinic.toml"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from noisegate.accounting.calibrate import geometric_error
+from noisegate.planning.calibrate import geometric_error
 from noisegate.privacy.domain import Kind
-from noisegate.sources.policy.check import Severity, check
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sources.policy.tables import domains
+from noisegate.steward.check import Severity, check
 
 CLINIC = Path(__file__).parents[2] / "examples" / "clinic.toml"
 TIDY = """
@@ -72,6 +72,7 @@ def kept(found, severity, place):
 def test_a_tidy_policy_has_only_costs(findings):
     found = findings()
     assert [(one.severity, one.place) for one in found] == [
+        (Severity.ADVICE, "allow"),
         (Severity.ADVICE, "tables.visits.rows_per_unit"),
         (Severity.ADVICE, "tables.visits.columns.cost"),
     ]

@@ -13,7 +13,7 @@ import pytest
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind, Step, TableDomain, ordinal
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.practice import _between, practice_rows
+from noisegate.steward.practice import _between, practice_rows
 
 PERSON = PrivacyUnit(column="id")
 TO_CUSTOMERS = Step(column="customer", table="customers", key="id")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from noisegate.accounting.reports import METHODS, _pld_of_pair, flattened, report
 from noisegate.errors import SpecError
-from noisegate.privacy.composition import optimal_epsilon_up
+from noisegate.planning.composition import optimal_epsilon_up
+from noisegate.planning.reports import METHODS, _pld_of_pair, flattened, report
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     DeclaredEvent,

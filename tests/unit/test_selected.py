@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binom
 
 import noisegate
-from noisegate.accounting.calibrate import geometric_error
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.planning.calibrate import geometric_error
 from noisegate.sql.laws.sampling import Sampling
 from noisegate.sql.laws.selected import between, between_all, clear_from
 

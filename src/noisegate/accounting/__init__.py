@@ -1,4 +1,4 @@
-"""What an event costs: accountants that authorise, reports that are sharper, calibration, planning.
+"""What an event costs: accountants that authorise, and the theorems that they use.
 
 Imports `privacy`, `exact`, `errors`. Read `accountant.py` first: the contract every price follows.
 """

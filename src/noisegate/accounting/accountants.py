@@ -2,10 +2,9 @@
 
 from noisegate.accounting.accountant import Accountant
 from noisegate.accounting.pure import PureAccountant
-from noisegate.accounting.renyi import RenyiAccountant
-from noisegate.accounting.zcdp import ZCDPAccountant
 from noisegate.errors import SpecError
 
+_ZCDP = "zcdp"
 _RENYI = "renyi-"
 
 
@@ -17,9 +16,13 @@ def accountant_named(name: str) -> Accountant:
     """
     if name == PureAccountant.name:
         return PureAccountant()
-    if name == ZCDPAccountant.name:
+    if name == _ZCDP:
+        from noisegate.accounting.zcdp import ZCDPAccountant  # noqa: PLC0415 - loaded when used
+
         return ZCDPAccountant()
     if isinstance(name, str) and name.startswith(_RENYI):
+        from noisegate.accounting.renyi import RenyiAccountant  # noqa: PLC0415 - loaded when used
+
         return RenyiAccountant(name.removeprefix(_RENYI))
     raise SpecError(
         f"There is no accountant named {name!r}.", fix="Use 'pure', 'zcdp' or 'renyi-16'."

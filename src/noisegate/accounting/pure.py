@@ -10,13 +10,8 @@ from types import MappingProxyType
 from typing import ClassVar, Final, final
 
 from noisegate.accounting.accountant import Accountant, Charge
-from noisegate.accounting.amplification import poisson
-from noisegate.accounting.crowd import histogram_delta
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
-from noisegate.accounting.search import digits_up
-from noisegate.accounting.smooth import laplace_delta_up, student_epsilon_up
 from noisegate.errors import Unsupported
-from noisegate.privacy.conversion import group_of_approx
 from noisegate.privacy.event import (
     AboveThresholdEvent,
     BoxNoiseEvent,
@@ -122,16 +117,23 @@ def _crowd_counts(event: CrowdCountsEvent) -> Pair:
 
     Rounding: up, to so few digits that machines with other floats charge the same.
     """
+    from noisegate.accounting.crowd import histogram_delta  # noqa: PLC0415 - by crowds only
+    from noisegate.accounting.search import digits_up  # noqa: PLC0415
+
     delta = histogram_delta(event.probability, event.crowd, event.epsilon)
     return event.epsilon, min(digits_up(delta, digits=6), Fraction(1))
 
 
 def _smooth_student(event: SmoothStudentEvent) -> Pair:
+    from noisegate.accounting.smooth import student_epsilon_up  # noqa: PLC0415 - smooth noise only
+
     return student_epsilon_up(event.scale, event.beta), NO_DELTA
 
 
 def _smooth_laplace(event: SmoothLaplaceEvent) -> Pair:
     """Claim: ε with the δ that the exact curve has there, see `laplace_delta_up`."""
+    from noisegate.accounting.smooth import laplace_delta_up  # noqa: PLC0415 - smooth noise only
+
     return event.epsilon, min(laplace_delta_up(event.scale, event.beta, event.epsilon), Fraction(1))
 
 
@@ -146,11 +148,15 @@ def _propose_test_release(event: ProposeTestReleaseEvent) -> Pair:
 
 
 def _group(event: Group) -> Pair:
+    from noisegate.privacy.conversion import group_of_approx  # noqa: PLC0415 - of groups only
+
     grouped = group_of_approx(pure_loss(event.event), size=event.size)
     return grouped.epsilon, grouped.delta
 
 
 def _sampled(event: PoissonSampled) -> Pair:
+    from noisegate.accounting.amplification import poisson  # noqa: PLC0415 - of samples only
+
     outer = poisson(pure_loss(event.event), probability=event.probability)
     return outer.epsilon, outer.delta
 

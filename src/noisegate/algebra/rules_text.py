@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from noisegate.algebra.intervals import KEYS_MAX
-from noisegate.algebra.patterns import groups_of, require_replacement
 from noisegate.algebra.rules_logic import condition
 from noisegate.algebra.signature import Literals, Rule, any_nullable
 from noisegate.errors import Unsupported
@@ -158,6 +157,8 @@ def padded(join: Callable[[str, str], str]) -> Rule:
 
 def matches(args: Sequence[Domain], literals: Literals) -> Domain:
     """Whether a text, or a part of it, is of a constant pattern."""
+    from noisegate.algebra.patterns import groups_of  # noqa: PLC0415 - patterns only
+
     groups_of(literals[1])
     if len(literals) > 2 and not set(literals[2]) <= set("cis"):
         raise Unsupported(
@@ -169,6 +170,8 @@ def matches(args: Sequence[Domain], literals: Literals) -> Domain:
 
 def extract(args: Sequence[Domain], literals: Literals) -> Domain:
     """The first part of a text that matches, or a group of it; an empty text where none does."""
+    from noisegate.algebra.patterns import groups_of  # noqa: PLC0415 - patterns only
+
     groups = groups_of(literals[1])
     if not 0 <= literals[2] <= groups:
         raise Unsupported(
@@ -180,6 +183,8 @@ def extract(args: Sequence[Domain], literals: Literals) -> Domain:
 
 def regexp_replace(args: Sequence[Domain], literals: Literals) -> Domain:
     """The first match replaced, with 'g' all; of the first 4,096 characters."""
+    from noisegate.algebra.patterns import groups_of, require_replacement  # noqa: PLC0415
+
     require_replacement(literals[2], groups_of(literals[1]))
     if len(literals[2]) > GROWTH_MAX:
         raise Unsupported(

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.accounting.calibrate import discrete_gaussian_count_delta_up, gaussian_delta_up
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, curve_claims
@@ -15,10 +14,11 @@ from noisegate.audit.draws import each, many
 from noisegate.audit.events import AtLeast
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.laplace import Laplace
 from noisegate.mechanisms.additive.least_sum import LeastSum
+from noisegate.mechanisms.additive.rounded_gaussian import RoundedGaussian
 from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.keys.key_selection import (
     KeySelection,
@@ -29,6 +29,7 @@ from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.keys.sparse_priority import SparsePriority
 from noisegate.mechanisms.partitions.unevenness import Unevenness
 from noisegate.mechanisms.selection.bounds import PrivateBounds
+from noisegate.planning.calibrate import discrete_gaussian_count_delta_up, gaussian_delta_up
 from noisegate.privacy.distance import L1, L2, LInf1
 
 _EPSILONS: Final = (Fraction(1, 2), Fraction(1), Fraction(3, 2))

@@ -40,7 +40,7 @@ from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import Mechanism, Repeatable
-from noisegate.mechanisms.catalogue import MECHANISMS
+from noisegate.mechanisms.catalogue import all_kinds
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.mechanisms.partitions.unevenness import Unevenness
@@ -332,7 +332,7 @@ class Ears:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """For as long as one run takes; the classes are as they were afterwards."""
-        kinds = [kind for kind in MECHANISMS.values() if kind not in _HANDING]
+        kinds = [kind for kind in all_kinds().values() if kind not in _HANDING]
         draws = [(kind, "summary" if issubclass(kind, Summarised) else "sample") for kind in kinds]
         places = [*draws, *((kind, "event") for kind in kinds)]
         before = [(kind, name, kind.__dict__.get(name)) for kind, name in places]

@@ -13,7 +13,7 @@ from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import NoisegateError, SpecError
 
 if TYPE_CHECKING:
-    from noisegate.ledger.spending import Spending
+    from noisegate.lab.spending import Spending
     from noisegate.ledger.store import Ledger
 
 
@@ -160,7 +160,7 @@ def ledger_report(
     hold for questions that were fixed beforehand.
     """
     from noisegate.exact import fraction  # noqa: PLC0415 - quick help
-    from noisegate.ledger.spending import spending  # noqa: PLC0415
+    from noisegate.lab.spending import spending  # noqa: PLC0415
 
     level = fraction(delta, name="delta")
     with _ledger(where) as ledger:

@@ -17,7 +17,7 @@ def explain_epsilon(
     as_json: Json = False,
 ) -> None:
     """Say what an ε means, in a table and in plain sentences."""
-    from noisegate.privacy.meaning import meaning  # noqa: PLC0415
+    from noisegate.planning.meaning import meaning  # noqa: PLC0415
 
     found = meaning(epsilon, prior=prior)
     facts = {

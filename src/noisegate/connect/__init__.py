@@ -1,31 +1,37 @@
 """The composition root: a policy, or a table and a budget, become a gate; keys are handed out.
 
 Read `opening.py` first. `arrays.py` is a budget for arrays, `rehearsal.py` a door in front of
-made-up rows, `stewards.py` what is done with a policy before anybody asks.
+made-up rows, `stewards.py` what is done with a policy before anybody asks. Each is loaded when it
+is used.
 """
 
-from noisegate.connect.arrays import Memory, memory
-from noisegate.connect.opening import ledger_beside, open, open_policy  # noqa: A004 - noisegate.open
-from noisegate.connect.rehearsal import Rehearsal, made_up_rows
-from noisegate.connect.stewards import (
-    check_policy,
-    check_rows,
-    draft_policy,
-    policy_page,
-    policy_schema,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Memory",
-    "Rehearsal",
-    "check_policy",
-    "check_rows",
-    "draft_policy",
-    "ledger_beside",
-    "made_up_rows",
-    "memory",
-    "open",
-    "open_policy",
-    "policy_page",
-    "policy_schema",
-]
+if TYPE_CHECKING:
+    from noisegate.connect.arrays import Memory as Memory
+    from noisegate.connect.arrays import memory as memory
+    from noisegate.connect.opening import ledger_beside as ledger_beside
+    from noisegate.connect.opening import open as open  # noqa: A004 - noisegate.open
+    from noisegate.connect.opening import open_policy as open_policy
+    from noisegate.connect.rehearsal import Rehearsal as Rehearsal
+    from noisegate.connect.rehearsal import made_up_rows as made_up_rows
+    from noisegate.connect.stewards import check_policy as check_policy
+    from noisegate.connect.stewards import check_rows as check_rows
+    from noisegate.connect.stewards import draft_policy as draft_policy
+    from noisegate.connect.stewards import policy_page as policy_page
+    from noisegate.connect.stewards import policy_schema as policy_schema
+
+_HOME = {
+    "Memory": "arrays", "memory": "arrays",
+    "ledger_beside": "opening", "open": "opening", "open_policy": "opening",
+    "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
+    "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "stewards",
+    "policy_page": "stewards", "policy_schema": "stewards",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    if name not in _HOME:
+        raise AttributeError(f"module 'noisegate.connect' has no attribute {name!r}")
+    return getattr(import_module(f"noisegate.connect.{_HOME[name]}"), name)

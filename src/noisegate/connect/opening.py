@@ -176,8 +176,9 @@ def open_policy(
         rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
     )
     curator = Curator(
-        source=rows, tables=tables, ledger=book, account=account, packages=policy.packages
-    )
+        source=rows, tables=tables, ledger=book, account=account, packages=policy.packages,
+        allowed=policy.allowed_of(analyst),
+    )  # fmt: skip
     return Gate(curator, rules)
 
 
@@ -211,7 +212,7 @@ def _source(
 ) -> DuckDBSource:
     if not practice:
         return DuckDBSource(data, tables)
-    from noisegate.sources.practice import practice_rows  # noqa: PLC0415 - only for practice
+    from noisegate.steward.practice import practice_rows  # noqa: PLC0415 - only for practice
 
     public = {name: table for name, table in tables.items() if table.is_public}
     known = DuckDBSource({name: data[name] for name in public}, public)

@@ -32,7 +32,7 @@ class Rehearsal:
         from noisegate.sources.remembered import Remembered  # noqa: PLC0415 - only for audits
 
         self._tables, self._rules = gate.tables, replace(gate.rules, practice=True)
-        self._dataset = gate.door.dataset
+        self._dataset, self._allowed = gate.door.dataset, gate.door.allowed
         self._accountant = gate.ledger.balance(self._dataset).accountant
         self._source = Remembered(DuckDBSource(rows, self._tables))
 
@@ -42,7 +42,10 @@ class Rehearsal:
         unit = protected_by(book, self._dataset, units_of(self._tables.values()))
         open_root(book, self._dataset, unit, budget=budget, accountant=self._accountant)
         rules = self._rules if max_epsilon else replace(self._rules, epsilon_max=None)
-        door = Curator(source=self._source, tables=self._tables, ledger=book, account=self._dataset)
+        door = Curator(
+            source=self._source, tables=self._tables, ledger=book, account=self._dataset,
+            allowed=self._allowed,
+        )  # fmt: skip
         return Gate(door, rules)
 
 
@@ -51,7 +54,7 @@ def made_up_rows(gate: Gate, *, rows: int = 1000) -> "dict[str, pa.Table]":
 
     No row of a private table is read.
     """
-    from noisegate.sources.practice import practice_rows  # noqa: PLC0415 - only for audits
+    from noisegate.steward.practice import practice_rows  # noqa: PLC0415 - only for audits
 
     public = {name: gate.door.public(name) for name, each in gate.tables.items() if each.is_public}
     return practice_rows(gate.tables, public=public, rows=rows)

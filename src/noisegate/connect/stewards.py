@@ -10,12 +10,12 @@ from noisegate.errors import SpecError
 from noisegate.sources.duckdb.facts import stored_kinds
 
 if TYPE_CHECKING:
-    from noisegate.sources.policy.check import Finding
+    from noisegate.sources.policy.finding import Finding
 
 
 def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
     """A policy to be filled in, from the names and types of the columns alone; no row is read."""
-    from noisegate.sources.policy.draft import draft  # noqa: PLC0415 - stewards only
+    from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
 
     paths = {Path(file).stem: Path(file) for file in files}
     if len(paths) < len(files):
@@ -26,9 +26,9 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
 
 def check_policy(file: str | Path) -> "list[Finding]":
     """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
-    from noisegate.accounting.calibrate import geometric_error  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy.check import check  # noqa: PLC0415
+    from noisegate.planning.calibrate import geometric_error  # noqa: PLC0415 - stewards only
     from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
+    from noisegate.steward.check import check  # noqa: PLC0415
 
     policy = read_policy(file)
     data, tables = tables_of(policy)
@@ -50,8 +50,8 @@ def check_rows(file: str | Path) -> "list[Finding]":
 
 def policy_page(file: str | Path) -> str:
     """A policy as a page for people, in Markdown."""
-    from noisegate.sources.policy.page import page  # noqa: PLC0415
     from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415 - stewards only
+    from noisegate.steward.page import page  # noqa: PLC0415
 
     return page(read_policy(file))
 

@@ -26,10 +26,10 @@ from noisegate.privacy.domain import Key
 from noisegate.privacy.event import DeclaredEvent, Event, NothingEvent, PoissonSampled
 from noisegate.privacy.release import Release
 from noisegate.transforms.restrict import restrict
-from noisegate.transforms.strategy import Strategy
 
 Priced: TypeAlias = Callable[[Event], Losses]
 Draw: TypeAlias = Callable[[Measurement, str], Release]
+Require: TypeAlias = Callable[[Measurement], None]
 
 _UNFINISHED: Final = b""
 _INSIDE: Final = "those in the sample"
@@ -82,9 +82,16 @@ class Allowance:
     """
 
     def __init__(
-        self, entry: Reservation, *, priced: Priced, draw: Draw, sample: Fraction | None = None
+        self,
+        entry: Reservation,
+        *,
+        priced: Priced,
+        draw: Draw,
+        require: Require,
+        sample: Fraction | None = None,
     ) -> None:
         self._entry, self._priced, self._draw, self._sample = entry, priced, draw, sample
+        self._require = require
         self._lock = threading.Lock()
         self._answer = entry.answer
         self._nothing = self._losses(NothingEvent())
@@ -141,6 +148,7 @@ class Allowance:
     def _measure(self, part: Part, measurement: Measurement) -> Release:
         if type(measurement) is not Measurement:
             raise Unsupported("A recipe asks by measurements alone.", fix="Ask for it by itself.")
+        self._require(measurement)  # what the door would refuse is not noted down
         if measurement.query.sample is not None:
             raise Unsupported(
                 "Inside a recipe no question has a sample of its own.",
@@ -180,13 +188,13 @@ class Allowance:
 
     def _note_down(self, part: Part, measurement: Measurement) -> None:
         query = measurement.query
-        if type(query.strategy) is not Strategy or measurement.compares:
+        if query.asks != "combinations" or measurement.compares:
             event = measurement.event()
             self._raise(part, self._losses(event), self._nothing)
             part.events.append(event)
             return
         name = json.dumps(query.whole_record(), sort_keys=True)
-        empty = CellAccount.empty(query.strategy.cells), self._nothing
+        empty = CellAccount.empty(query.combinations.cells), self._nothing
         before, less = part.cells.get(name, empty)
         after = before.after(measurement)
         more = self._losses(after.event())

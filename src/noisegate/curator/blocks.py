@@ -21,11 +21,12 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import fresh_coins
 from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell, Task
-from noisegate.isolated.modules import require_allowed
+from noisegate.isolated.modules import PACKAGES, require_allowed
 from noisegate.isolated.rows import packed
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, to_record
+from noisegate.mechanisms.catalogue import capabilities_of
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.winsorised import Winsorised
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
@@ -68,6 +69,11 @@ class BlockMeasurement:
             raise Unsupported("There is not one mechanism an output.", fix="Give one for each.")
         if len({type(each) is Winsorised for each in self.mechanisms}) > 1:
             raise Unsupported("Only some outputs are narrowed.", fix="Narrow all of them, or none.")
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The optional capabilities that it uses."""
+        return frozenset({"programs"}).union(*map(capabilities_of, self.mechanisms))
 
     def event(self) -> Event:
         """What one use is, for accounting.
@@ -121,13 +127,14 @@ def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
     return numbers if isinstance(mechanism, _CHANGED) else numbers.sum(keepdims=True)
 
 
-def require_place(tally: Blocks, packages: Collection[str]) -> None:
+def require_place(tally: Blocks, packages: Collection[str] | None) -> None:
     """Refuse what this machine cannot run, not apart from all else, or not with these packages.
 
-    Before any charge. A trusted program is the steward's own, and imports what it likes.
+    Before any charge. Without a list of ``packages``, the usual ones. A trusted program is the
+    steward's own, and imports what it likes.
     """
     if not tally.trusted:
-        require_allowed(tally.program.imports, packages)
+        require_allowed(tally.program.imports, PACKAGES if packages is None else packages)
     Cell(_task(tally))
 
 
@@ -155,7 +162,7 @@ def rehearsed(
     asked: BlockMeasurement,
     tables: Mapping[str, TableDomain],
     public: "Callable[[str], pa.Table]",
-    packages: Collection[str],
+    packages: Collection[str] | None,
 ) -> BlockMeasurement:
     """The same question, with the modules that its program turns out to need.
 
@@ -163,7 +170,7 @@ def rehearsed(
     goes wrong there may be said. Refuses a program that fails.
     """
     from noisegate.sources.duckdb.source import DuckDBSource  # noqa: PLC0415 - for programs only
-    from noisegate.sources.practice import practice_rows  # noqa: PLC0415
+    from noisegate.steward.practice import practice_rows  # noqa: PLC0415
 
     tally = asked.query.tally
     require_place(tally, packages)
@@ -171,7 +178,7 @@ def rehearsed(
     twin = DuckDBSource(practice_rows(tables, known, rows=_MADE_UP), tables)
     (rows,) = twin.blocks(replace(tally, blocks=1), "made up")
     with Cell(_task(tally)) as cell:
-        more = cell.rehearse(packed(rows), packages=packages)
+        more = cell.rehearse(packed(rows), packages=PACKAGES if packages is None else packages)
     program = replace(tally.program, imports=(*tally.program.imports, *more))
     return replace(asked, query=BlockQuery(replace(tally, program=program)))
 

@@ -32,7 +32,6 @@ from noisegate.privacy.event import (
     NothingEvent,
     Sequential,
 )
-from noisegate.transforms.strategy import Strategy
 
 Cost: TypeAlias = tuple[Fraction, Fraction]  # ε, ρ
 
@@ -53,9 +52,9 @@ class CellAccount:
     def after(self, measurement: Measurement) -> "CellAccount":
         """The account with one more measurement on it."""
         found, query = self, measurement.query
-        if type(query.strategy) is not Strategy:
+        if query.asks != "combinations":
             raise Bug("This is no question about groups of cells.", fix="Please report it.")
-        for block, noise in zip(query.strategy.blocks, measurement.mechanisms, strict=True):
+        for block, noise in zip(query.combinations.blocks, measurement.mechanisms, strict=True):
             one, two = block.columns
             if type(noise) is Geometric:
                 found = found.plus(one, (query.moved / noise.scale, Fraction(0)))

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from noisegate.algebra.blocks import STEPS
-from noisegate.curator.blocks import said_of_blocks
+from noisegate.curator.blocks import BlockMeasurement, said_of_blocks
 from noisegate.curator.kept import Kept
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -44,6 +44,11 @@ class ClaimedMeasurement:
             )
 
     @property
+    def capabilities(self) -> frozenset[str]:
+        """The optional capabilities that it uses."""
+        return frozenset({"programs"})
+
+    @property
     def claim(self) -> str:
         """What the steward says by asking."""
         return (
@@ -72,3 +77,17 @@ class ClaimedMeasurement:
         """The noisy number, of shape (1, 1). Reads rows; call it once paid."""
         said = said_of_blocks(self.query.tally, source, bits)
         return self.noise.sample(np.asarray(said, np.int64).reshape(1, 1), bits=bits), None
+
+
+def require_program(asked: object, *, steward: bool) -> None:
+    """Refuse what is no program of ours, and one that is vouched for by anybody but the steward."""
+    if not isinstance(asked, BlockMeasurement | ClaimedMeasurement) or (
+        (type(asked), type(asked.query))
+        not in ((BlockMeasurement, BlockQuery), (ClaimedMeasurement, BlockQuery))
+    ):
+        raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
+    if (type(asked) is ClaimedMeasurement or asked.query.tally.trusted) and not steward:
+        raise Unsupported(
+            "Only the steward vouches for a program.",
+            fix="Use gate.apply, on blocks of rows, with trusted=False.",
+        )

@@ -24,39 +24,39 @@ import numpy as np
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import Pair
-from noisegate.curator.allowance import Allowance
-from noisegate.curator.blocks import BlockMeasurement, rehearsed, require_place
-from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
-from noisegate.errors import PolicyError, Unsupported
-from noisegate.isolated.modules import PACKAGES
+from noisegate.errors import Forbidden, PolicyError, Unsupported
 from noisegate.ledger.store import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
+from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import DeclaredEvent, Event, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
-from noisegate.transforms.blocks import BlockQuery
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Asked: TypeAlias = Measurement | BlockMeasurement | ClaimedMeasurement
-_ASKED: Final = {
-    (Measurement, Query), (BlockMeasurement, BlockQuery), (ClaimedMeasurement, BlockQuery),
-}  # fmt: skip
+    from noisegate.curator.allowance import Allowance
+    from noisegate.curator.blocks import BlockMeasurement
+    from noisegate.curator.claimed import ClaimedMeasurement
+
+Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement"
 _AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
 @final
 class Curator:
-    """The only way out of a source. Analysts hold a curator with their own account."""
+    """The only way out of a source. Analysts hold a curator with their own account.
 
-    def __init__(
+    ``allowed`` are the optional capabilities of this account; None: all of them.
+    """
+
+    def __init__(  # noqa: PLR0913 - what the door holds
         self,
         *,
         source: Source,
@@ -64,13 +64,15 @@ class Curator:
         ledger: Ledger,
         account: str,
         packages: Collection[str] | None = None,
+        allowed: Collection[str] | None = None,
         bits: Bits = SYSTEM,
     ) -> None:
         ledger.require_secure(type(bits) is SystemBits)
         (self.dataset,) = {table.dataset for table in tables.values()}
         _require_root(ledger, account, self.dataset)
         self._source, self._bits = source, bits
-        self._packages = frozenset(PACKAGES if packages is None else packages)
+        self._packages = None if packages is None else frozenset(packages)
+        self.allowed = frozenset(CAPABILITIES if allowed is None else allowed)
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -83,6 +85,8 @@ class Curator:
             return earlier
         self._require_own(measurement)
         if not isinstance(measurement, Measurement):
+            from noisegate.curator.blocks import require_place  # noqa: PLC0415 - programs only
+
             require_place(measurement.query.tally, self._packages)
         question = measurement.question()
         request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
@@ -96,8 +100,13 @@ class Curator:
         return _release(stored, question, request_id, free=False)
 
     @contextmanager
-    def allowance(self, event: Event, *, question: str, request_id: str) -> Iterator[Allowance]:
+    def allowance(
+        self, event: Event, *, question: str, request_id: str, uses: Collection[str] = ()
+    ) -> "Iterator[Allowance]":
         """One reservation for a recipe that asks many adaptive questions; see `Allowance`.
+
+        ``uses`` are the capabilities that it will use: refused here, before it is charged, if they
+        are not allowed. One that is not listed is refused when it is asked for.
 
         A `PoissonSampled` event is about one secret sample: all questions read the same one, drawn
         for this allowance alone, and its price is that of the whole recipe, amplified once.
@@ -108,6 +117,9 @@ class Curator:
         Leaving the block closes it: what was used stays charged, the rest goes back, also when the
         recipe fails. A recipe that was finished before gets its stored answer, at no charge.
         """
+        from noisegate.curator.allowance import Allowance  # noqa: PLC0415 - for recipes only
+
+        self.require_allowed(uses)
         sample = event.probability if isinstance(event, PoissonSampled) else None
         if isinstance(event, PoissonSampled):
             self._require_one_sample(event)
@@ -121,7 +133,9 @@ class Curator:
         with self._rows_of(sample) as source:
             kept = Kept(source)
             draw = partial(self._draw_inside, kept=kept)
-            allowance = Allowance(entry, priced=self._priced, draw=draw, sample=sample)
+            allowance = Allowance(
+                entry, priced=self._priced, draw=draw, require=self._require_own, sample=sample
+            )
             try:
                 yield allowance
             finally:
@@ -156,8 +170,18 @@ class Curator:
         stored = self.ledger.find_question(question, None)
         return None if stored is None else _release(stored, question, "", free=True)
 
-    def rehearse(self, measurement: BlockMeasurement) -> BlockMeasurement:
+    def require_allowed(self, uses: Collection[str]) -> None:
+        """Refuse capabilities that the policy does not allow to this account. Free."""
+        for name in sorted(set(uses) - self.allowed):
+            raise Forbidden(
+                f"The policy does not allow {name!r} here: {CAPABILITIES.get(name, 'unknown')}.",
+                fix=f"Ask without it, or ask the steward to allow it: {name} under [allow].",
+            )
+
+    def rehearse(self, measurement: "BlockMeasurement") -> "BlockMeasurement":
         """The same, ready to be asked; refuses a program that fails on made-up rows. Free."""
+        from noisegate.curator.blocks import rehearsed  # noqa: PLC0415 - programs only
+
         self._require_own(measurement)
         return rehearsed(measurement, self.tables, self.public, self._packages)
 
@@ -226,17 +250,12 @@ class Curator:
         return self.ledger.losses(event, account=self.account)
 
     def _require_own(self, measurement: Asked) -> None:
-        """Refuse questions about tables that are not these very ones, as declared."""
-        if (type(measurement), type(measurement.query)) not in _ASKED:
-            raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
-        query = measurement.query
-        vouched = type(measurement) is ClaimedMeasurement
-        unlocked = type(query) is BlockQuery and query.tally.trusted
-        if (vouched or unlocked) and self.account != self.dataset:
-            raise Unsupported(
-                "Only the steward vouches for a program.",
-                fix="Use gate.apply, on blocks of rows, with trusted=False.",
-            )
+        """Refuse what is no question of ours, not allowed, or not about these very tables."""
+        if type(measurement) is not Measurement or type(measurement.query) is not Query:
+            from noisegate.curator.claimed import require_program  # noqa: PLC0415 - programs only
+
+            require_program(measurement, steward=self.account == self.dataset)
+        self.require_allowed(measurement.capabilities)
         for table in measurement.query.tables:
             if type(table) is not TableDomain or self.tables.get(table.name) != table:
                 raise Unsupported(

@@ -298,6 +298,7 @@ class Series:
     def __init__(self, curator: Curator, counter: Counter) -> None:
         if type(counter) is not Counter:
             raise Unsupported("This is no counter.", fix="Make one with `Counter`.")
+        curator.require_allowed({"series"})
         if isinstance(counter.event, PoissonSampled):
             curator._require_one_sample(counter.event)  # noqa: SLF001 - same room
         self._curator, self.counter = curator, counter

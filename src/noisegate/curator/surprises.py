@@ -302,6 +302,7 @@ def open_surprises(
     """
     if type(spec) is not SurpriseSpec:
         raise Unsupported("This is no session.", fix="Make one with `SurpriseSpec`.")
+    curator.require_allowed({"many"})
     number = Measurement(query=spec.cells, mechanisms=(spec.number,))
     curator._require_own(number)  # noqa: SLF001 - same room
     if not spec.restarts or sample is not None:

@@ -11,15 +11,17 @@ An attempt that was interrupted leaves its charge and no result. One that never 
 be running elsewhere, so the next is refused unless it is asked for ``fresh``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import RequestConflict
 from noisegate.privacy.event import Event
+
+if TYPE_CHECKING:
+    from noisegate.curator.allowance import Allowance
 
 _TAKEN: Final = 8  # names in a row that somebody else may have taken
 
@@ -37,7 +39,9 @@ class Attempts:
         return self.curator.ledger.find_recipe(self.question)
 
     @contextmanager
-    def begin(self, event: Event, *, fresh: bool = False) -> Iterator[Allowance]:
+    def begin(
+        self, event: Event, *, fresh: bool = False, uses: Collection[str] = ()
+    ) -> "Iterator[Allowance]":
         """An allowance for the next attempt, closed when the block is left."""
         curator = self.curator
         begun, open_ones = curator.ledger.attempts(self.question, account=curator.account)
@@ -49,7 +53,9 @@ class Attempts:
         for number in names:
             name, opened = f"release {digest(self.question)} {number}", False
             try:
-                with curator.allowance(event, question=self.question, request_id=name) as allowed:
+                with curator.allowance(
+                    event, question=self.question, request_id=name, uses=uses
+                ) as allowed:
                     opened = True
                     yield allowed
             except RequestConflict:

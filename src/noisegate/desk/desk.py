@@ -61,6 +61,7 @@ class Desk:
     def plan(self, job: Job[C, R, E], *, fresh: bool = False) -> Plan[E]:
         """What a job would cost and give now. Free: spends nothing, reads no row."""
         price, fits = ApproxDP(0), True
+        self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
         if fresh or job.before or not job.is_paid(self.curator):
@@ -78,6 +79,7 @@ class Desk:
             raise SpecError(
                 "progress cannot be called.", fix="Give a function of a part and words."
             )
+        self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
         if job.before:

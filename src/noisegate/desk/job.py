@@ -9,11 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, final
 from zipfile import BadZipFile
 
 from noisegate.accounting.pure import promised
-from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.attempts import Attempts
 from noisegate.desk.plan import Expected
@@ -25,6 +24,9 @@ from noisegate.privacy.event import Event, NothingEvent, Sequential
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
+
+if TYPE_CHECKING:
+    from noisegate.curator.allowance import Allowance
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -82,6 +84,7 @@ class Job(ABC, Generic[C, R, E]):
     bought first, such as bounds that nobody declared, and ``paid`` what `ready` bought of it.
     ``early`` is what is charged of the job if no group is found, where that is less. ``then`` makes
     another release from this one alone, which costs nothing more.
+    ``uses`` are the optional capabilities that a policy may forbid.
     """
 
     kind: str
@@ -94,6 +97,12 @@ class Job(ABC, Generic[C, R, E]):
     paid: tuple[Event, ...] = ()
     early: Event | None = None
     then: Callable[[Any], Any] | None = None
+    uses: frozenset[str] = frozenset()
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The optional capabilities that it uses."""
+        return self.uses
 
     @property
     @abstractmethod
@@ -144,6 +153,10 @@ class Measured(Job[Measurements, R, E]):
     measurement: Asked
 
     @property
+    def capabilities(self) -> frozenset[str]:  # noqa: D102 - see Job
+        return self.measurement.capabilities
+
+    @property
     def event(self) -> Event:  # noqa: D102 - see Job
         return self.measurement.event()
 
@@ -176,7 +189,7 @@ class Recipe(Job[C, R, E]):
         return self.price.event()
 
     @abstractmethod
-    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+    def draw(self, allowed: "Allowance", progress: Progress) -> bytes:
         """Ask through the allowance; what is to be kept."""
 
     @abstractmethod
@@ -188,7 +201,8 @@ class Recipe(Job[C, R, E]):
         return None if kept is None else self._drawn(*kept, free=True)
 
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:  # noqa: D102 - see Job
-        with Attempts(curator, self.question).begin(self.event, fresh=fresh) as allowed:
+        attempts = Attempts(curator, self.question)
+        with attempts.begin(self.event, fresh=fresh, uses=self.capabilities) as allowed:
             progress(0.0, "measuring")
             stored = self.draw(allowed, progress)
             allowed.finish(stored)

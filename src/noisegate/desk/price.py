@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, expm1, floor, isqrt
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.accounting.amplification import inner_epsilon_down
 from noisegate.accounting.search import digits_down
 from noisegate.desk.terms import USUAL
 from noisegate.errors import Bug, SpecError
@@ -21,7 +20,6 @@ from noisegate.exact import sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism
-from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     DeclaredEvent,
@@ -31,6 +29,9 @@ from noisegate.privacy.event import (
     PoissonSampled,
 )
 from noisegate.transforms.query import Query
+
+if TYPE_CHECKING:
+    from noisegate.mechanisms.partitions.furthest import Furthest
 
 VARIANCE_MIN: Final = 1e-30  # of noise so narrow that a double takes it for none
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
@@ -82,6 +83,8 @@ class Price:
         No theorem prices Gaussian noise in a recipe about a sample: it is pure in every account.
         """
         if sample is not None:
+            from noisegate.accounting.amplification import inner_epsilon_down  # noqa: PLC0415
+
             inner = digits_down(inner_epsilon_down(epsilon, probability=sample))
             return cls(amount=inner, gaussian=False, sample=sample)
         gaussian = accountant != "pure"
@@ -131,8 +134,10 @@ class Price:
             return sharp
         return mechanism_of(self.epsilon(share) / moved.value)
 
-    def furthest(self, guesses: NDArray[np.int64], share: Fraction, moved: Fraction) -> Furthest:
+    def furthest(self, guesses: NDArray[np.int64], share: Fraction, moved: Fraction) -> "Furthest":
         """The choice of a question that a share buys, where a unit moves each answer so far."""
+        from noisegate.mechanisms.partitions.furthest import Furthest  # noqa: PLC0415 - by recipes
+
         (exact,) = require_shares([share])
         epsilon = self.exponential_epsilon(exact)
         return Furthest.for_epsilon(epsilon, guesses=guesses.tolist(), score_sensitivity=moved)
@@ -148,6 +153,8 @@ def inner_price(price: Fraction, sample: Fraction | None) -> Fraction:
     """What those in a sample may pay, so that all pay the price; without one, the price."""
     if sample is None:
         return price
+    from noisegate.accounting.amplification import inner_epsilon_down  # noqa: PLC0415
+
     return digits_down(inner_epsilon_down(price, probability=sample))
 
 

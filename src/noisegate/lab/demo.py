@@ -10,7 +10,7 @@ from noisegate.connect import ledger_beside
 from noisegate.connect import open as open_gate
 from noisegate.desk.answer import Answer
 from noisegate.errors import OverBudget
-from noisegate.privacy.meaning import meaning
+from noisegate.planning.meaning import meaning
 
 _WARDS: Final = ("north", "south", "east", "west")
 _PATIENTS: Final = 2_000

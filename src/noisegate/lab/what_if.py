@@ -3,10 +3,10 @@
 from fractions import Fraction
 
 from noisegate.accounting.accountants import accountant_named
-from noisegate.accounting.calibrate import geometric_error, geometric_scale_for_error
-from noisegate.accounting.planning import questions, questions_optimal, sample_size
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.planning.budgets import questions, questions_optimal, sample_size
+from noisegate.planning.calibrate import geometric_error, geometric_scale_for_error
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 from noisegate.privacy.loss import ApproxDP, decimal_up

@@ -61,6 +61,7 @@ class RowsAsk(Protocol):
     reach: int
     classes: int
     gaussian: bool
+    objective: bool  # whether the policy allows `minimised`
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
         """The sums of each feature, in one pass over the rows, with the noise its share buys.
@@ -156,7 +157,9 @@ class DoorRows:
         price: Price,
         *,
         progress: Callable[[float, str], None] | None = None,
+        objective: bool = True,
     ) -> None:
+        self.objective = objective
         self._scope, self._tally, self._price, self._progress = scope, tally, price, progress
         self._weight = Query(tally, Statistic(Plain(), (One(),))).weight
         shape = shape_of(tally)

@@ -7,7 +7,7 @@ The same task about the same columns at the same price is found in the ledger in
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, TypeVar, final
@@ -137,6 +137,7 @@ def fit_job(  # noqa: PLR0913 - what is released, of which rows, for what, and h
     draw: Callable[[Allowance, Progress], bytes],
     read: Callable[[bytes], tuple[T, Event]],
     words: str,
+    uses: Collection[str] = (),
 ) -> FitJob[T]:
     """The job of a learner. Two questions with one canonical text are one."""
     price = matrix.desk.price(epsilon)
@@ -146,6 +147,7 @@ def fit_job(  # noqa: PLR0913 - what is released, of which rows, for what, and h
         sql=f"{', '.join(matrix.columns)} of {matrix.table}",
         epsilon=matrix.desk.epsilon(epsilon),
         expected=FitExpected(learner=learner, columns=matrix.columns),
+        uses=frozenset(uses),
         price=price,
         question=json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
         matrix=matrix,
@@ -167,7 +169,8 @@ def learn_job(matrix: Matrix, task: Task, *, epsilon: Number | None) -> FitJob[t
     noises(asked.statistic_blocks, [Fraction(1)] * 2, price, asked.weight)  # too wide: refused now
 
     def draw(allowed: Allowance, progress: Progress) -> bytes:
-        ask = DoorRows(allowed.whole, tally, price, progress=progress)
+        objective = "objective" in matrix.curator.allowed
+        ask = DoorRows(allowed.whole, tally, price, progress=progress, objective=objective)
         stopped = False
         try:
             fitted = task.algorithm(ask)
@@ -186,6 +189,7 @@ def learn_job(matrix: Matrix, task: Task, *, epsilon: Number | None) -> FitJob[t
         draw=draw,
         read=_unpack,
         words="this model of",
+        uses={"learning", *({"objective"} if task.options.get("method") == "objective" else ())},
     )
 
 

@@ -26,7 +26,7 @@ class Part:
     def __init__(self, ask: RowsAsk, share: Fraction, *, until: float) -> None:
         self._ask, self._share, self._until = ask, share, until
         self.columns, self.reach, self.classes = ask.columns, ask.reach, ask.classes
-        self.gaussian = ask.gaussian
+        self.gaussian, self.objective = ask.gaussian, ask.objective
 
     def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
         return self._ask.totals(statistic, [self._share * share for share in shares])

@@ -167,7 +167,10 @@ class StatisticalQueries:
         noises(asked.statistic_blocks, shares, price, asked.weight)  # too wide: refused now
         curator, name = matrix.curator, matrix.curator.fresh_id()
         opened = curator.allowance(
-            price.event(), question=f"statistical queries {name}", request_id=f"queries {name}"
+            price.event(),
+            question=f"statistical queries {name}",
+            request_id=f"queries {name}",
+            uses={"learning"},
         )
         self._matrix, self._price = matrix, price
         self._allowance = self._stack.enter_context(opened)

@@ -6,11 +6,6 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from noisegate.errors import LedgerError, SpecError
-from noisegate.ledger.archive import read_lines
-from noisegate.ledger.memory import MemoryLedger
-from noisegate.ledger.postgres import PostgresLedger
-from noisegate.ledger.sqlite import SQLiteLedger
-from noisegate.ledger.sqlite_inspection import SQLiteInspection, problems_of
 from noisegate.ledger.store import Ledger
 
 
@@ -25,8 +20,12 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
     """
     text = str(where)
     if text == ":memory:":
+        from noisegate.ledger.memory import MemoryLedger  # noqa: PLC0415 - each when it is used
+
         return MemoryLedger(**options)
     if text.startswith(("postgresql://", "postgres://")):
+        from noisegate.ledger.postgres import PostgresLedger  # noqa: PLC0415
+
         conninfo, schema = _split_schema(text)
         return PostgresLedger(conninfo, schema=schema, **options)
     path = text.removeprefix("sqlite:///")
@@ -35,6 +34,8 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
             f"The ledger {path.partition('://')[0]!r} is of no known kind.",
             fix="Name a file, sqlite:///file, postgresql://server/database or :memory:.",
         )
+    from noisegate.ledger.sqlite import SQLiteLedger  # noqa: PLC0415
+
     return SQLiteLedger(path, **options)
 
 
@@ -44,6 +45,8 @@ def inspect_ledger(where: str) -> Ledger:
     Opens it as usual where it can be. A file with two names, with foreign files beside it, or where
     nothing may be written, is read as it is, without locks, and cannot be charged.
     """
+    from noisegate.ledger.sqlite_inspection import SQLiteInspection, problems_of  # noqa: PLC0415
+
     path = Path(where.removeprefix("sqlite:///"))
     if "://" in str(path) or not path.is_file():
         return open_ledger(where)
@@ -54,6 +57,8 @@ def inspect_ledger(where: str) -> Ledger:
 
 def restore_ledger(file: IO[str], where: str, **options: Any) -> Ledger:  # noqa: ANN401
     """A new ledger with the history and answers of an export, entry by entry the same."""
+    from noisegate.ledger.archive import read_lines  # noqa: PLC0415
+
     lines = list(read_lines(file))
     if not lines or lines[0][0].kind != "ledger" or not lines[0][0].is_sealed:
         raise LedgerError("The export has no first entry.", fix="Use an unchanged export.")

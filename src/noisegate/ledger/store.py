@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, ClassVar, Self, TypeVar, final
+from typing import IO, TYPE_CHECKING, ClassVar, Self, TypeVar, final
 from uuid import uuid4
 
 from noisegate.accounting.accountant import Charge
@@ -19,8 +19,6 @@ from noisegate.accounting.rules import Pair
 from noisegate.errors import InsecureBits, LedgerError, SpecError
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
 from noisegate.ledger.anchor import Anchor, Log
-from noisegate.ledger.archive import Line, refill, write_lines
-from noisegate.ledger.audit import Verification, check
 from noisegate.ledger.entry import Entry, Head, Row
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.origin import Origin
@@ -36,6 +34,10 @@ from noisegate.ledger.rules import (
 from noisegate.ledger.transaction import Transaction
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
+
+if TYPE_CHECKING:
+    from noisegate.ledger.archive import Line
+    from noisegate.ledger.audit import Verification
 
 T = TypeVar("T")
 
@@ -346,20 +348,26 @@ class Ledger(ABC):
 
     def verify(
         self, *, pinned_head: str | None = None, anchors: Sequence[Anchor] = ()
-    ) -> Verification:
+    ) -> "Verification":
         """Recheck everything: chain, prices, limits, cached balances, answers' digests.
 
         ``pinned_head``, a hash, and ``anchors`` were noted earlier: the log must still hold them.
         """
+        from noisegate.ledger.audit import check  # noqa: PLC0415 - when it is verified
+
         pinned = [*anchors, *([] if pinned_head is None else [Anchor(hash=pinned_head)])]
         return self._run(self._read, lambda tx: check(tx, self._rules.prices, pinned))
 
     def export(self, file: IO[str]) -> int:
         """Write the log and the answers as JSON lines; returns the number of entries."""
+        from noisegate.ledger.archive import write_lines  # noqa: PLC0415 - when it is exported
+
         return self._run(self._read, lambda tx: write_lines(tx, file))
 
-    def restore(self, lines: Sequence[Line]) -> None:
+    def restore(self, lines: "Sequence[Line]") -> None:
         """Fill a ledger that holds only the same first entry; see `open.restore_ledger`."""
+        from noisegate.ledger.archive import refill  # noqa: PLC0415 - when it is restored
+
         self._run(self._write, lambda tx: refill(tx, lines, self._rules.prices))
 
     def _begin(self, tx: Transaction) -> None:

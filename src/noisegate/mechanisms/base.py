@@ -3,21 +3,29 @@
 A mechanism is a frozen description without data: exact parameters in, exact integers out. It states
 what one use is (`event`, priced by an accountant), draws (`sample`) and, where it adds noise, how
 far an answer may be off (`interval`). A choice has no interval; it states a utility bound instead.
+
+What a mechanism may be asked is its own to say (`require`), and which sensitivity its event is
+given (`takes`). The door asks only mechanisms of its closed list (`catalogue.py`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
+from enum import Enum
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from noisegate.errors import SpecError
+from noisegate.algebra.tally import Distinct, Marginals, Rows, Sums, Values
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, Real, fraction, positive, shown, upper
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import Int64Array
+from noisegate.noise.chunks import Int64Array, Places
 from noisegate.privacy.event import Event
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 # Exact answers are clamped here and noise stops at ±2**62, so that their sum never wraps. Clamping
 # moves no two answers further apart, so sensitivities stay what they are. Sums are clamped again,
@@ -29,11 +37,34 @@ Sensitivity = TypeVar("Sensitivity")
 Record: TypeAlias = dict[str, Any]
 
 
+class Takes(Enum):
+    """Which sensitivity of a question `Mechanism.event` is given: a property of `Query`."""
+
+    L1 = "l1s"  # of each number by itself: a term, a table, a block
+    L2 = "l2s"
+    BOX = "boxes"
+    ROWS = "per_unit"  # of the question as a whole: rows, values or keys of one unit
+    ANY_ONE = "any_one"  # of the question as a whole: how far one unit moves any one number
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one mechanism reads all the numbers of a question."""
+        return self in (Takes.ROWS, Takes.ANY_ONE)
+
+
 class Mechanism(ABC, Generic[Sensitivity]):
     """A randomised step on integers. ``name`` is how a plan knows the kind."""
 
     __slots__ = ()
     name: ClassVar[str]
+    takes: ClassVar[Takes]
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - for heirs
+        """Refuse a question that it has no rule for, as its mechanism number ``place``.
+
+        By default every question: unknown means no.
+        """
+        raise no_rule(query)
 
     @abstractmethod
     def event(self, sensitivity: Sensitivity, /) -> Event:
@@ -70,6 +101,38 @@ class NoiseMechanism(Mechanism[Sensitivity]):
 
         Rounding: up. Where the tail lies within its enclosure of 1 - confidence, t is one larger.
         """
+
+
+class OfCells(Mechanism[Sensitivity]):
+    """A mechanism that is given only the cells that hold rows, of up to 2**64 numbered ones."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def summary(
+        self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM
+    ) -> tuple[Places | None, Int64Array]:
+        """The cells that are shown, if any are, and what is released."""
+
+
+def no_rule(query: "Query") -> Unsupported:
+    """The refusal of a question that a mechanism has no rule for."""
+    return Unsupported(
+        f"The door has no rule for this noise on {type(query.tally).__name__.lower()}.",
+        fix="Use geometric or discrete Gaussian noise for sums.",
+    )
+
+
+def require_numbers(query: "Query") -> None:
+    """Refuse all but numbers that are added up: noise on each of them is noise for the sum."""
+    if not isinstance(query.tally, Sums | Marginals | Rows | Distinct) or query.asks == "rows":
+        raise no_rule(query)
+
+
+def require_values(query: "Query") -> None:
+    """Refuse all but the values of rows."""
+    if not isinstance(query.tally, Values):
+        raise no_rule(query)
 
 
 def to_record(mechanism: Mechanism[Any]) -> Record:

@@ -1,78 +1,107 @@
-"""All mechanisms by name, so that a plan's record becomes a mechanism again.
+"""The closed list of all mechanisms: where each is, and which optional capability it belongs to.
+
+The door asks mechanisms of this list alone, and each is loaded when it is used. A class that is not
+the very one the list names is refused, whatever it says of itself: it could draw something else
+than its event says.
 
 >>> from noisegate.mechanisms.base import to_record
->>> from_record(to_record(Geometric(scale=Fraction(10))))
+>>> from_record(to_record(kind_named("geometric/1")(scale=Fraction(10))))
 Geometric(scale=Fraction(10, 1))
 """
 
 from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, shown
-from noisegate.mechanisms.additive.box_noise import BoxNoise
-from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian, RoundedGaussian
-from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.additive.laplace import Laplace
-from noisegate.mechanisms.additive.least_sum import LeastSum
-from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.base import Mechanism
-from noisegate.mechanisms.keys.key_selection import (
-    KeySelection,
-    ThresholdedGaussian,
-    ThresholdedGeometric,
-)
-from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
-from noisegate.mechanisms.keys.sparse_priority import SparsePriority
-from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
-from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
-from noisegate.mechanisms.partitions.fourier_cut import FourierCut
-from noisegate.mechanisms.partitions.furthest import Furthest
-from noisegate.mechanisms.partitions.privtree import PrivTree
-from noisegate.mechanisms.partitions.small_database import SmallDatabase
-from noisegate.mechanisms.partitions.splits import Splits
-from noisegate.mechanisms.partitions.unevenness import Unevenness
-from noisegate.mechanisms.quantiles.brackets import Brackets
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
-from noisegate.mechanisms.quantiles.quantile import Quantile
-from noisegate.mechanisms.quantiles.quantiles import Quantiles
-from noisegate.mechanisms.quantiles.winsorised import Winsorised
-from noisegate.mechanisms.selection.above_threshold import AboveThreshold
-from noisegate.mechanisms.selection.bounds import PrivateBounds
-from noisegate.mechanisms.selection.exponential import Exponential
-from noisegate.mechanisms.selection.noisy_max import NoisyMax
-from noisegate.mechanisms.selection.outside_band import OutsideBand
-from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
-from noisegate.mechanisms.selection.top_k import TopK
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
-from noisegate.mechanisms.smooth.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 
-_KINDS: Final[tuple[type[Mechanism[Any]], ...]] = (
-    Laplace, Geometric, TruncatedGeometric, BoxNoise, DiscreteGaussian, RoundedGaussian,
-    Exponential, PermuteAndFlip, TopK, NoisyMax, AboveThreshold, Quantile, Quantiles, Brackets,
-    KeySelection, ThresholdedGeometric, ThresholdedGaussian, PrivateBounds, PrivTree, Splits,
-    DawaPartition, FourierCut, Unevenness, SparseGeometric, SparsePriority,
-    OutsideBand, Furthest, CrowdCounts, SmoothStudent, SmoothLaplace, SmoothLognormal,
-    ProposeTestRelease, LocalQuantile, GraphNumber, LocalGraph, LeastSum, SmallDatabase,
-    Winsorised, PerturbedLogistic,
-)  # fmt: skip
-MECHANISMS: Final[Mapping[str, type[Mechanism[Any]]]] = MappingProxyType(
-    {kind.name: kind for kind in _KINDS}
-)
+_ALWAYS: Final = ""
+# By the name in records: the capability, the module, the class.
+_LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({
+    "laplace/1": (_ALWAYS, "additive.laplace", "Laplace"),
+    "geometric/1": (_ALWAYS, "additive.geometric", "Geometric"),
+    "truncated-geometric/1": (_ALWAYS, "additive.truncated_geometric", "TruncatedGeometric"),
+    "box-noise/1": ("learning", "additive.box_noise", "BoxNoise"),
+    "discrete-gaussian/1": (_ALWAYS, "additive.gaussian", "DiscreteGaussian"),
+    "gaussian/1": (_ALWAYS, "additive.rounded_gaussian", "RoundedGaussian"),
+    "exponential/1": (_ALWAYS, "selection.exponential", "Exponential"),
+    "permute-and-flip/1": (_ALWAYS, "selection.permute_and_flip", "PermuteAndFlip"),
+    "top-k/1": (_ALWAYS, "selection.top_k", "TopK"),
+    "noisy-max/1": (_ALWAYS, "selection.noisy_max", "NoisyMax"),
+    "above-threshold/1": (_ALWAYS, "selection.above_threshold", "AboveThreshold"),
+    "quantile/1": (_ALWAYS, "quantiles.quantile", "Quantile"),
+    "quantiles/1": (_ALWAYS, "quantiles.quantiles", "Quantiles"),
+    "brackets/1": (_ALWAYS, "quantiles.brackets", "Brackets"),
+    "key-selection/1": (_ALWAYS, "keys.key_selection", "KeySelection"),
+    "thresholded-geometric/1": (_ALWAYS, "keys.key_selection", "ThresholdedGeometric"),
+    "thresholded-gaussian/1": (_ALWAYS, "keys.key_selection", "ThresholdedGaussian"),
+    "private-bounds/1": (_ALWAYS, "selection.bounds", "PrivateBounds"),
+    "least-sum/1": (_ALWAYS, "additive.least_sum", "LeastSum"),
+    "privtree/1": ("partitions", "partitions.privtree", "PrivTree"),
+    "splits/1": ("partitions", "partitions.splits", "Splits"),
+    "dawa-partition/1": ("partitions", "partitions.dawa_partition", "DawaPartition"),
+    "fourier-cut/3": ("partitions", "partitions.fourier_cut", "FourierCut"),
+    "unevenness/1": ("partitions", "partitions.unevenness", "Unevenness"),
+    "furthest/1": ("partitions", "partitions.furthest", "Furthest"),
+    "small-database/1": ("partitions", "partitions.small_database", "SmallDatabase"),
+    "sparse-geometric/1": ("sparse", "keys.sparse_geometric", "SparseGeometric"),
+    "sparse-priority/1": ("sparse", "keys.sparse_priority", "SparsePriority"),
+    "outside-band/1": ("many", "selection.outside_band", "OutsideBand"),
+    "crowd-counts/1": ("crowds", "additive.crowd_counts", "CrowdCounts"),
+    "smooth-student/1": ("smooth", "smooth.smooth", "SmoothStudent"),
+    "smooth-laplace/1": ("smooth", "smooth.smooth", "SmoothLaplace"),
+    "smooth-lognormal/1": ("smooth", "smooth.smooth", "SmoothLognormal"),
+    "propose-test-release/1": ("smooth", "smooth.propose", "ProposeTestRelease"),
+    "local-quantile/1": ("smooth", "quantiles.local_quantile", "LocalQuantile"),
+    "graph-number/1": ("graphs", "smooth.graph_numbers", "GraphNumber"),
+    "local-graph/1": ("graphs", "smooth.graph_numbers", "LocalGraph"),
+    "winsorised/1": ("programs", "quantiles.winsorised", "Winsorised"),
+    "perturbed-logistic/1": ("objective", "objective.perturbed_logistic", "PerturbedLogistic"),
+})  # fmt: skip
+_PLAIN: Final = frozenset({int, bool, str, Fraction, tuple, type(None)})  # fields without a law
+
+
+def kind_named(name: str) -> type[Mechanism[Any]]:
+    """The class that a record calls so."""
+    found = _LISTED.get(name) if type(name) is str else None
+    if found is None:
+        raise SpecError(f"The mechanism {shown(name)!r} is unknown.", fix=f"Use {list(_LISTED)}.")
+    kind: type[Mechanism[Any]] = getattr(
+        import_module(f"noisegate.mechanisms.{found[1]}"), found[2]
+    )
+    return kind
+
+
+def all_kinds() -> Mapping[str, type[Mechanism[Any]]]:
+    """All of the list, loaded."""
+    return {name: kind_named(name) for name in _LISTED}
+
+
+def capabilities_of(mechanism: Mechanism[Any]) -> frozenset[str]:
+    """The capabilities that a mechanism, with all noise inside it, belongs to.
+
+    Refuses one that is not on the list: heirs and look-alikes too.
+    """
+    kind = type(mechanism)
+    name = vars(kind).get("name")
+    if type(name) is not str or name not in _LISTED or kind_named(name) is not kind:
+        raise Unsupported(
+            "The door has no rule for this noise: it is not on its list.",
+            fix="Use a mechanism of noisegate itself.",
+        )
+    values = [getattr(mechanism, field.name) for field in fields(kind)]  # type: ignore[arg-type]
+    inside = [capabilities_of(value) for value in values if type(value) not in _PLAIN]
+    return frozenset({_LISTED[name][0]} - {_ALWAYS}).union(*inside)
 
 
 def from_record(record: Mapping[str, Any]) -> Mechanism[Any]:
     """The mechanism a record stands for; refuses names and fields it does not know."""
-    kind = MECHANISMS.get(str(record.get("mechanism")))
-    if kind is None:
-        raise SpecError(
-            f"The mechanism {record.get('mechanism')!r} is unknown.", fix=f"Use {list(MECHANISMS)}."
-        )
+    kind = kind_named(record.get("mechanism", ""))
     known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
     if set(record) != {"mechanism", *known}:
         raise SpecError(f"The fields of {kind.name!r} do not fit.", fix=f"Give {sorted(known)}.")

@@ -12,6 +12,7 @@ from noisegate.errors import SpecError
 Size: TypeAlias = int | tuple[int, ...]
 IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
 Int64Array: TypeAlias = NDArray[np.int64]
+Places: TypeAlias = NDArray[np.uint64]
 
 CHUNK: Final = 1 << 16
 

@@ -1,14 +1,9 @@
 """Some of many places, all choices equally likely, in work proportional to how many are chosen."""
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import CHUNK, whole
-
-Places: TypeAlias = NDArray[np.uint64]
+from noisegate.noise.chunks import CHUNK, Places, whole
 
 
 def subset(bound: int, count: int, *, bits: Bits = SYSTEM) -> Places:

@@ -1,4 +1,4 @@
-"""The nouns: unit, distance, loss, event, composition, guarantee, release, and their theorems.
+"""The nouns: unit, distance, loss, event, guarantee, release, capability, and their theorems.
 
 Imports only `errors` and `exact`. Read `event.py` first: everything else prices or prints events.
 """

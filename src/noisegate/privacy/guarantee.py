@@ -11,12 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from noisegate.errors import SpecError
-from noisegate.privacy.conversion import (
-    change_one,
-    change_one_zcdp,
-    group_of_approx,
-    group_of_zcdp,
-)
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of
@@ -65,6 +59,8 @@ class Guarantee:
         size, loss = len(spaces_of(self.units)), self.loss
         if size == 1:
             return ""
+        from noisegate.privacy.conversion import group_of_approx, group_of_zcdp  # noqa: PLC0415
+
         who = f"Somebody who is {size} such units at once"
         if isinstance(loss, ApproxDP):
             return f" {who} has {group_of_approx(loss, size=size)}."
@@ -80,6 +76,8 @@ class Guarantee:
         """
         if self.adjacency is Adjacency.CHANGE_ONE:
             return self
+        from noisegate.privacy.conversion import change_one, change_one_zcdp  # noqa: PLC0415
+
         loss = self.loss
         doubled = change_one(loss) if isinstance(loss, ApproxDP) else change_one_zcdp(loss)
         return replace(self, loss=doubled, adjacency=Adjacency.CHANGE_ONE)

@@ -14,10 +14,6 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Any, Final, final
 
-from noisegate.accounting.calibrate import (
-    discrete_gaussian_variance_for_error,
-    geometric_scale_for_error,
-)
 from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
@@ -39,6 +35,10 @@ from noisegate.mechanisms.base import Mechanism
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.winsorised import Winsorised
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
+from noisegate.planning.calibrate import (
+    discrete_gaussian_variance_for_error,
+    geometric_scale_for_error,
+)
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.robust.paying import Outcome, Till, order_of
 
 if TYPE_CHECKING:
     from noisegate.desk.plan import Plan
     from noisegate.programs.text import Function
     from noisegate.robust.graphs import Graph
+    from noisegate.robust.paying import Outcome
     from noisegate.robust.plans import RobustExpected
 
 
@@ -39,8 +39,9 @@ class RobustFace:
 
     def _smooth(
         self, sql: str, terms: dict[str, Any], *, fresh: bool, to_plan: bool = False
-    ) -> Outcome:
-        from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415 - when asked for
+    ) -> "Outcome":
+        from noisegate.robust.paying import Till, order_of  # noqa: PLC0415 - when asked for
+        from noisegate.robust.quantiles import SmoothQuantile  # noqa: PLC0415
 
         till = Till(self._desk, to_plan=to_plan)
         return SmoothQuantile(till, sql, order_of(terms)).ask(fresh=fresh)
@@ -85,8 +86,9 @@ class RobustFace:
         *,
         fresh: bool,
         to_plan: bool = False,
-    ) -> Outcome:
+    ) -> "Outcome":
         from noisegate.robust.distances import ask_distance, distance_of  # noqa: PLC0415
+        from noisegate.robust.paying import Till  # noqa: PLC0415
 
         till = Till(self._desk, to_plan=to_plan)
         if "trusted" in terms or callable(asked):
@@ -113,6 +115,7 @@ class RobustFace:
 
     def _graph(self, table: str | None, terms: dict[str, Any], *, to_plan: bool = False) -> "Graph":
         from noisegate.robust.graphs import Graph, graph_of  # noqa: PLC0415 - when asked for
+        from noisegate.robust.paying import Till  # noqa: PLC0415
 
         till = Till(self._desk, to_plan=to_plan)
         return Graph(till, graph_of(till.table(table), terms))

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias, final
 
 import pyarrow as pa
 
-from noisegate.accounting.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
@@ -33,6 +32,7 @@ from noisegate.mechanisms.smooth.graph_numbers import (
     largest,
     moved,
 )
+from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
 from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number

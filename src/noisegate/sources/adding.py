@@ -11,9 +11,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sources.source import Whole
+from noisegate.sources.source import SUM_MAX, Whole
 
-SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 _BITS: Final = 24
 _LOW: Final = (1 << _BITS) - 1
 

@@ -4,12 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Values
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key
@@ -19,7 +18,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from noisegate.algebra.blocks import Blocks
+
 Whole: TypeAlias = NDArray[np.int64]
+SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 Used = TypeVar("Used")
 
 
@@ -106,7 +108,7 @@ class Source(ABC):
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows, which come in batches and in any order."""
 
-    def blocks(self, tally: Blocks, key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
+    def blocks(self, tally: "Blocks", key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
         """The columns of each block, as the secret ``key`` deals owners to blocks."""
         raise Unsupported("This engine deals no blocks.", fix="Use files or frames.")
 

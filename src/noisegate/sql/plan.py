@@ -16,12 +16,11 @@ from noisegate.exact import Number
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, to_record
-from noisegate.mechanisms.keys.key_selection import KeySelection, Thresholded
-from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.event import Event
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, finder_of
 from noisegate.sql.expected import Expectation, Foreseen
+from noisegate.sql.kinds import is_key_selection, is_quantiles, is_thresholded
 from noisegate.sql.laws.known import grains_of
 from noisegate.sql.question import Question
 from noisegate.transforms.query import Query
@@ -112,7 +111,7 @@ class AnswerExpected:
             names.get((bought.draft.block.name, each.aggregate.name), each.aggregate.name)
             for bought in self.bought
             for part, noises in zip(bought.draft.parts, bought.mechanisms, strict=True)
-            if isinstance(noises[0], Quantiles)
+            if is_quantiles(noises[0])
             for each in bought.draft.recipes
             if each.direct in part.pieces
         }
@@ -164,7 +163,7 @@ def _groups(bought: Purchase, names: Mapping[tuple[str, str], str]) -> list[tupl
     draft, lines = bought.draft, []
     finders = [finder_of(each) for each in bought.keys]
     least = max((each.sure for each in finders), default=0)
-    certain = all(isinstance(each, KeySelection) for each in finders)
+    certain = all(is_key_selection(each) for each in finders)
     often = "for certain" if certain else "nearly always"
     for key, keys in zip(draft.block.by, draft.groups, strict=True):
         name = names.get((draft.block.name, key.name), key.name)
@@ -213,7 +212,7 @@ def _noises(query: Query, mechanisms: tuple[Mechanism[Any], ...]) -> list[str]:
     found = []
     for mechanism, grain in zip(mechanisms, grains_of(query), strict=True):
         noise, more = mechanism, ""
-        if isinstance(mechanism, Thresholded):
+        if is_thresholded(mechanism):
             noise, more = mechanism.noise, f", shown from {mechanism.threshold:,} on"
         if isinstance(noise, Geometric):
             found.append(f"geometric of scale {float(noise.scale * grain):.4g}{more}")

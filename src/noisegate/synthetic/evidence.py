@@ -19,7 +19,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, field
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.desk.answer import Answer
 from noisegate.errors import NoisegateError, SpecError, Unsupported
-from noisegate.privacy.composition import sequential
+from noisegate.planning.composition import sequential
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.estimate import Floats

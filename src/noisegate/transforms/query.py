@@ -12,8 +12,10 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from math import isqrt
-from typing import Any, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
 from noisegate.algebra.expression import (
     Field,
@@ -54,13 +56,26 @@ from noisegate.transforms.checks import (
     require_sets,
     require_terms,
 )
-from noisegate.transforms.distances import Distances
 from noisegate.transforms.records import table_record, tally_record
 from noisegate.transforms.stability import Stability, stability_of
-from noisegate.transforms.statistics.numbers import Shape
-from noisegate.transforms.statistics.statistic import Block, Statistic
-from noisegate.transforms.strategy import Strategy
-from noisegate.transforms.whole_rows import WholeRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noisegate.transforms.distances import Distances
+    from noisegate.transforms.statistics.numbers import Shape
+    from noisegate.transforms.statistics.statistic import Block, Statistic
+    from noisegate.transforms.strategy import Strategy
+    from noisegate.transforms.whole_rows import WholeRows
+
+Asks: TypeAlias = Literal["cells", "combinations", "distances", "statistic", "rows"]
+# What may be asked of a tally beside its cells: the only classes, each loaded when it is used.
+_STRATEGIES: Final["Mapping[str, tuple[Asks, str]]"] = MappingProxyType({
+    "Strategy": ("combinations", "strategy"),
+    "Distances": ("distances", "distances"),
+    "Statistic": ("statistic", "statistics.statistic"),
+    "WholeRows": ("rows", "whole_rows"),
+})  # fmt: skip
 
 
 @final
@@ -74,7 +89,7 @@ class Query:
     """
 
     tally: Tally
-    strategy: Strategy | Distances | Statistic | WholeRows | None = None
+    strategy: "Strategy | Distances | Statistic | WholeRows | None" = None
 
     def __post_init__(self) -> None:
         tally = self.tally
@@ -88,7 +103,7 @@ class Query:
             raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
         per_unit = self.per_unit
         self._require_sample()
-        if self.strategy is not None and not isinstance(tally, Sums | Marginals | Rows):
+        if self.asks != "cells" and not isinstance(tally, Sums | Marginals | Rows):
             raise Unsupported("Only sums have a strategy.", fix="Ask for one sum.")
         if isinstance(tally, Keys):
             require_found(tally, schema, facts)
@@ -140,16 +155,16 @@ class Query:
             raise Unsupported("The coins of a sample are the door's.", fix="Leave out the key.")
 
     def _require_strategy(self, tally: Sums | Marginals) -> None:
-        found = self.strategy
-        if found is None:
+        if self.asks == "cells":
             return
         if isinstance(tally, Marginals):
-            if type(found) is not Distances or found.cells != tally.sizes:
+            if self.asks != "distances" or self.distances.cells != tally.sizes:
                 raise Unsupported(
                     "The guesses are not about these tables.", fix="Give one for each set."
                 )
             return
-        if type(found) is not Strategy or len(tally.terms) != 1 or found.cells != tally.cells:
+        combined = self.asks == "combinations" and self.combinations.cells == tally.cells
+        if not combined or len(tally.terms) != 1:
             raise Unsupported(
                 "The strategy is not about the cells of one sum.", fix="Ask for one sum at a time."
             )
@@ -159,26 +174,52 @@ class Query:
         tally = self.tally
         if not isinstance(tally, Rows):
             return
-        if type(self.strategy) not in (Statistic, WholeRows):
+        if self.asks not in ("statistic", "rows"):
             raise Unsupported("Rows are asked by a statistic alone.", fix="Give one.")
         if self.stability.is_row_level and tally.rows_per_unit is not None:
             raise Unsupported("Rows that are units have no weights.", fix="Leave out the cap.")
         even = all(-term.low == term.high == tally.terms[0].high for term in tally.terms)
         if not even or len(tally.by) > 1:
             raise Unsupported("Rows are not on one grid around 0.", fix="Use one reach, one key.")
-        if type(self.strategy) is not Statistic:
+        if self.asks == "rows":
             return
-        longest = max(block.l1 for block in self.strategy.blocks(shape_of(tally)))
+        longest = max(block.l1 for block in self.statistic_blocks)
         if longest * tally.whole * self.per_unit > MOVED_MAX:
             raise Unsupported("One unit could move a number too far.", fix="Use fewer steps.")
-        self.strategy.rows_at_once(shape_of(tally))
+        self.statistic.rows_at_once(shape_of(tally))
 
     @property
-    def statistic_blocks(self) -> tuple[Block, ...]:
+    def asks(self) -> Asks:
+        """What is asked of the tally. Refuses classes of others: their norms could be anything."""
+        kind = type(self.strategy)
+        if kind is type(None):
+            return "cells"
+        asks, module = _STRATEGIES.get(kind.__name__, ("cells", ""))
+        if not module or kind is not _loaded(module, kind.__name__):
+            raise Unsupported("There is no such strategy.", fix="Use one of noisegate itself.")
+        return asks
+
+    @property
+    def combinations(self) -> "Strategy":
+        """Whole-number combinations of cells, where `asks` says so."""
+        return cast("Strategy", self.strategy)
+
+    @property
+    def distances(self) -> "Distances":
+        """Guesses of tables, where `asks` says so."""
+        return cast("Distances", self.strategy)
+
+    @property
+    def statistic(self) -> "Statistic":
+        """A statistic of rows, where `asks` says so."""
+        return cast("Statistic", self.strategy)
+
+    @property
+    def statistic_blocks(self) -> "tuple[Block, ...]":
         """The blocks of a statistic, for a row of weight 1."""
-        if type(self.strategy) is not Statistic or not isinstance(self.tally, Rows):
+        if self.asks != "statistic" or not isinstance(self.tally, Rows):
             return ()
-        return self.strategy.blocks(shape_of(self.tally))
+        return self.statistic.blocks(shape_of(self.tally))
 
     @property
     def stability(self) -> Stability:
@@ -254,7 +295,7 @@ class Query:
             cell is at most one row, or at most its norm over all cells. Rounding: none.
         """
         tally = self.tally
-        if not isinstance(tally, Sums | Marginals) or self.strategy is not None:
+        if not isinstance(tally, Sums | Marginals) or self.asks != "cells":
             raise Unsupported("These are no plain sums.", fix="Ask for sums without a strategy.")
         sets = [tally.by]
         if isinstance(tally, Marginals):
@@ -265,6 +306,32 @@ class Query:
         if isinstance(tally, Sums) and tally.is_weighed:
             return Fraction(max(map(tally.bound, terms)))
         return Fraction(self.per_unit * max(term.reach for term in terms))
+
+    @property
+    def any_one(self) -> Fraction:
+        """How far one unit moves any one of the numbers that are asked for.
+
+        Claim: that of the sums is `single`; one of a block of combinations, or a distance, moves by
+            at most its reach times all that a unit moves. Adjacency: add/remove one unit.
+        Why: a reach is the largest coefficient, or see `Distances`. Rounding: none.
+        """
+        if self.asks == "combinations" and len(self.combinations.blocks) == 1:
+            return self.moved * self.combinations.reaches[0]
+        return self.moved * self.distances.reach if self.asks == "distances" else self.single
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a unit that comes lets none of the numbers fall, or lets none of them rise.
+
+        Why: its rows weigh what they weigh whoever else is there, and all numbers of rows have one
+            sign; of combinations, no number and no coefficient is negative. Adjacency: add/remove.
+        """
+        tally = self.tally
+        if not isinstance(tally, Sums | Marginals) or self.asks == "distances":
+            return False
+        terms = terms_of(tally)
+        rises, falls = all(t.low >= 0 for t in terms), all(t.high <= 0 for t in terms)
+        return rises and self.combinations.is_positive if self.asks != "cells" else rises or falls
 
     @property
     def l1s(self) -> tuple[L1, ...]:
@@ -279,17 +346,17 @@ class Query:
             of a unit's rows add up to at most cap wholes. Whole rows: how many rows a unit weighs.
             Rounding: none.
         """
-        if isinstance(self.tally, Rows) and type(self.strategy) is not WholeRows:
+        if isinstance(self.tally, Rows) and self.asks != "rows":
             return tuple(L1(self.weight * block.l1) for block in self.statistic_blocks)
         if isinstance(self.tally, Marginals):
-            if type(self.strategy) is Distances:
-                return (L1(self.moved * self.strategy.l1),)
+            if self.asks == "distances":
+                return (L1(self.moved * self.distances.l1),)
             return (L1(self.moved),) * len(self.tally.sets)
         if not isinstance(self.tally, Sums):
             return (L1(self.per_unit),)
         cells = tuple(self._moved(self.tally, term) for term in self.tally.terms)
-        if type(self.strategy) is Strategy:
-            return tuple(L1(cells[0] * norm) for norm in self.strategy.l1s)
+        if self.asks == "combinations":
+            return tuple(L1(cells[0] * norm) for norm in self.combinations.l1s)
         return tuple(map(L1, cells))
 
     @property
@@ -303,13 +370,13 @@ class Query:
             same holds of weights cap / n. Otherwise L2 is at most L1.
         """
         cap, tally = self.per_unit, self.tally
-        if isinstance(tally, Rows) and type(self.strategy) is not WholeRows:
+        if isinstance(tally, Rows) and self.asks != "rows":
             blocks = self.statistic_blocks
             return tuple(L2(squared=self.weight**2 * block.l2_squared) for block in blocks)
-        if type(self.strategy) is Distances:
-            return (L2(squared=self.moved**2 * self.strategy.l2_squared),)
-        if type(self.strategy) is Strategy:
-            return tuple(L2(squared=self.moved**2 * n) for n in self.strategy.l2s_squared)
+        if self.asks == "distances":
+            return (L2(squared=self.moved**2 * self.distances.l2_squared),)
+        if self.asks == "combinations":
+            return tuple(L2(squared=self.moved**2 * n) for n in self.combinations.l2s_squared)
         if isinstance(tally, Marginals):
             sets = (tuple(tally.by[place] for place in each) for each in tally.sets)
             factors = [cap if self._one_row_per_cell(by) else cap**2 for by in sets]
@@ -374,8 +441,15 @@ class Query:
         }
 
 
-def shape_of(tally: Rows) -> Shape:
+def _loaded(module: str, name: str) -> object:
+    """A class of this room; where it is not loaded, nothing can be of it."""
+    return getattr(import_module(f"noisegate.transforms.{module}"), name)
+
+
+def shape_of(tally: Rows) -> "Shape":
     """What is public about the rows of a tally."""
+    from noisegate.transforms.statistics.numbers import Shape  # noqa: PLC0415 - of statistics only
+
     keys = tally.cells if tally.by else 0
     return Shape(columns=len(tally.terms), reach=tally.terms[0].high, keys=keys)
 

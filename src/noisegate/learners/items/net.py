@@ -85,6 +85,7 @@ class NetDatabase:
             draw=draw,
             read=_unpack,
             words="this database of",
+            uses={"partitions"},
         )
         chosen, receipt = matrix.desk.run(job, fresh=fresh)
         self.cost_, self.remaining_ = receipt.cost, receipt.remaining

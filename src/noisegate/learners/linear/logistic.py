@@ -58,7 +58,9 @@ def _objective_is_clear(ask: RowsAsk, rows: float) -> bool:
     lines = ask.classes if ask.classes > 2 else 1
     numbers = lines * (ask.columns + 1)
     work = rows * max(numbers**2, ask.columns << 7)
-    if ask.gaussian or ask.classes < 2 or numbers > NUMBERS_MAX or not 0 < work < _WORK_MAX:
+    if not ask.objective or ask.gaussian or ask.classes < 2 or numbers > NUMBERS_MAX:
+        return False
+    if not 0 < work < _WORK_MAX:
         return False
     (noise,) = ask.variance(Statistic(ByKey(), (Linear(),)), [1 - COUNT])
     return bool(min(lines, 2) * noise**0.5 / ask.reach < _CLEAR * rows)

@@ -12,15 +12,17 @@ number instead of √2 · width · Δ / ε, 2.4 times less.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 from noisegate.accounting.box import box_tail
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
     NoiseMechanism,
+    Takes,
     clamped,
     failure_of,
+    no_rule,
     noisy,
     smallest_whole,
     store,
@@ -32,6 +34,9 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import LInf1
 from noisegate.privacy.event import BoxNoiseEvent
 
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,7 @@ class BoxNoise(NoiseMechanism[LInf1]):
     """Adds to each ``width`` numbers in a row one vector, Pr[z] ∝ e^(-max|z| / scale)."""
 
     name: ClassVar[str] = "box-noise/1"
+    takes: ClassVar[Takes] = Takes.BOX
     scale: Fraction
     width: int
 
@@ -54,6 +60,14 @@ class BoxNoise(NoiseMechanism[LInf1]):
     def for_epsilon(cls, epsilon: Number, *, width: int, sensitivity: LInf1) -> "BoxNoise":
         """The least noise whose event costs exactly ``epsilon``: scale = sensitivity / ε."""
         return cls(scale=sensitivity.value / positive(epsilon, name="epsilon"), width=width)
+
+    def require(self, query: "Query", place: int) -> None:
+        """A block of a statistic of rows, with cells as wide as the noise."""
+        blocks = query.statistic_blocks
+        if place >= len(blocks):
+            raise no_rule(query)
+        if self.width != blocks[place].width:
+            raise Unsupported("The noise is for other cells.", fix="Use the block's width.")
 
     def event(self, sensitivity: LInf1, /) -> BoxNoiseEvent:
         """What one use is.

@@ -12,19 +12,28 @@ array([0, 0])
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.accounting.crowd import CROWD_MAX, EPSILON_MAX
-from noisegate.errors import SpecError
-from noisegate.mechanisms.base import Mechanism, require_whole, store_positive
+from noisegate.algebra.tally import Sums
+from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.base import (
+    Mechanism,
+    Takes,
+    require_whole,
+    store_positive,
+)
 from noisegate.noise.bernoulli import sample_rows
-from noisegate.noise.binomial import binomial
+from noisegate.noise.binomials import binomial
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import CrowdCountsEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 _TOSSED_MAX: Final = 1 << 22  # people at once whose coins are tossed one by one
 _LARGE: Final = 1 << 20  # people of one cell whose coins are counted at once
@@ -40,6 +49,7 @@ class CrowdCounts(Mechanism[L1]):
     """
 
     name: ClassVar[str] = "crowd-counts/1"
+    takes: ClassVar[Takes] = Takes.L1
     probability: Fraction
     crowd: int
     epsilon: Fraction
@@ -50,6 +60,18 @@ class CrowdCounts(Mechanism[L1]):
         require_whole(self, "crowd", least=1, most=CROWD_MAX)
         if self.probability == 1:
             raise SpecError("Everybody would be in the sample.", fix="Use a probability below 1.")
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Cells that count people: a unit has one row, and a row counts 1 or nothing."""
+        tally = query.tally
+        if not isinstance(tally, Sums) or query.asks != "cells" or len(tally.terms) != 1:
+            raise Unsupported("A crowd is counted in cells.", fix="Ask for one count by groups.")
+        term = tally.terms[0]
+        if query.stability.rows != 1 or term.grain != 1 or (term.low, term.high) != (0, 1):
+            raise Unsupported(
+                "One unit may have several rows here, so a cell counts no people.",
+                fix="Count one row of each unit, such as COUNT(DISTINCT unit).",
+            )
 
     def event(self, sensitivity: L1, /) -> CrowdCountsEvent:
         """What one use is.

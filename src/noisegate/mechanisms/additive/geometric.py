@@ -8,16 +8,25 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
-from noisegate.accounting.calibrate import geometric_error, geometric_scale
 from noisegate.exact import Number
-from noisegate.mechanisms.base import NoiseMechanism, clamped, noisy, store_positive
+from noisegate.mechanisms.base import (
+    NoiseMechanism,
+    Takes,
+    clamped,
+    noisy,
+    require_numbers,
+    store_positive,
+)
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MIN, WIDEST, discrete_laplace
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -26,6 +35,7 @@ class Geometric(NoiseMechanism[L1]):
     """Adds independent noise with Pr[z] = (1 - α) / (1 + α) · α^|z|, α = e^(-1/scale)."""
 
     name: ClassVar[str] = "geometric/1"
+    takes: ClassVar[Takes] = Takes.L1
     LEAST: ClassVar[Fraction] = SCALE_MIN
     MOST: ClassVar[Fraction] = WIDEST
     scale: Fraction
@@ -36,8 +46,14 @@ class Geometric(NoiseMechanism[L1]):
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Geometric":
         """The least noise whose event costs ``epsilon``, scale = sensitivity / ε; or `LEAST`."""
+        from noisegate.planning.calibrate import geometric_scale  # noqa: PLC0415 - not for events
+
         scale = geometric_scale(epsilon, sensitivity=sensitivity)
         return cls(scale=scale and max(scale, cls.LEAST))
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - each is like the others
+        """Numbers that are added up."""
+        require_numbers(query)
 
     def event(self, sensitivity: L1, /) -> GeometricEvent:
         """What one use is.
@@ -55,4 +71,6 @@ class Geometric(NoiseMechanism[L1]):
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width; see `geometric_error`. Rounding: up."""
+        from noisegate.planning.calibrate import geometric_error  # noqa: PLC0415 - not for events
+
         return geometric_error(self.scale, confidence=confidence)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
-from noisegate.accounting.calibrate import geometric_scale
 from noisegate.exact import Number, Real, real
 from noisegate.mechanisms.base import (
     NoiseMechanism,
@@ -22,8 +21,9 @@ from noisegate.mechanisms.base import (
 )
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.rounded import Laplace as LaplaceShape
-from noisegate.noise.rounded import rounded
+from noisegate.noise.continuous import Laplace as LaplaceShape
+from noisegate.noise.continuous import rounded
+from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import LaplaceEvent
 

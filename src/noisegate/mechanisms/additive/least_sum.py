@@ -6,18 +6,27 @@ True
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import Mechanism, clamped, store_positive
+from noisegate.mechanisms.base import (
+    Mechanism,
+    Takes,
+    clamped,
+    store_positive,
+)
+from noisegate.mechanisms.selection.scores import require_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -26,11 +35,16 @@ class LeastSum(Mechanism[Fraction]):
     """The least of all sums with geometric noise; which of them it is stays unsaid."""
 
     name: ClassVar[str] = "least-sum/1"
+    takes: ClassVar[Takes] = Takes.ANY_ONE
     monotone: ClassVar[bool] = False  # its noise has two sides
     scale: Fraction
 
     def __post_init__(self) -> None:
         store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """All terms or tables and their cells."""
+        require_scores(query, monotone=self.monotone)
 
     def event(self, reach: Number, /) -> GeometricEvent:
         """What one use is, where a unit moves each sum by at most ``reach``.

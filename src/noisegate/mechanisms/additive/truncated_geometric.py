@@ -12,7 +12,6 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from noisegate.accounting.calibrate import geometric_scale
 from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, lower, real, upper
@@ -29,6 +28,7 @@ from noisegate.mechanisms.base import (
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, truncated_geometric
+from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 

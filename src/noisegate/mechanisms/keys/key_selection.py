@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.accounting.search import digits_up
 from noisegate.accounting.tails import discrete_gaussian_tail, upper_tail
+from noisegate.algebra.tally import Keys
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, lower, positive, real, upper
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -26,7 +27,9 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
+    Takes,
     clamped,
+    no_rule,
     require_whole,
     smallest_whole,
     store_positive,
@@ -41,6 +44,9 @@ from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.noise.law import Certified
 from noisegate.privacy.event import KeySelectionEvent, ThresholdedGaussianEvent
 
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
+
 EPSILON_MIN: Final = Fraction(1, 10**6)
 EPSILON_MAX: Final = Fraction(100)
 BELOW_ONE: Final = 1 - Fraction(1, 10**6)
@@ -53,6 +59,12 @@ class Finder(Mechanism[int]):
     """Decides which of the present keys are shown, by how many units hold each."""
 
     __slots__ = ()
+    takes: ClassVar[Takes] = Takes.ROWS
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Keys that rows hold."""
+        if not isinstance(query.tally, Keys):
+            raise no_rule(query)
 
     @property
     @abstractmethod

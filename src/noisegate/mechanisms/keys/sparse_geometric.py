@@ -14,19 +14,21 @@ remainder of a geometric number. With τ = θ this is the plain filter.
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.accounting.calibrate import geometric_scale
 from noisegate.accounting.tails import upper_tail
-from noisegate.errors import Bug, SpecError
+from noisegate.algebra.tally import Cells
+from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, Real, real, upper
 from noisegate.mechanisms.base import (
     INPUT_MAX,
-    Mechanism,
+    OfCells,
+    Takes,
     clamped,
+    no_rule,
     noisy,
     require_whole,
     smallest_whole,
@@ -34,15 +36,19 @@ from noisegate.mechanisms.base import (
 )
 from noisegate.mechanisms.selection.scores import require_flag
 from noisegate.noise.bernoulli import bernoulli
-from noisegate.noise.binomial import binomial
+from noisegate.noise.binomials import binomial
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import Int64Array
+from noisegate.noise.chunks import Int64Array, Places
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace, geometric
 from noisegate.noise.law import Certified
-from noisegate.noise.subset import Places, subset
+from noisegate.noise.subset import subset
 from noisegate.noise.uniform import uniform_below
+from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 Summary: TypeAlias = tuple[Places, Int64Array]
 
@@ -52,11 +58,19 @@ SHOWN_MAX: Final = 1 << 26  # expected cells without rows; more would be refused
 _TRIALS: Final = 1 << 61  # coins in one binomial draw
 
 
-class Summarised(Mechanism[L1]):
+class Summarised(OfCells[L1]):
     """Noise on all cells of a domain, of which a summary leaves."""
 
     __slots__ = ()
+    takes: ClassVar[Takes] = Takes.L1
     domain: int
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """As many numbered cells as the noise is for."""
+        if not isinstance(query.tally, Cells):
+            raise no_rule(query)
+        if self.domain != query.tally.cells:
+            raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
 
     @abstractmethod
     def summary(self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM) -> Summary:

@@ -16,7 +16,6 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
-from noisegate.accounting.calibrate import geometric_scale
 from noisegate.exact import Number, Real, lower
 from noisegate.mechanisms.base import require_whole, store_positive
 from noisegate.mechanisms.keys.sparse_geometric import (
@@ -32,11 +31,11 @@ from noisegate.mechanisms.keys.sparse_geometric import (
     shown_chance,
 )
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import Int64Array
+from noisegate.noise.chunks import Int64Array, Places
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.noise.law import Certified
-from noisegate.noise.subset import Places
 from noisegate.noise.uniform import uniform_below
+from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 

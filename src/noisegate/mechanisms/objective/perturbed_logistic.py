@@ -17,21 +17,34 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import fsum, isqrt
-from typing import ClassVar, Final, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from noisegate.errors import Bug, SpecError
+from noisegate.algebra.tally import Rows
+from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, Real, positive, real, upper
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import INPUT_MAX, Mechanism, clamped, require_whole, store_positive
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Mechanism,
+    Takes,
+    clamped,
+    no_rule,
+    require_whole,
+    store_positive,
+)
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.cube import cube_noise
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent
+from noisegate.transforms.query import shape_of
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 Floats: TypeAlias = NDArray[np.float64]
 NUMBERS_MAX: Final = 1 << 11  # weights; the curvature has as many squared
@@ -55,6 +68,7 @@ class PerturbedLogistic(Mechanism[L1]):
     """
 
     name: ClassVar[str] = "perturbed-logistic/1"
+    takes: ClassVar[Takes] = Takes.L1
     columns: int
     classes: int
     reach: int
@@ -119,6 +133,14 @@ class PerturbedLogistic(Mechanism[L1]):
     def numbers(self) -> int:
         """How many weights there are."""
         return _lines(self.classes) * (self.columns + 1)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Rows as they are, of the shape that it is for."""
+        if not isinstance(query.tally, Rows) or query.asks != "rows":
+            raise no_rule(query)
+        found = shape_of(query.tally)
+        if self.shape != (found.columns, found.keys, found.reach, query.tally.whole):
+            raise Unsupported("The minimiser is for other rows.", fix="Use their shape.")
 
     def event(self, sensitivity: L1, /) -> DeclaredEvent:
         """What one use is, where ``sensitivity`` is how many rows the rows of one unit weigh.

@@ -12,18 +12,29 @@ array([0, 8])
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import Mechanism, clamped, require_whole, store, store_positive
+from noisegate.mechanisms.base import (
+    Mechanism,
+    Takes,
+    clamped,
+    require_whole,
+    store,
+    store_positive,
+)
+from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, geometric
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 PENALTY_MAX: Final = 1 << 40
 CELLS_MAX: Final = 1 << 24
@@ -39,6 +50,7 @@ class DawaPartition(Mechanism[L1]):
     """
 
     name: ClassVar[str] = "dawa-partition/1"
+    takes: ClassVar[Takes] = Takes.L1
     scale: Fraction
     penalty: int
     sides: tuple[Fraction, ...] = ()
@@ -59,6 +71,10 @@ class DawaPartition(Mechanism[L1]):
         sides = tuple(Fraction(side) for side in shape) if len(shape) > 1 else ()
         scale = 2 / positive(epsilon, name="epsilon")
         return cls(scale=scale, penalty=penalty, sides=sides)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """The cells of one sum, as a row, or as a table of these sides."""
+        require_table(query, self.sides)
 
     def event(self, sensitivity: L1, /) -> DeclaredEvent:
         """What releasing the partition is.

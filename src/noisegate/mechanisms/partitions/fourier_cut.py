@@ -14,14 +14,22 @@ array([1])
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt, log2, sqrt
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
-from noisegate.mechanisms.base import INPUT_MAX, Repeatable, clamped, store, store_positive
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Repeatable,
+    Takes,
+    clamped,
+    store,
+    store_positive,
+)
+from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.mechanisms.selection.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest
@@ -29,6 +37,9 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.races import choose_each
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 CELLS_MAX: Final = 1 << 22
 WEIGHT_MAX: Final = 1 << 30
@@ -47,6 +58,7 @@ class FourierCut(Repeatable[L1]):
     """Chooses cut o with odds e^(-factor · cost(o)) and releases it."""
 
     name: ClassVar[str] = "fourier-cut/3"
+    takes: ClassVar[Takes] = Takes.L1
     factor: Fraction
     cuts: tuple[Fraction, ...]
     noises: tuple[Fraction, ...]
@@ -86,6 +98,10 @@ class FourierCut(Repeatable[L1]):
         one = cls(factor=Fraction(1), cuts=exact[0], noises=exact[1], weights=exact[2],
                   grain=fraction(grain, name="grain"))  # fmt: skip
         return replace(one, factor=positive(epsilon, name="epsilon") / one.apart(moved))
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """The cells of one sum, as a row."""
+        self.require_cells((require_table(query),))
 
     def event(self, sensitivity: L1, /) -> ExponentialEvent:
         """What one choice is.

@@ -8,25 +8,36 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.mechanisms.base import INPUT_MAX, Repeatable, clamped, store, store_positive
+from noisegate.mechanisms.base import (
+    INPUT_MAX,
+    Repeatable,
+    Takes,
+    clamped,
+    store,
+    store_positive,
+)
 from noisegate.mechanisms.partitions.boxes import whole_number
 from noisegate.mechanisms.selection.scores import (
     FACTOR_MAX,
     clamped_scores,
     factor_for,
     price_of,
+    questions_of,
     shortfall,
 )
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -35,6 +46,7 @@ class Furthest(Repeatable[Fraction]):
     """Chooses question i with probability proportional to e^(factor · |answer_i - guess_i|)."""
 
     name: ClassVar[str] = "furthest/1"
+    takes: ClassVar[Takes] = Takes.ANY_ONE
     factor: Fraction
     guesses: tuple[int, ...]
 
@@ -51,6 +63,11 @@ class Furthest(Repeatable[Fraction]):
         """The sharpest choice whose event costs exactly ``epsilon``: factor ε / 2Δ."""
         factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=False)
         return cls(factor=factor, guesses=tuple(guesses))
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """One block of questions about the cells of one sum, and a guess for each."""
+        if len(self.guesses) != questions_of(query):
+            raise Unsupported("There is not one guess for each question.", fix="Give one for each.")
 
     def event(self, sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.

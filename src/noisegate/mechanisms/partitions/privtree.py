@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
-from typing import ClassVar, Final, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
 
 import numpy as np
 
 from noisegate.exact import Number, Real, positive, real, upper
 from noisegate.mechanisms.base import (
     Repeatable,
+    Takes,
     clamped,
     require_whole,
     store,
@@ -32,6 +33,7 @@ from noisegate.mechanisms.partitions.boxes import (
     box_sums,
     checked_shape,
     halves,
+    require_table,
     single,
     summed,
     whole,
@@ -41,6 +43,9 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 Level: TypeAlias = tuple[Int64Array, Int64Array, Int64Array]
 STEP_MAX: Final = 1 << 45
@@ -52,6 +57,7 @@ class PrivTree(Repeatable[L1]):
     """A tree of halved boxes, down to ``depth`` cuts; empty regions are cut rarely."""
 
     name: ClassVar[str] = "privtree/1"
+    takes: ClassVar[Takes] = Takes.L1
     scale: Fraction
     decay: int
     threshold: int
@@ -94,6 +100,10 @@ class PrivTree(Repeatable[L1]):
         scale = next(enough) * unit
         return cls(scale=scale, decay=_decay(fall, scale), threshold=threshold, depth=cuts,
                    shape=sizes)  # fmt: skip
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """The cells of one sum, as a table of this shape."""
+        require_table(query, self.shape)
 
     def event(self, sensitivity: L1, /) -> DeclaredEvent:
         """What releasing the tree is.

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import comb
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Repeatable,
+    Takes,
     clamped,
     require_whole,
     store,
@@ -34,12 +35,16 @@ from noisegate.mechanisms.selection.scores import (
     clamped_scores,
     factor_for,
     price_of,
+    questions_of,
     shortfall,
 )
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 CELLS_MAX: Final = 16
 SIZE_MAX: Final = 6
@@ -57,6 +62,7 @@ class SmallDatabase(Repeatable[Fraction]):
     """
 
     name: ClassVar[str] = "small-database/1"
+    takes: ClassVar[Takes] = Takes.ANY_ONE
     factor: Fraction
     questions: tuple[int, ...]
     cells: int
@@ -116,6 +122,11 @@ class SmallDatabase(Repeatable[Fraction]):
             2 * self.size
         )
         return found
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """One block of questions about the cells of one sum: as many as the databases answer."""
+        if self.width != questions_of(query):
+            raise Unsupported("These are other questions.", fix="Ask those of the databases.")
 
     def event(self, sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.

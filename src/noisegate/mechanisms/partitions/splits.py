@@ -8,14 +8,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.mechanisms.base import Mechanism, clamped, store, store_positive
-from noisegate.mechanisms.partitions.boxes import box_sums, checked_shape, summed, whole_number
+from noisegate.mechanisms.base import (
+    Mechanism,
+    Takes,
+    clamped,
+    store,
+    store_positive,
+)
+from noisegate.mechanisms.partitions.boxes import (
+    box_sums,
+    checked_shape,
+    require_table,
+    summed,
+    whole_number,
+)
 from noisegate.mechanisms.selection.scores import FACTOR_MAX, factor_for, price_of
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest
@@ -23,6 +35,9 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.races import choose_each
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -34,6 +49,7 @@ class Splits(Mechanism[L1]):
     """
 
     name: ClassVar[str] = "splits/1"
+    takes: ClassVar[Takes] = Takes.L1
     factor: Fraction
     shape: tuple[int, ...]
     boxes: tuple[int, ...]
@@ -64,6 +80,10 @@ class Splits(Mechanism[L1]):
         factor = factor_for(epsilon, score_sensitivity=1, monotone=False)
         flat = tuple(int(value) for box in boxes for value in box)
         return cls(factor=factor, shape=tuple(shape), boxes=flat)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """The cells of one sum, as a table of this shape."""
+        require_table(query, self.shape)
 
     def event(self, sensitivity: L1, /) -> ExponentialEvent:
         """What all cuts together are.

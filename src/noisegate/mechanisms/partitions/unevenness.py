@@ -10,7 +10,7 @@ the other, wherever they lie.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
@@ -19,14 +19,19 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
+    Takes,
     clamped,
     require_whole,
     store_positive,
 )
+from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 _PARTS_MAX: Final = 64
 
@@ -37,6 +42,7 @@ class Unevenness(Mechanism[L1]):
     """Releases the `excess` of a row's fuller half plus two-sided geometric noise."""
 
     name: ClassVar[str] = "unevenness/1"
+    takes: ClassVar[Takes] = Takes.L1
     scale: Fraction
     parts: int
 
@@ -45,6 +51,10 @@ class Unevenness(Mechanism[L1]):
         require_whole(self, "parts", least=2, most=_PARTS_MAX)
         if self.parts % 2:
             raise SpecError("There is no half of the parts.", fix="Use an even number of parts.")
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """The cells of one sum, as a row."""
+        self.require_cells((require_table(query),))
 
     def event(self, sensitivity: L1, /) -> GeometricEvent:
         """What one use is.

@@ -39,13 +39,20 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from math import lcm
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
-from noisegate.mechanisms.base import Repeatable, failure_of, store, whole_count
+from noisegate.mechanisms.base import (
+    Repeatable,
+    Takes,
+    failure_of,
+    require_values,
+    store,
+    whole_count,
+)
 from noisegate.mechanisms.quantiles.quantile import (
     checked_tau,
     error_range,
@@ -66,6 +73,9 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.uniform import uniform_below
 from noisegate.privacy.event import Event, ExponentialEvent, Sequential
 
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
+
 LADDER: Final = (Fraction(1, 20), Fraction(1, 100), Fraction(1, 1000))  # failures of the rungs
 RUNG_MAX: Final = ERROR_MAX // 2  # ranks of a rung
 _AT_ONCE: Final = 24  # pairs that are proposed for a draw
@@ -83,6 +93,7 @@ class Brackets(Repeatable[int]):
     """
 
     name: ClassVar[str] = "brackets/1"
+    takes: ClassVar[Takes] = Takes.ROWS
     step: ClassVar[int] = 1
     taus: tuple[Fraction, ...]
     factors: tuple[Fraction, ...]
@@ -123,6 +134,10 @@ class Brackets(Repeatable[int]):
         each = positive(epsilon, name="epsilon") / (max(len(levels), 1) * units)
         factors = tuple(each / moved(level, extra) for level in levels)
         return cls(taus=levels, factors=factors, low=low, high=high, slack=extra)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Values of each cell."""
+        require_values(query)
 
     def event(self, values_per_unit: int, /) -> Event:
         """What one use is, where a unit holds at most ``values_per_unit`` values.

@@ -12,16 +12,25 @@ True
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from noisegate.mechanisms.base import Mechanism, clamped, store
+from noisegate.mechanisms.base import (
+    Mechanism,
+    Takes,
+    clamped,
+    require_values,
+    store,
+)
 from noisegate.mechanisms.quantiles.quantile import checked_tau
 from noisegate.mechanisms.smooth.smooth import LocalNoise, decays_of, require_local
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -30,11 +39,17 @@ class LocalQuantile(Mechanism[int]):
     """The value of rank ⌈τ n⌉, or ``low`` if there is none, with ``noise`` by its reaches."""
 
     name: ClassVar[str] = "local-quantile/1"
+    takes: ClassVar[Takes] = Takes.ROWS
     tau: Fraction
     noise: LocalNoise
 
     def __post_init__(self) -> None:
         store(self, "tau", checked_tau(self.tau))
+        require_local(self.noise)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Values of each cell."""
+        require_values(query)
         require_local(self.noise)
 
     def event(self, values_per_unit: int, /) -> Event:

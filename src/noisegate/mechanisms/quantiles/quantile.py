@@ -11,7 +11,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
     Repeatable,
+    Takes,
     clamped,
     failure_of,
+    require_values,
     require_whole,
     store,
     store_positive,
@@ -39,6 +41,9 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
 
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
+
 GRID_MAX: Final = 1 << 58
 
 
@@ -52,6 +57,7 @@ class Quantile(Repeatable[int]):
     """
 
     name: ClassVar[str] = "quantile/1"
+    takes: ClassVar[Takes] = Takes.ROWS
     tau: Fraction
     factor: Fraction
     low: int
@@ -79,6 +85,10 @@ class Quantile(Repeatable[int]):
         units = whole_count(values_per_unit, name="values_per_unit")
         factor = positive(epsilon, name="epsilon") / (units * error_range(level))
         return cls(tau=level, factor=factor, low=low, high=high, step=step)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Values of each cell."""
+        require_values(query)
 
     def event(self, values_per_unit: int, /) -> ExponentialEvent:
         """What one choice is, where a unit holds at most ``values_per_unit`` values.

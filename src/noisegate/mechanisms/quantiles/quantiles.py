@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
-from typing import ClassVar, Final, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
     Repeatable,
+    Takes,
     failure_of,
+    require_values,
     require_whole,
     store,
     whole_count,
@@ -36,6 +38,9 @@ from noisegate.mechanisms.quantiles.ranks import DENOMINATOR_MAX, RankGoal, priv
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event, ExponentialEvent, Group, Parallel, Sequential
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 TIE_BITS_MAX: Final = 16
 _STEPS: Final = 1 << 10  # of the grid on which errors are added up
@@ -69,6 +74,7 @@ class Quantiles(Repeatable[int]):
     """
 
     name: ClassVar[str] = "quantiles/1"
+    takes: ClassVar[Takes] = Takes.ROWS
     taus: tuple[Fraction, ...]
     epsilon_levels: tuple[Fraction, ...]
     low: int
@@ -120,6 +126,10 @@ class Quantiles(Repeatable[int]):
             taus=exact, epsilon_levels=(each,) * levels, low=low, high=high, step=step,
             tie_bits=tie_bits,
         )  # fmt: skip
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Values of each cell."""
+        require_values(query)
 
     def event(self, values_per_unit: int, /) -> Event:
         """What one use is: one parallel step per level of the halving, in sequence.

@@ -15,17 +15,18 @@ import os
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.accounting.tails import upper_tail
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Repeatable,
+    Takes,
     clamped,
     failure_of,
     require_whole,
@@ -34,11 +35,14 @@ from noisegate.mechanisms.base import (
     surely_at_most,
     whole_count,
 )
-from noisegate.mechanisms.selection.scores import require_flag, sides
+from noisegate.mechanisms.selection.scores import questions_of, require_flag, sides
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
 from noisegate.privacy.event import AboveThresholdEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 CUTOFF_MAX: Final = 1 << 31
 CUT: Final = -(1 << 62)  # no answer: the run was over
@@ -50,6 +54,7 @@ class AboveThreshold(Repeatable[Fraction]):
     """Says for each question in turn whether its noisy value reaches a noisy threshold."""
 
     name: ClassVar[str] = "above-threshold/1"
+    takes: ClassVar[Takes] = Takes.ANY_ONE
     threshold: int
     threshold_scale: Fraction
     query_scale: Fraction
@@ -89,6 +94,12 @@ class AboveThreshold(Repeatable[Fraction]):
             cutoff=cutoff,
             monotone=monotone,
         )
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """One block of questions about the cells of one sum, in the order of the block."""
+        questions_of(query)
+        if self.monotone and not query.is_monotone:
+            raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
 
     def event(self, sensitivity: Fraction, /) -> AboveThresholdEvent:
         """What a whole run is, however many questions it answers.

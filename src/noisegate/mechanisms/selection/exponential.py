@@ -9,13 +9,17 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
+from noisegate.errors import Unsupported
 from noisegate.mechanisms.selection.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -24,6 +28,13 @@ class Exponential(OneByScore):
     """Chooses candidate o with probability proportional to e^(factor · score(o))."""
 
     name: ClassVar[str] = "exponential/1"
+
+    def require(self, query: "Query", place: int) -> None:
+        """Sums as scores, or how far guesses of tables are off."""
+        if query.asks != "distances":
+            OneByScore.require(self, query, place)
+        elif self.monotone:
+            raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
 
     def event(self, score_sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.

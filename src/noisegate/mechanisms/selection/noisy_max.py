@@ -10,18 +10,26 @@ Fraction(1, 2)
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, real, upper
 from noisegate.mechanisms.base import failure_of, whole_count
-from noisegate.mechanisms.selection.scores import SeveralByScore, clamped_scores, shortfall_up
+from noisegate.mechanisms.selection.scores import (
+    SeveralByScore,
+    clamped_scores,
+    require_scores,
+    shortfall_up,
+)
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_with_gaps_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import DeclaredEvent
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 
 @final
@@ -30,6 +38,10 @@ class NoisyMax(SeveralByScore):
     """Chooses the k best by score plus exponential noise, and says how far each leads the next."""
 
     name: ClassVar[str] = "noisy-max/1"
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Sums as scores, of more candidates than are chosen: the last leads one more."""
+        require_scores(query, monotone=self.monotone, candidates=self.k + 1)
 
     def event(self, score_sensitivity: Fraction, /) -> DeclaredEvent:
         """What the k choices and their gaps are.

@@ -7,14 +7,16 @@ moves no score down (or no score up), whatever the data.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from noisegate.errors import SpecError
+from noisegate.algebra.tally import Marginals, Sums
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive, real, upper
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
     Repeatable,
+    Takes,
     clamped,
     failure_of,
     require_whole,
@@ -22,6 +24,9 @@ from noisegate.mechanisms.base import (
     whole_count,
 )
 from noisegate.noise.chunks import Int64Array
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 SCORE_MAX: Final = 1 << 60
 FACTOR_MAX: Final = Fraction(1 << 40)
@@ -31,12 +36,17 @@ FACTOR_MAX: Final = Fraction(1 << 40)
 class ByScore(Repeatable[Fraction]):
     """A choice by score, and whether it relies on monotone scores."""
 
+    takes: ClassVar[Takes] = Takes.ANY_ONE
     factor: Fraction
     monotone: bool = False
 
     def __post_init__(self) -> None:
         store_positive(self, "factor", most=FACTOR_MAX)
         require_flag(self, "monotone")
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Sums as scores."""
+        require_scores(query, monotone=self.monotone)
 
     def price(self, score_sensitivity: Fraction) -> Fraction:
         """The ε of one choice."""
@@ -70,6 +80,10 @@ class SeveralByScore(ByScore):
         ByScore.__post_init__(self)
         require_whole(self, "k", least=1, most=INPUT_MAX)
 
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Sums as scores, of as many candidates as are chosen."""
+        require_scores(query, monotone=self.monotone, candidates=self.k)
+
     @classmethod
     def for_epsilon(
         cls, epsilon: Number, *, k: int, score_sensitivity: Number, monotone: bool = False
@@ -78,6 +92,29 @@ class SeveralByScore(ByScore):
         each = positive(epsilon, name="epsilon") / whole_count(k, name="k")
         factor = factor_for(each, score_sensitivity=score_sensitivity, monotone=monotone)
         return cls(k=k, factor=factor, monotone=monotone)
+
+
+def require_scores(query: "Query", *, monotone: bool, candidates: int = 1) -> None:
+    """Refuse all but plain sums, of so many candidates: all terms (or tables) and their cells."""
+    tally = query.tally
+    if not isinstance(tally, Sums | Marginals) or query.asks != "cells":
+        raise Unsupported(
+            "A choice by score is among sums, or guesses of tables.",
+            fix="Give plain sums, or distances of marginals.",
+        )
+    if monotone and not query.is_monotone:
+        raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
+    if (len(tally.terms) if isinstance(tally, Sums) else 1) * tally.cells < candidates:
+        raise Unsupported("There are too few candidates.", fix="Choose fewer of them.")
+
+
+def questions_of(query: "Query") -> int:
+    """How many questions a block about the cells of one sum has; refuses anything else."""
+    if query.asks != "combinations" or len(query.l1s) != 1:
+        raise Unsupported(
+            "A threshold is for one block of questions about one sum.", fix="Give a strategy."
+        )
+    return query.combinations.blocks[0].size
 
 
 def sides(*, monotone: bool) -> int:

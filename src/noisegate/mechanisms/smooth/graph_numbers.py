@@ -10,17 +10,21 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
+from noisegate.algebra.tally import Cells
+from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import (
     INPUT_MAX,
     Mechanism,
+    OfCells,
+    Takes,
     clamped,
+    no_rule,
     require_whole,
     whole_count,
 )
@@ -38,9 +42,12 @@ from noisegate.mechanisms.smooth.graph_shapes import (
 )
 from noisegate.mechanisms.smooth.smooth import LocalNoise, decays_of, require_local
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import Int64Array
+from noisegate.noise.chunks import Int64Array, Places
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import Event
+
+if TYPE_CHECKING:
+    from noisegate.transforms.query import Query
 
 LEVELS_MAX: Final = 1 << 20  # weights of an edge
 # How many vertices there may be, for what takes how long.
@@ -59,10 +66,11 @@ VERTICES_MAX: Final[Mapping[str, int]] = MappingProxyType(
 )
 
 
-class OfGraph(Mechanism[int]):
+class OfGraph(OfCells[int]):
     """Something about a graph whose edges are cells (source, target, weight)."""
 
     __slots__ = ()
+    takes: ClassVar[Takes] = Takes.ROWS
     statistic: str
     vertices: int
     noise: Mechanism[Any]
@@ -71,6 +79,20 @@ class OfGraph(Mechanism[int]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for the numbers of all cells that hold rows."""
         return self.noise.sample(self.handed(exact), bits=bits)
+
+    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+        """Cells of two vertices, and perhaps a weight."""
+        if not isinstance(query.tally, Cells):
+            raise no_rule(query)
+        if self.shape != tuple(axis.size for axis in query.tally.by):
+            raise Unsupported("The graph is on other vertices.", fix="Use the sizes of the axes.")
+
+    def summary(
+        self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM
+    ) -> tuple[None, Int64Array]:
+        """The numbers of the graph; how often an edge is there does not matter."""
+        del counts
+        return None, self.sample(cells.astype(np.int64), bits=bits)[None]
 
     def handed(self, exact: Int64Array) -> Int64Array:
         """What the noise is given. Exact: never leaves the door."""
@@ -168,6 +190,11 @@ class LocalGraph(OfGraph):
         is_tree, is_cut = self.statistic == "spanning-tree", self.statistic.startswith("truncated")
         require_whole(self, "levels", least=1 + is_tree, most=LEVELS_MAX if is_tree else 1)
         require_whole(self, "cap", least=2 * is_cut, most=self.vertices if is_cut else 0)
+
+    def require(self, query: "Query", place: int) -> None:
+        """The same, with noise by reaches."""
+        OfGraph.require(self, query, place)
+        require_local(self.noise)
 
     def event(self, rows_per_unit: int, /) -> Event:
         """What one use is, where a unit has at most ``rows_per_unit`` rows.

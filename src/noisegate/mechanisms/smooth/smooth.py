@@ -38,7 +38,7 @@ from noisegate.mechanisms.base import (
 )
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.rounded import Laplace, LaplaceLognormal, Shape, StudentT, rounded
+from noisegate.noise.continuous import Laplace, LaplaceLognormal, Shape, StudentT, rounded
 from noisegate.privacy.event import (
     Event,
     Group,

@@ -40,7 +40,7 @@ from noisegate.releases.cells.finish import finish
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.forms.table import FORMAT, TableRelease, endings_of
-from noisegate.releases.recipes import FROM_ZERO, RECIPES, recipe
+from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, recipe
 from noisegate.releases.recipes import Recipe as TableRecipe
 from noisegate.sql.reading.reader import read
 
@@ -130,6 +130,9 @@ def table_job(desk: Desk, order: Order) -> TableJob:
         method = "tree"
     _require_sign(method, grid)
     ask = Told(price, shape=grid.shape, moved=grid.moved)
+    uses = _uses(method, ask, asked)
+    if method == "auto" and not uses <= desk.curator.allowed:
+        method, uses = "adaptive", frozenset()
     name, made, predicted = _chosen(method, options, ask, asked)
     making = Making(
         method=name,
@@ -150,6 +153,7 @@ def table_job(desk: Desk, order: Order) -> TableJob:
         expected=_expected(grid, making, asked, predicted),
         notes=tuple(filter(None, (predicted.words, mending, *grid.caveats))),
         endings=endings_of(grid.axes),
+        uses=uses,
         price=price,
         question=_question(grid, making, spec),
         grid=grid,
@@ -157,6 +161,15 @@ def table_job(desk: Desk, order: Order) -> TableJob:
         making=making,
         workload=asked,
     )
+
+
+def _uses(method: str, ask: Told, workload: Workload) -> frozenset[str]:
+    """The optional capabilities of a method; of "auto", those of what it would choose."""
+    if method == "auto":
+        from noisegate.releases.recipes.auto import choice  # noqa: PLC0415 - a recipe
+
+        method = choice(ask, workload)[0]
+    return frozenset({"partitions"} if method in CHOOSING else ())
 
 
 def _expected(grid: Grid, making: Making, asked: Workload, predicted: Predicted) -> TableExpected:

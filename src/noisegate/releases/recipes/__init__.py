@@ -46,6 +46,12 @@ FROM_ZERO: Final = frozenset({
 })  # fmt: skip
 
 
+# They let a mechanism choose by the cells themselves: the capability "partitions".
+CHOOSING: Final = frozenset({
+    "dawa", "fourier", "hybrid", "kdtree", "mwem", "planned", "privtree",
+})  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exact:
     """A recipe whose fractions are exact, however they are written."""

@@ -231,6 +231,7 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
 
     kind: str = "series"
     endings: tuple[str, ...] = ENDINGS
+    uses: frozenset[str] = frozenset({"series"})
     grid: Grid
     counter: Counter
     until: int

@@ -6,7 +6,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final, final
 
-from noisegate.accounting.calibrate import geometric_error, geometric_scale
 from noisegate.algebra.tally import Cells
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -20,6 +19,7 @@ from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.keys.sparse_priority import SparsePriority
+from noisegate.planning.calibrate import geometric_error, geometric_scale
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.release import Release as Measurements
 from noisegate.releases.cells.grid import OWN, UNITS, axis_names

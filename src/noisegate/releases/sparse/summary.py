@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.accounting.calibrate import geometric_error
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.display import bare
 from noisegate.desk.plot import drawn, framed, nothing
@@ -28,6 +27,7 @@ from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, shown_chance
 from noisegate.mechanisms.keys.sparse_priority import GRAINS, SparsePriority
+from noisegate.planning.calibrate import geometric_error
 from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.sparse.axes import Places, SparseAxis, places_of

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import (
     Cells,
@@ -34,8 +33,6 @@ from noisegate.algebra.tally import (
 from noisegate.arrow import numbers
 from noisegate.errors import PolicyError, SourceError, is_interrupt
 from noisegate.privacy.domain import Key, Kind, TableDomain
-from noisegate.sources.adding import add_up
-from noisegate.sources.counting import count_cells
 from noisegate.sources.duckdb.files import (
     GIVE,
     KIND_OF,
@@ -60,16 +57,7 @@ from noisegate.sources.duckdb.found import (
     unsigned,
 )
 from noisegate.sources.duckdb.views import require_stored_rows
-from noisegate.sources.duckdb.writing.blocks import blocks_query, dealt_rows
-from noisegate.sources.duckdb.writing.parts import (
-    WHOLE_TYPES,
-    base_value,
-    col,
-    keys_table,
-    shown_value,
-)
 from noisegate.sources.duckdb.writing.relations import OWNER, RelationWriter, base_view
-from noisegate.sources.duckdb.writing.sample import Drawn
 from noisegate.sources.duckdb.writing.tallies import (
     cells_query,
     constant_of,
@@ -80,10 +68,20 @@ from noisegate.sources.duckdb.writing.tallies import (
     sums_query,
     values_query,
 )
+from noisegate.sources.duckdb.writing.words import (
+    WHOLE_TYPES,
+    base_value,
+    col,
+    keys_table,
+    shown_value,
+)
 from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from noisegate.algebra.blocks import Blocks
+    from noisegate.sources.duckdb.writing.sample import Drawn
 
 
 # What a stored column may be declared as. Numbers are no texts: the text of one may depend on
@@ -141,6 +139,8 @@ class DuckDBSource(Source):
         return np.stack([filled(found, name, shape) for name in names])
 
     def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
+        from noisegate.sources.adding import add_up  # noqa: PLC0415 - for many tables at once
+
         used = sorted({place for each in tally.sets for place in each})
         by = tuple(tally.by[place] for place in used)
         sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
@@ -183,6 +183,8 @@ class DuckDBSource(Source):
         return Held(counts=counts, take=take)
 
     def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
+        from noisegate.sources.counting import count_cells  # noqa: PLC0415 - for numbered cells
+
         listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
         text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
         cells, counts = self._run(lambda c: count_cells(unsigned(c.sql(text))), listed)
@@ -190,6 +192,8 @@ class DuckDBSource(Source):
 
     @contextmanager
     def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:  # noqa: D102
+        from noisegate.sources.duckdb.writing.sample import Drawn  # noqa: PLC0415 - of samples only
+
         found = copy(self)
         found._written, found._drawn = {}, Drawn(probability, key, found._run)  # noqa: SLF001
         try:
@@ -203,7 +207,12 @@ class DuckDBSource(Source):
         found: Used = self._run(lambda c: use(batches(c.sql(text), tally)), tally.by)
         return found
 
-    def blocks(self, tally: Blocks, key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
+    def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
+        from noisegate.sources.duckdb.writing.blocks import (  # noqa: PLC0415 - for programs
+            blocks_query,
+            dealt_rows,
+        )
+
         text = blocks_query(tally, key, self._writer(tally)).sql(dialect="duckdb", copy=False)
         found = self._run(lambda connection: connection.execute(text).fetchnumpy(), ())
         return dealt_rows(found, tally)
@@ -255,7 +264,7 @@ class DuckDBSource(Source):
             return base_view(place)
         return self._drawn.rows(place)
 
-    def _writer(self, tally: Tally | Blocks) -> RelationWriter:
+    def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
         coins = self._drawn and self._drawn.coins
         return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
 

@@ -1,6 +1,6 @@
 """The policy file: a data set's tables, whose rows they hold, its budget and its analysts.
 
-Read here, and checked against itself. `policy_tables.domains` then checks it against what is
+Read here, and checked against itself. `tables.domains` then checks it against what is
 stored and makes the facts that questions are read with. No private row is looked at in either.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Final, final
 from noisegate.errors import NoisegateError, PolicyError
 from noisegate.exact import fraction
 from noisegate.files import place_of
+from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import Step, require_plain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.columns import column_of
@@ -89,6 +90,8 @@ class Policy:
     keys_delta: Fraction = Fraction(0)
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ of a question about crowds
     analysts: Mapping[str, ApproxDP] = field(default_factory=lambda: MappingProxyType({}))
+    allowed: frozenset[str] = frozenset(CAPABILITIES)  # optional capabilities, of anybody
+    allowed_to: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     packages: tuple[str, ...] | None = None  # that programs may import; None: the usual ones
 
     def ledger_url(self) -> str:
@@ -161,6 +164,12 @@ class Policy:
             )
         return self.analysts[analyst]
 
+    def allowed_of(self, analyst: str | None) -> frozenset[str]:
+        """The optional capabilities of an analyst: never more than the data set allows."""
+        if analyst is None:
+            return self.allowed
+        return self.allowed & self.allowed_to.get(analyst, self.allowed)
+
     def _located(self, where: str) -> str:
         if "://" in where or where == ":memory:":
             return where
@@ -201,7 +210,7 @@ def read_policy(path: str | Path) -> Policy:
 
 
 def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
-    money, asked = terms["budget"], terms.get("questions", {})
+    money, asked, shares = terms["budget"], terms.get("questions", {}), terms.get("analysts", {})
     budget = ApproxDP(money["epsilon"], money.get("delta", 0))
     tables = {name: _table(name, facts) for name, facts in terms["tables"].items()}
     _require_apart("tables", tables)
@@ -217,12 +226,17 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         keys_delta=fraction(asked.get("keys_delta", budget.delta * _KEYS_DELTA_SHARE)),
         crowd=_crowd(asked.get("crowd")),
         packages=_listed(terms.get("programs", {}).get("modules")),
-        analysts=MappingProxyType(
-            {name: _share(share, budget) for name, share in terms.get("analysts", {}).items()}
-        ),
-    )
+        analysts=MappingProxyType({name: _share(share, budget) for name, share in shares.items()}),
+        allowed=_allowed(terms.get("allow", {})),
+        allowed_to=MappingProxyType({
+            name: _allowed(share["allow"])
+            for name, share in shares.items()
+            if isinstance(share, dict) and "allow" in share
+        }),
+    )  # fmt: skip
     _require_names(policy)
     _require_money(policy)
+    _require_allowed(policy, shares)
     for table in tables.values():
         _require_path(table, tables)
         _require_references(table, tables)
@@ -242,6 +256,12 @@ def _crowd(terms: Mapping[str, Any] | None) -> tuple[Fraction, Fraction] | None:
     if terms is None:
         return None
     return tuple(fraction(terms[key], name=key) for key in ("probability", "delta"))  # type: ignore[return-value]
+
+
+def _allowed(terms: Mapping[str, bool]) -> frozenset[str]:
+    """What a table of true and false allows; ``others`` are those that it does not name."""
+    others = terms.get("others", True)
+    return frozenset(name for name in CAPABILITIES if terms.get(name, others))
 
 
 def _share(terms: Any, budget: ApproxDP) -> ApproxDP:  # noqa: ANN401 - a number or a table
@@ -375,6 +395,18 @@ def _require_money(policy: Policy) -> None:
             raise PolicyError(
                 f"analysts.{name}: the share is larger than the budget, {budget}.",
                 fix="Lower the share, or raise the budget.",
+            )
+
+
+def _require_allowed(policy: Policy, shares: Mapping[str, Any]) -> None:
+    """An analyst is allowed less than the data set, or as much; never more."""
+    for name, share in shares.items():
+        said = share.get("allow", {}) if isinstance(share, dict) else {}
+        granted = {key for key, value in said.items() if value} - {"others"}
+        if more := sorted(granted - policy.allowed):
+            raise PolicyError(
+                f"analysts.{name}.allow.{more[0]}: the data set itself does not allow this.",
+                fix=f"Leave it out, or allow {more[0]} under [allow] too.",
             )
 
 

@@ -15,12 +15,11 @@ from typing import Final, final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.quantiles.brackets import Brackets
-from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, purchase
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, Recipe
 from noisegate.sql.estimates.estimate import predicted
+from noisegate.sql.kinds import is_brackets, is_quantiles
 from noisegate.sql.question import Function
 
 _DIGITS: Final = 900  # decimals of three digits per power of ten
@@ -145,9 +144,8 @@ def _meets(bought: Purchase, goal: Goal, limits: Mapping[str, float]) -> bool:
     for part, mechanisms in zip(bought.draft.parts, bought.mechanisms, strict=True):
         for mechanism in mechanisms:
             rows = Fraction(goal.rows or 0) / bought.draft.cells(part.columns)
-            if (
-                isinstance(mechanism, Brackets | Quantiles)
-                and mechanism.rank_error(goal.confidence) > (goal.relative or 0) * rows
-            ):
+            if (is_brackets(mechanism) or is_quantiles(mechanism)) and mechanism.rank_error(
+                goal.confidence
+            ) > (goal.relative or 0) * rows:
                 return False
     return True

@@ -7,8 +7,6 @@ from typing import Final, final
 
 from noisegate.algebra.expression import Expression, Schema, domain_of
 from noisegate.algebra.tally import Term
-from noisegate.mechanisms.quantiles.quantile import error_range
-from noisegate.mechanisms.quantiles.quantiles import depth
 from noisegate.privacy.domain import Kind
 from noisegate.sql.drafts.recipe import Recipe, shown_scale
 from noisegate.sql.drafts.terms import masked, numeric, value_term
@@ -41,6 +39,9 @@ class Other:
         """How much of a relative error it makes, compared with a count."""
         if self.function in COUNTED:
             return 1.0
+        from noisegate.mechanisms.quantiles.quantile import error_range  # noqa: PLC0415 - quantiles
+        from noisegate.mechanisms.quantiles.quantiles import depth  # noqa: PLC0415
+
         ranges = [error_range(level) for level in self.levels] or [Fraction(2)]
         count = len(self.levels)
         return STRAY * float(max(ranges)) * max(1, count if self.is_bracketed else depth(count))

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt, log
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from noisegate.accounting.amplification import inner_rho_down
 from noisegate.accounting.search import digits_down
 from noisegate.algebra.tally import Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
@@ -22,21 +21,15 @@ from noisegate.exact import Number, fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, smallest_whole
-from noisegate.mechanisms.keys.key_selection import (
-    Finder,
-    KeySelection,
-    ThresholdedGaussian,
-    ThresholdedGeometric,
-)
-from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets, radii_below
-from noisegate.mechanisms.quantiles.quantiles import Quantiles, depth
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.others import BRACKETS_MAX
 from noisegate.sql.drafts.words import extreme, quantiles, ranks, rare
 from noisegate.sql.question import Function
 from noisegate.transforms.query import Query
 
-Choice: TypeAlias = Brackets | Quantiles
+if TYPE_CHECKING:
+    from noisegate.mechanisms.keys.key_selection import Finder
+
 _HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
@@ -111,11 +104,17 @@ def _finding(
     the worst ratio to the best c for that n is least at c = 1 where t grows with c, and at √C where
     it grows with √c, as with Gaussian noise. More count where that costs nothing, at a large ε.
     """
+    from noisegate.mechanisms.keys.key_selection import (  # noqa: PLC0415 - where groups are found
+        KeySelection,
+        ThresholdedGaussian,
+        ThresholdedGeometric,
+    )
+
     price = inner_price(funds.share(share), query.sample)
     within = inner_delta(delta, query.sample)
     kind = KeySelection if draft.decided is None else ThresholdedGeometric
 
-    def finder(keys: int) -> Finder:
+    def finder(keys: int) -> "Finder":
         found: list[Finder] = [kind.for_budget(price, within, keys_per_unit=keys)]
         if funds.gaussian:
             rho = share * funds.epsilon**2 / 2
@@ -133,8 +132,10 @@ def _finding(
     return Measurement(query=few, mechanisms=(finder(groups),))
 
 
-def finder_of(measurement: Measurement) -> Finder:
+def finder_of(measurement: Measurement) -> "Finder":
     """What decides which groups are shown."""
+    from noisegate.mechanisms.keys.key_selection import Finder  # noqa: PLC0415 - groups are found
+
     (found,) = measurement.mechanisms
     assert isinstance(found, Finder)  # noqa: S101 - so they are bought
     return found
@@ -168,6 +169,9 @@ def _mechanisms(
     if not isinstance(tally, Values) or part.other is None:
         price = inner_price(funds.share(shares[0]), query.sample)
         return (Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
+    from noisegate.mechanisms.quantiles.brackets import Brackets  # noqa: PLC0415 - for quantiles
+    from noisegate.mechanisms.quantiles.quantiles import Quantiles, depth  # noqa: PLC0415
+
     grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
     price = inner_price(funds.choice(shares[0]), query.sample)
     if part.other.levels:
@@ -176,7 +180,7 @@ def _mechanisms(
         steps = len(taus) if bracketed else depth(len(taus))
         if funds.gaussian and steps > 1:  # they add up in ρ, not in ε
             price = digits_down(price * steps * sqrt_down(Fraction(1, steps)))
-        choice: Choice = (
+        choice: Brackets | Quantiles = (
             Brackets.for_epsilon(price, taus=taus, slack=slack, **grid)
             if bracketed
             else Quantiles.for_epsilon(price, taus=taus, **grid)
@@ -216,6 +220,8 @@ def _sharpened(
     found = tuple(Geometric(scale=scale * factor) for scale in scales)
     if not amplified:
         return found
+    from noisegate.accounting.amplification import inner_rho_down  # noqa: PLC0415 - of samples
+
     rho = inner_rho_down(price, probability=query.sample)
     bells = tuple(
         DiscreteGaussian.for_rho(rho * each / price, sensitivity=l2)
@@ -235,6 +241,8 @@ def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fracti
     """
     if rows is None:
         return EXTREME
+    from noisegate.mechanisms.quantiles.brackets import LADDER, radii_below  # noqa: PLC0415
+
     rungs = log(radii_below(points - 1).size / LADDER[-1]) + 1
     ranks = 2 * max(log(points) + 3, rungs) / float(epsilon) + 3
     thousandths = ceil(10_000 * ranks / max(rows, 1))

@@ -2,19 +2,22 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from noisegate.algebra.expression import Call, Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Keys, Sums, Term, Values
-from noisegate.mechanisms.keys.key_selection import Finder, KeySelection
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sql.drafts.recipe import ADDITIVE
+from noisegate.sql.kinds import is_key_selection
 from noisegate.sql.laws.sampling import sample_words
 from noisegate.sql.question import Block, Function, GroupKey
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
+
+if TYPE_CHECKING:
+    from noisegate.mechanisms.keys.key_selection import Finder
 
 _COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
 _UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
@@ -81,10 +84,10 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def rare(query: Query, finder: Finder, *, shown: bool) -> str:
+def rare(query: Query, finder: "Finder", *, shown: bool) -> str:
     """How large a group must be to be found; ``shown``: by the very count that is shown of it."""
     noun, of = noun_of(query), " of the sample" if query.sample is not None else ""
-    certain = isinstance(finder, KeySelection)
+    certain = is_key_selection(finder)
     once = f"each {noun} once"
     if query.stability.rows != 1:
         once += f", in {_of(query.per_unit, 'group')} at most"

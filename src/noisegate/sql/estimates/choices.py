@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Term
-from noisegate.mechanisms.quantiles.brackets import Brackets
-from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.drafts.recipe import Recipe
+from noisegate.sql.kinds import is_brackets
 from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import Bars
 from noisegate.sql.laws.laws import Floats
+
+if TYPE_CHECKING:
+    from noisegate.mechanisms.quantiles.brackets import Brackets
+    from noisegate.mechanisms.quantiles.quantiles import Quantiles
 
 Numbers: TypeAlias = NDArray[Any]
 Ranks: TypeAlias = Callable[[Fraction], int]
@@ -28,7 +31,7 @@ class Chosen:
     """What was released for all cells of one grouping set, a row for each."""
 
     released: NDArray[np.int64]
-    noise: Brackets | Quantiles
+    noise: "Brackets | Quantiles"
     term: Term
 
     def values(self, level: int) -> Numbers:
@@ -38,7 +41,7 @@ class Chosen:
         A bracket stays that of its level.
         """
         found = self.released
-        if isinstance(self.noise, Brackets):
+        if is_brackets(self.noise):
             found = np.sort(self.noise.centres(found), axis=1)
         return _points(found, self.term)[:, level]
 
@@ -50,7 +53,7 @@ class Chosen:
         Rounding: outwards.
         """
         noise, grain = self.noise, self.term.grain
-        if not isinstance(noise, Brackets):
+        if not is_brackets(noise):
             return None
         down = up = Fraction(0) if grain == 1 and recipe.kind is not Kind.NUMBER else grain / 2
         if recipe.kind is Kind.TIMESTAMP:

@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Sums, Values
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
-from noisegate.mechanisms.keys.key_selection import Thresholded
-from noisegate.mechanisms.quantiles.brackets import Brackets
-from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.grouping_sets import Columns, Marginals, grouping_id
@@ -29,6 +26,7 @@ from noisegate.sql.drafts.recipe import OFF_CENTRE, Mean, Recipe
 from noisegate.sql.estimates.choices import Chosen, Ranks
 from noisegate.sql.estimates.formulas import average_of, quotient_of
 from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised
+from noisegate.sql.kinds import is_brackets, is_quantiles, is_thresholded
 from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import (
     Bars,
@@ -253,7 +251,7 @@ class _Measured:
         tally, columns = part.query.tally, part.columns
         if isinstance(tally, Values):
             noise = mechanisms[0]
-            if isinstance(noise, Brackets | Quantiles):
+            if is_brackets(noise) or is_quantiles(noise):
                 cells = values.reshape(self.draft.cells(columns), -1)
                 chosen = Chosen(cells, noise, tally.term)
                 self.choices.setdefault(part.pieces[0], {})[columns] = chosen
@@ -369,7 +367,7 @@ def _deciding(bought: Purchase) -> Known:
     Before that, a guess that is far above the threshold, where being shown says nothing.
     """
     finder = finder_of(bought.keys[0])
-    assert isinstance(finder, Thresholded)  # noqa: S101 - it releases counts
+    assert is_thresholded(finder)  # noqa: S101 - it releases counts
     guess = finder.threshold + 2 * finder.noise.interval(_SURELY)
     values = bought.draft.counted(guess)
     return replace(released(values, finder.noise, Fraction(1)), at_least=finder.threshold)
@@ -467,7 +465,7 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
     each = Fraction(rows or 0) / cells
     if not isinstance(tally, Sums):
         noise = bought.mechanisms[place][0]
-        if isinstance(noise, Brackets):
+        if is_brackets(noise):
             return np.tile(noise.expected(int(each)), (cells, 1))
         width = 1 if part.other is None else max(1, len(part.other.levels))
         return np.zeros((cells, width), np.int64)

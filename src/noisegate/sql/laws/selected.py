@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.accounting.calibrate import geometric_error
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.sql.laws.counted import Chances, Whole, first_above
 from noisegate.sql.laws.laws import Floats, Noise
@@ -78,6 +77,8 @@ def between_all(
     p, reach = float(sampling.probability), float(sampling.reach)
     spread = sqrt(reach * (1 - p))
     sure = ((spread + np.sqrt(spread**2 + 4 * np.asarray(at_least))) / 2) ** 2 / p
+    from noisegate.planning.calibrate import geometric_error  # noqa: PLC0415 - of samples only
+
     off = geometric_error(scale, confidence=1 - failure / 8)
     low, high = sampling.bounds((values - off) / p, (values + off) / p, float(failure / 8))
     return np.where(low > sure, low, 0.0), np.maximum(high, sure)

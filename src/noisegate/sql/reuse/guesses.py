@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums
 from noisegate.errors import Unsupported
-from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.grouping_sets import Columns
 from noisegate.sql.drafts.groups import Caps
@@ -20,6 +19,7 @@ from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import OFF_CENTRE, Recipe
 from noisegate.sql.estimates.estimate import Released, estimate, predicted
 from noisegate.sql.estimates.losses import Lost
+from noisegate.sql.kinds import is_brackets
 from noisegate.sql.laws.known import grains_of, listed
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.question import Aggregate, Function
@@ -122,7 +122,7 @@ class Guess:
         if not isinstance(tally, Sums):
             assert part.other is not None  # noqa: S101 - no sums
             noise = self.bought.mechanisms[place][0]
-            if isinstance(noise, Brackets):
+            if is_brackets(noise):
                 return np.array([noise.expected(int(rows)) for rows in each.tolist()]).reshape(
                     cells, -1
                 )

@@ -106,6 +106,7 @@ def questions_job(desk: Desk, order: Order) -> QuestionsJob:
         ),
         notes=("the error depends on the rows", *grid.caveats),
         endings=endings_of(grid.axes),
+        uses=frozenset({"partitions"}),
         price=price,
         question=json.dumps(record, sort_keys=True, ensure_ascii=False),
         grid=grid,

@@ -200,6 +200,7 @@ class Many:
     def __init__(self, desk: Desk, order: ManyOrder, *, sure: bool) -> None:
         curator, rules = desk.curator, desk.rules
         self._desk, self.curator, self._rules, self._order = desk, curator, rules, order
+        curator.require_allowed({"many"})
         self.grid = counting_grid(
             curator.tables, table=order.table, columns=order.columns,
             questions=order.workload, rows_per_unit=order.rows_per_unit,

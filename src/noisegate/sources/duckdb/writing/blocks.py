@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.schema import schema_of
-from noisegate.sources.duckdb.writing.parts import ENGINE_TYPES, as_, cast, col, engine_type
 from noisegate.sources.duckdb.writing.relations import OWNER, RelationWriter
+from noisegate.sources.duckdb.writing.words import as_, cast, col
 
 _DIGITS: Final = 15  # of a hash, as a number
 
@@ -30,12 +30,7 @@ def blocks_query(tally: Blocks, key: str, writer: RelationWriter) -> exp.Query:
     secret = exp.DPipe(this=exp.Literal.string(key), expression=cast(dealt, "VARCHAR"), safe=False)
     rows = opened.query.select(
         *(
-            as_(
-                exp.TryCast(
-                    this=opened.field(name), to=engine_type(ENGINE_TYPES[schema[name].kind])
-                ),
-                value,
-            )
+            as_(cast(opened.field(name), schema[name].kind, may_fail=True), value)
             for name, value in zip(tally.columns, values, strict=True)
         ),
         as_(exp.Anonymous(this="sha256", expressions=[secret]), "h"),

@@ -21,7 +21,7 @@ from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb.writing.functions import KEEPS_SPOILT, SPOILS, WRITERS
-from noisegate.sources.duckdb.writing.words import Written, as_kind, call, when, write_value
+from noisegate.sources.duckdb.writing.words import Written, as_kind, call, case, write_value
 
 SIZE_MAX: Final = 20_000  # words of one expression: a step may say its arguments twice
 
@@ -68,4 +68,4 @@ def _clean(written: Written) -> Written:
     """NULL instead of NaN and infinity."""
     if not written.spoilt:
         return written
-    return Written(when(call("ISFINITE", written.sql), written.sql.copy()), written.domain)
+    return Written(case((call("ISFINITE", written.sql), written.sql.copy())), written.domain)

@@ -15,7 +15,7 @@ from noisegate.algebra.expression import Literal, Schema, domain_of
 from noisegate.algebra.relation import Among, Fold, Folded, Window
 from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.parts import case, number, on_grid, whole
+from noisegate.sources.duckdb.writing.words import case, number, on_grid, whole
 
 _LEVEL_BITS: Final = 24
 _CALLS: Final[dict[Among, Callable[[exp.Expr], exp.Expr]]] = {

@@ -24,13 +24,12 @@ from noisegate.sources.duckdb.writing.words import (
     as_kind,
     binary,
     call,
+    case,
     cast,
-    cast_to,
     chain,
-    clamped,
-    double,
+    clamp,
     in_calendar,
-    when,
+    number,
     whole,
     within,
 )
@@ -83,7 +82,7 @@ def _round(args: Args, made: Domain) -> exp.Expr:
     digits = args[1].literal if len(args) > 1 else 0
     if digits == 0 or (digits > 0 and made.kind is Kind.INTEGER):
         return _rounded("ROUND")(args[:1], made)
-    return call("ROUND", as_kind(args[0], made.kind), cast_to(whole(digits), "INT"))
+    return call("ROUND", as_kind(args[0], made.kind), cast(whole(digits), "INT"))
 
 
 def _of_number(name: str) -> Writer:
@@ -95,7 +94,9 @@ def _above_zero(name: str, least: type[exp.Expr]) -> Writer:
 
     def writer(args: Args, made: Domain) -> exp.Expr:
         arg = as_kind(args[0], Kind.NUMBER)
-        return call(name, when(binary(least, arg, double(0)), arg.copy()) if made.nullable else arg)
+        return call(
+            name, case((binary(least, arg, number(0)), arg.copy())) if made.nullable else arg
+        )
 
     return writer
 
@@ -105,13 +106,13 @@ def _bin(args: Args, made: Domain) -> exp.Expr:
     width = Fraction(args[1].literal)
     origin = Fraction(args[2].literal) if len(args) > 2 else Fraction(0)
     scale = lcm(width.denominator, origin.denominator)
-    step, shift = double(width * scale), double(origin * scale)
-    scaled = binary(exp.Mul, as_kind(args[0], Kind.NUMBER), double(scale))
+    step, shift = number(width * scale), number(origin * scale)
+    scaled = binary(exp.Mul, as_kind(args[0], Kind.NUMBER), number(scale))
     place = call("FLOOR", binary(exp.Div, binary(exp.Sub, scaled, shift), step))
     edge = binary(exp.Add, binary(exp.Mul, place, step.copy()), shift.copy())
     if made.kind is Kind.INTEGER:
         return cast(edge, Kind.INTEGER)
-    return binary(exp.Div, edge, double(scale))
+    return binary(exp.Div, edge, number(scale))
 
 
 def _negate(args: Args, made: Domain) -> exp.Expr:
@@ -163,7 +164,7 @@ def _of_text(name: str) -> Writer:
 
     def writer(args: Args, made: Domain) -> exp.Expr:
         texts = [
-            cast_to(cast_to(arg.sql, "INT", may_fail=True), "BIGINT")
+            cast(cast(arg.sql, "INT", may_fail=True), "BIGINT")
             if arg.domain.kind is Kind.INTEGER and made.nullable
             else arg.sql
             for arg in args
@@ -197,11 +198,11 @@ def _plain(name: str) -> Writer:
 
 
 def _padded(name: str) -> Writer:
-    return lambda args, _: call(name, args[0].sql, cast_to(args[1].sql, "INT"), args[2].sql)
+    return lambda args, _: call(name, args[0].sql, cast(args[1].sql, "INT"), args[2].sql)
 
 
 def _regexp_extract(args: Args, _made: Domain) -> exp.Expr:
-    group = cast_to(args[2].sql, "INT")
+    group = cast(args[2].sql, "INT")
     return call("REGEXP_EXTRACT", args[0].sql, args[1].sql, group)
 
 
@@ -228,8 +229,8 @@ def _date_diff(args: Args, _made: Domain) -> exp.Expr:
 def _date_add_days(args: Args, made: Domain) -> exp.Expr:
     moment, days = (arg.sql for arg in args)
     if made.nullable:
-        days = clamped(days, -_DAYS_MAX, _DAYS_MAX)
-    days = cast_to(days, "INT")
+        days = clamp(days, whole(-_DAYS_MAX), whole(_DAYS_MAX))
+    days = cast(days, "INT")
     later = binary(exp.Add, moment, days if made.kind is Kind.DATE else call("TO_DAYS", days))
     return in_calendar(later, made.kind) if made.nullable else later
 
@@ -239,14 +240,16 @@ def _make_date(args: Args, made: Domain) -> exp.Expr:
     if not made.nullable:
         return call("MAKE_DATE", *given)
     limits = ((1, 9999), (1, 12), (1, 31))
-    year, month, day = (clamped(x.copy(), *limit) for x, limit in zip(given, limits, strict=True))
-    days = cast_to(binary(exp.Sub, day, whole(1)), "INT")
+    year, month, day = (
+        clamp(x.copy(), *map(whole, limit)) for x, limit in zip(given, limits, strict=True)
+    )
+    days = cast(binary(exp.Sub, day, whole(1)), "INT")
     date = binary(exp.Add, call("MAKE_DATE", year, month, whole(1)), days)
     parts = [
         binary(exp.EQ, call(name, date.copy()), part)
         for name, part in zip(("YEAR", "MONTH", "DAY"), given, strict=True)
     ]
-    return when(chain(exp.And, parts), date)
+    return case((chain(exp.And, parts), date))
 
 
 def _to(args: Args, made: Domain) -> exp.Expr:
@@ -255,7 +258,7 @@ def _to(args: Args, made: Domain) -> exp.Expr:
         return arg.sql
     value = arg.sql
     if arg.domain.kind is Kind.NUMBER and made.kind is Kind.TEXT:  # one zero, not two
-        value = exp.Add(this=exp.paren(value), expression=double(Fraction(0)))
+        value = exp.Add(this=exp.paren(value), expression=number(Fraction(0)))
     read = cast(value, made.kind, may_fail=made.nullable)
     is_read_moment = made.nullable and made.kind in (Kind.DATE, Kind.TIMESTAMP)
     return in_calendar(read, made.kind) if is_read_moment else read
@@ -349,7 +352,7 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "to_integer": _to,
     "to_number": _to,
     "to_decimal": lambda args, _: call(
-        "ROUND", as_kind(args[0], Kind.NUMBER), cast_to(whole(args[1].literal), "INT")
+        "ROUND", as_kind(args[0], Kind.NUMBER), cast(whole(args[1].literal), "INT")
     ),
     "to_text": _to,
     "to_boolean": _to,

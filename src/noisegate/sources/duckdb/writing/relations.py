@@ -32,12 +32,10 @@ from noisegate.algebra.schema import schema_of
 from noisegate.errors import Bug
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.folds import fold, window
-from noisegate.sources.duckdb.writing.parts import (
+from noisegate.sources.duckdb.writing.words import (
     WHOLE_TYPES,
     and_,
     as_,
-    as_kind,
     base_value,
     cast,
     col,
@@ -45,6 +43,7 @@ from noisegate.sources.duckdb.writing.parts import (
     is_not_null,
     named,
     not_,
+    read_as,
 )
 
 OWNER: Final = "o"
@@ -232,7 +231,7 @@ class RelationWriter:
             if column.kind is Kind.NUMBER or is_narrow(column, types[column.name]):
                 stored[column.name] = f"s{len(stored)}"
                 if column.kind is Kind.NUMBER:
-                    value = as_kind(column, types[column.name], value)
+                    value = read_as(column, types[column.name], value)
                 shown.append(as_(value.copy(), stored[column.name]))
         query = exp.select(*shown) if shown else exp.select(as_(exp.true(), "row"))
         query = query.from_(as_(self._base(table.name), alias), copy=False)
@@ -327,6 +326,8 @@ class RelationWriter:
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
         names, schema = dict(inner.columns), schema_of(relation.other)
+        from noisegate.sources.duckdb.writing.folds import fold  # noqa: PLC0415
+
         for folded in relation.folded:
             partner, there = self.write(relation.other), self._alias()
             field = _fields(partner.columns, there)
@@ -344,6 +345,8 @@ class RelationWriter:
         return Written(inner.query, names, inner.is_owned)
 
     def _windowed(self, relation: Windowed) -> Written:
+        from noisegate.sources.duckdb.writing.folds import window  # noqa: PLC0415
+
         inner, field = self._inside(relation.of)
         alias, schema = inner.query.args["from_"].this.alias, schema_of(relation.of)
         columns = [field(name) for name in inner.columns]
@@ -382,6 +385,8 @@ class RelationWriter:
             key = write(expression, schema, field)
             groups.append(key)
             shown.append(as_(key.copy(), names[name]))
+        from noisegate.sources.duckdb.writing.folds import fold  # noqa: PLC0415
+
         for folded in relation.folded:
             names[folded.name] = f"c{len(names)}"
             shown.append(as_(fold(folded, schema, field), names[folded.name]))

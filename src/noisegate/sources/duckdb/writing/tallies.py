@@ -29,9 +29,10 @@ from noisegate.algebra.tally import (
 )
 from noisegate.exact import EXACT_MAX
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
-from noisegate.sources.adding import SUM_MAX
 from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.parts import (
+from noisegate.sources.duckdb.writing.relations import OWNER, Opened, RelationWriter, base_of
+from noisegate.sources.duckdb.writing.weights import folded_terms, weighed_sums
+from noisegate.sources.duckdb.writing.words import (
     anchor_of,
     and_,
     as_,
@@ -42,7 +43,6 @@ from noisegate.sources.duckdb.writing.parts import (
     clamp,
     col,
     cte,
-    engine_type,
     is_not_null,
     named,
     not_null,
@@ -52,8 +52,7 @@ from noisegate.sources.duckdb.writing.parts import (
     summed,
     whole,
 )
-from noisegate.sources.duckdb.writing.relations import OWNER, Opened, RelationWriter, base_of
-from noisegate.sources.duckdb.writing.weights import folded_terms, weighed_sums
+from noisegate.sources.source import SUM_MAX
 
 _DOUBLE_MAX: Final = 10**300
 
@@ -329,7 +328,7 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     steps, schema = 1 / term.grain, schema_of(relation)
     if _is_light(term, relation):
         grains = exp.Mul(this=_light_value(term, relation, opened), expression=number(steps))
-        return exp.TryCast(this=exp.paren(grains, copy=False), to=engine_type("BIGINT"))
+        return cast(exp.paren(grains, copy=False), "BIGINT", may_fail=True)
     value, domain = write(term.expression, schema, opened.field), domain_of(term.expression, schema)
     low, high = -(-term.low // steps.numerator), term.high // steps.numerator
     if domain.kind is Kind.INTEGER and steps.denominator == 1 and low <= high:
@@ -392,7 +391,7 @@ def _added(sums: exp.Select, tally: Sums, light: Sequence[int]) -> exp.Select:
             many = exp.GT(this=col("n", "g"), expression=whole(EXACT_MAX // term.reach))
             unsure += [exp.not_(finite, copy=False), many]
             grains = exp.Mul(this=part, expression=number(1 / term.grain))
-            part = exp.TryCast(this=exp.paren(grains, copy=False), to=engine_type("BIGINT"))
+            part = cast(exp.paren(grains, copy=False), "BIGINT", may_fail=True)
         total = exp.Coalesce(this=exp.Sum(this=part), expressions=[whole(0)])
         inside = clamp(total, whole(-SUM_MAX), whole(SUM_MAX))
         added = added.select(as_(cast(inside, "BIGINT"), f"s{place}"), copy=False)

@@ -23,8 +23,8 @@ from typing import Final
 from sqlglot import exp
 
 from noisegate.algebra.tally import Sums, Term
-from noisegate.sources.adding import SUM_MAX
-from noisegate.sources.duckdb.writing.parts import (
+from noisegate.sources.duckdb.writing.relations import OWNER
+from noisegate.sources.duckdb.writing.words import (
     as_,
     by_places,
     case,
@@ -32,12 +32,11 @@ from noisegate.sources.duckdb.writing.parts import (
     clamp,
     col,
     cte,
-    engine_type,
     named,
     summed,
     whole,
 )
-from noisegate.sources.duckdb.writing.relations import OWNER
+from noisegate.sources.source import SUM_MAX
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
@@ -125,7 +124,7 @@ def _heavy(tally: Sums) -> exp.Select:
 
 def _root(square: exp.Expr, otherwise: exp.Expr) -> exp.Expr:
     """A whole number whose square is at least ``square``, mostly the least; or ``otherwise``."""
-    double = exp.Cast(this=square, to=engine_type("DOUBLE"))
+    double = cast(square, "DOUBLE")
     near = cast(exp.Ceil(this=exp.Sqrt(this=double)), "HUGEINT")
     little = exp.Add(
         this=exp.IntDiv(this=near.copy(), expression=whole(1 << 40)), expression=whole(1)

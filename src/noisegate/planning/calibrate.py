@@ -24,7 +24,6 @@ from noisegate.accounting.tails import (
 )
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, fraction, lower, positive, real, upper
-from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 
@@ -55,6 +54,8 @@ def discrete_gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fract
     Claim: σ² = s²/(2ρ) for the largest ρ that implies (ε, δ). Why: [CKS20, Thm 4 and Prop. 12].
     Rounding: up.
     """
+    from noisegate.privacy.conversion import rho_of_budget_down  # noqa: PLC0415 - seldom
+
     return digits_up(sensitivity.squared / (2 * rho_of_budget_down(budget)))
 
 

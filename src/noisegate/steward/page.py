@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 from noisegate.inert import markdown
+from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import decimal_up
 from noisegate.sources.policy.columns import column_of
@@ -36,11 +37,22 @@ def _facts(policy: Policy) -> list[_Row]:
             f"at most ε = {decimal_up(most)}"
             + (f", ε = {decimal_up(default)} unless it says otherwise" if default else ""),
         ),
-        *((f"analyst {name}", f"at most {share}") for name, share in policy.analysts.items()),
+        ("besides SQL", _besides(policy.allowed)),
+        *((f"analyst {name}", _analyst(policy, name)) for name in policy.analysts),
         ("snapshot", policy.snapshot),
         ("source", policy.source or "the folder of the policy"),
         ("ledger", policy.ledger or "beside the policy"),
     ]
+
+
+def _besides(allowed: frozenset[str]) -> str:
+    return ", ".join(name for name in CAPABILITIES if name in allowed) or "nothing"
+
+
+def _analyst(policy: Policy, name: str) -> str:
+    said = f"at most {policy.analysts[name]}"
+    mine = policy.allowed_of(name)
+    return said if mine == policy.allowed else f"{said}; besides SQL: {_besides(mine)}"
 
 
 def _protected(policy: Policy) -> str:

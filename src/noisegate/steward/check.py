@@ -1,14 +1,14 @@
 """What a steward should look at again: gaps, contradictions, and what choices cost in noise."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
 from math import exp
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias
 
+from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.sources.policy.finding import Finding, Severity
 from noisegate.sources.policy.names import is_identifying, person, whose
 from noisegate.sources.policy.policy import Policy, TablePolicy
 from noisegate.sources.policy.tables import Stored, leading
@@ -23,28 +23,6 @@ _NOISY: Final = Fraction(1, 10)
 _NEEDS_BOUNDS: Final = "SUM, AVG, STDDEV, MEDIAN and quantiles"
 
 
-class Severity(Enum):
-    """How much a finding matters."""
-
-    ERROR = "error"  # it will not work, or it protects nobody
-    WARNING = "warning"  # it is probably not meant
-    ADVICE = "advice"  # what a choice costs, or rules out
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing to look at: where in the policy, what it means, what to do."""
-
-    severity: Severity
-    place: str
-    problem: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"{self.severity.value}: {self.place}: {self.problem} {self.fix}"
-
-
 def check(
     policy: Policy, tables: Mapping[str, TableDomain], *, stored: Stored, error: Error
 ) -> list[Finding]:
@@ -56,7 +34,8 @@ def check(
         stored: The columns of each table and their kinds, as they are stored.
         error: The ± of geometric noise of a scale, at 95 % confidence.
     """
-    found = [*_budget(policy), *_persons(policy, tables), *_spaces(policy, tables, stored)]
+    found = [*_budget(policy), *_exposed(policy)]
+    found += [*_persons(policy, tables), *_spaces(policy, tables, stored)]
     for name, table in policy.tables.items():
         found += _table(policy, table)
         found += _columns(policy, table, tables[name])
@@ -120,6 +99,28 @@ def _budget(policy: Policy) -> Iterator[Finding]:
                    "one question may spend the whole budget."),
                 f"Set it, such as {key} = 0.1.",
             )  # fmt: skip
+
+
+def _exposed(policy: Policy) -> Iterator[Finding]:
+    """Which optional capabilities analysts have, and which are off."""
+    for who, allowed in (
+        ("allow", policy.allowed),
+        *((f"analysts.{name}.allow", policy.allowed_of(name)) for name in policy.allowed_to),
+    ):
+        off = [name for name in CAPABILITIES if name not in allowed]
+        on = ", ".join(name for name in CAPABILITIES if name in allowed)
+        yield _advice(
+            who,
+            f"Besides SQL, {f'these may be used: {on}' if on else 'nothing may be used'}"
+            + (f"; not: {', '.join(off)}." if off else "."),
+            "Write [allow] others = false, and name = true for each that is needed.",
+        )
+    if policy.crowd is not None and "crowds" not in policy.allowed:
+        yield _warning(
+            "questions.crowd",
+            "Crowds may be asked without a price, and are not allowed: the door refuses them.",
+            "Allow crowds under [allow], or leave out crowd.",
+        )
 
 
 def _persons(policy: Policy, tables: Mapping[str, TableDomain]) -> Iterator[Finding]:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
-from noisegate.accounting.reports import Row, report
 from noisegate.ledger.account import Balance
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.store import Ledger
+from noisegate.planning.reports import Row, report
 from noisegate.privacy.event import Event, decode
 from noisegate.privacy.loss import ApproxDP
 

@@ -16,7 +16,7 @@ from noisegate.accounting.accountant import Accountant
 from noisegate.accounting.search import digits_down, largest
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, lower, positive, real, sqrt_down, upper
-from noisegate.privacy.composition import optimal_delta_up
+from noisegate.planning.composition import optimal_delta_up
 from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP

@@ -27,7 +27,7 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import sqrt_down, sqrt_up
 from noisegate.extras import extra
-from noisegate.privacy.composition import (
+from noisegate.planning.composition import (
     advanced_mixed_up,
     exponential_epsilon_up,
     optimal_epsilon_up,
