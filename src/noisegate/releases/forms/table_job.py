@@ -161,14 +161,15 @@ def table_job(desk: Desk, order: Order) -> TableJob:
 
 def _expected(grid: Grid, making: Making, asked: Workload, predicted: Predicted) -> TableExpected:
     grain = float(grid.grain)
+    numbers: dict[str, Any] = {
+        name: None if each is None else each * grain for name, each in predicted.numbers.items()
+    }
     return TableExpected(
         axes=grid.axes,
         method=making.method,
         workload=asked.words,
         questions=asked.size,
-        **{
-            name: None if each is None else each * grain for name, each in predicted.numbers.items()
-        },
+        **numbers,
         share=None if grid.signed else predicted.share,
         seen=predicted.seen,
         levels=tuple(each * grain for each in predicted.levels),
