@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.pure import pure_loss
+from noisegate.mechanisms.quantiles import brackets
 from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
-from noisegate.mechanisms.quantiles.quantiles import brackets
 from noisegate.mechanisms.quantiles.ranks import ERROR_MAX
 
 LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(2, 3)]

@@ -15,8 +15,9 @@ from flint import arb, ctx
 from noisegate.exact import real
 from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.mechanisms.keys.key_selection import KeySelection, ThresholdedGeometric
+from noisegate.mechanisms.quantiles import quantiles
 from noisegate.mechanisms.quantiles.quantile import Quantile
-from noisegate.mechanisms.quantiles.quantiles import Quantiles, quantiles
+from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.mechanisms.quantiles.ranks import runs_near
 from noisegate.mechanisms.selection import exponential, permute_and_flip, top_k
 from noisegate.mechanisms.selection.exponential import Exponential

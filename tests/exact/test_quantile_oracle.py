@@ -12,7 +12,8 @@ from math import ceil, exp, floor
 import numpy as np
 import pytest
 
-from noisegate.mechanisms.quantiles.quantiles import Quantiles, plan, quantiles
+from noisegate.mechanisms.quantiles import quantiles
+from noisegate.mechanisms.quantiles.quantiles import Quantiles, plan
 from noisegate.mechanisms.quantiles.ranks import _far_runs, runs_near
 from noisegate.noise.bits import Bits
 

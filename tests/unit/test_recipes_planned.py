@@ -106,7 +106,7 @@ def test_one_cell_gets_the_whole_price():
 
 
 def test_more_axes_and_other_shapes_are_refused_before_anything_is_asked():
-    with pytest.raises(NoisegateError, match="one axis"):
+    with pytest.raises(NoisegateError, match="2 axes"):
         recipe("planned").require((4, 4), cells((4, 4)))
     with pytest.raises(NoisegateError, match="other cells"):
         recipe("planned").require((5,), prefixes(4))

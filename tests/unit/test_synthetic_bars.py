@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import binom
 
 from noisegate.synthetic.model.bars import box, direct, reach, singles
-from noisegate.synthetic.model.constraints import Impossible, hardened, masks_of, numbers
+from noisegate.synthetic.model.constraints import Impossible, hardened, masks_of
+from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.model.model import Evidence, fit
 
 SIZES = (3, 4, 2)
@@ -13,7 +14,7 @@ ROWS = np.stack([np.arange(600) % 3, np.arange(600) ** 2 % 4, np.arange(600) // 
 
 
 def exact(axes):
-    cells = numbers(ROWS, axes, SIZES)
+    cells = numbers(ROWS.T, axes, SIZES)
     return np.bincount(cells, minlength=int(np.prod([SIZES[a] for a in axes]))).astype(float)
 
 

@@ -17,7 +17,7 @@ import noisegate
 from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.releases.cells.tails import tail_factor
-from noisegate.synthetic.model.constraints import numbers
+from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.recipes import SYNTHESIZERS
 from noisegate.synthetic.release import SyntheticRelease
 from noisegate.synthetic.sharing import exact_shares
@@ -246,7 +246,7 @@ def test_the_distance_to_the_exact_table_is_at_most_what_the_report_says(many):
             axes = tuple(sorted(made.columns.index(name) for name in line.names))
             cells = int(np.prod([sizes[axis] for axis in axes]))
             parts = [
-                np.bincount(numbers(rows, axes, sizes), minlength=cells) / len(rows)
+                np.bincount(numbers(rows.T, axes, sizes), minlength=cells) / len(rows)
                 for rows in (original, made.cells)
             ]
             missed += np.abs(parts[0] - parts[1]).sum() / 2 > line.most

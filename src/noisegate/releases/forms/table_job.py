@@ -174,14 +174,15 @@ def _uses(method: str, ask: Told, workload: Workload) -> frozenset[str]:
 
 def _expected(grid: Grid, making: Making, asked: Workload, predicted: Predicted) -> TableExpected:
     grain = float(grid.grain)
+    numbers: dict[str, Any] = {
+        name: None if each is None else each * grain for name, each in predicted.numbers.items()
+    }
     return TableExpected(
         axes=grid.axes,
         method=making.method,
         workload=asked.words,
         questions=asked.size,
-        **{
-            name: None if each is None else each * grain for name, each in predicted.numbers.items()
-        },
+        **numbers,
         share=None if grid.signed else predicted.share,
         seen=predicted.seen,
         levels=tuple(each * grain for each in predicted.levels),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final, Protocol, get_args
 
@@ -74,6 +75,21 @@ class Recipe(Protocol):
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Ask, and rebuild."""
+
+
+def require_same(
+    shape: tuple[int, ...], workload: Workload, *, cells: int | None = None, axes: int | None = None
+) -> None:
+    """A workload about these cells, of which there is at least one, and at most so many."""
+    if workload.shape != tuple(shape) or not workload.size or not prod(shape):
+        raise SpecError(
+            "The workload is empty, or about other cells.", fix="Make it for this table's shape."
+        )
+    for held, most, name in ((len(shape), axes, "axes"), (prod(shape), cells, "cells")):
+        if most is not None and held > most:
+            raise SpecError(
+                f"There are {held:,} {name}.", fix=f"Use at most {most:,}, or method 'tree'."
+            )
 
 
 def require_parts(*shares: Fraction) -> None:

@@ -19,8 +19,7 @@ from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, whole
 from noisegate.releases.cells.finish import rounded
 from noisegate.releases.cells.workload import Workload, ranges
-from noisegate.releases.recipes import Exact
-from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.recipes import Exact, require_same
 from noisegate.releases.trees.dyadic import Dyadic, Ints, dyadic, length, widened
 from noisegate.releases.trees.levels import noise_only
 from noisegate.releases.trees.posterior import posterior

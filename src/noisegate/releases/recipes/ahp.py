@@ -8,13 +8,11 @@ from typing import ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes import Exact, require_parts
-from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.transforms.strategy import Groups
 
 CELLS_MAX: Final = 1 << 22
@@ -34,10 +32,8 @@ class Ahp(Exact):
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not too many cells."""
-        require_same(shape, workload)
+        require_same(shape, workload, cells=CELLS_MAX)
         require_parts(self.look)
-        if prod(shape) > CELLS_MAX:
-            raise SpecError(f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The noise if each cell is a cluster of its own; merging is for cells that look alike."""

@@ -21,9 +21,8 @@ import numpy as np
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes import Recipe, recipe
+from noisegate.releases.recipes import Recipe, recipe, require_same
 from noisegate.releases.recipes.cells import Cells
-from noisegate.releases.recipes.tree import require_same
 
 _WHY: Final = {
     "cells": "which predicts the least error here",

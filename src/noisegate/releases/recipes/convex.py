@@ -13,7 +13,7 @@ from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload, ranges
-from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.recipes import require_same
 from noisegate.transforms.strategy import SUM_MAX, Matrix
 
 if TYPE_CHECKING:
@@ -40,12 +40,7 @@ class Convex:
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not more cells than a dense matrix can have."""
-        require_same(shape, workload)
-        if prod(shape) > CELLS_MAX:
-            raise SpecError(
-                f"There are {prod(shape)} cells.",
-                fix=f"Use at most {CELLS_MAX} for 'convex', or method 'tree' or 'haar'.",
-            )
+        require_same(shape, workload, cells=CELLS_MAX)
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The questions are linear and independent."""

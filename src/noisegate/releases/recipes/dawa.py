@@ -16,8 +16,8 @@ from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.finish import rounded
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes import Exact, require_parts
-from noisegate.releases.recipes.tree import Tree, best_plan, measure, require_same
+from noisegate.releases.recipes import Exact, require_parts, require_same
+from noisegate.releases.recipes.tree import Tree, best_plan, measure
 from noisegate.releases.trees.levels import spread_rms
 from noisegate.releases.trees.nested import Sides, not_negative
 
@@ -41,14 +41,10 @@ class Dawa(Exact):
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not too many cells; shares between 0 and 1."""
-        require_same(shape, workload)
+        require_same(shape, workload, cells=CELLS_MAX)
         require_parts(self.partition)
         if not 0 <= self.thrift <= 1000:
             raise SpecError("thrift is out of range.", fix="Use 0 to 1000.")
-        if prod(shape) > CELLS_MAX:
-            raise SpecError(
-                f"There are {prod(shape)} cells.", fix=f"Use at most {CELLS_MAX}, or method 'tree'."
-            )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The noise if the table is one even stretch; and about what it is if none is even.

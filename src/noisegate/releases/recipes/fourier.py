@@ -23,8 +23,7 @@ from noisegate.releases.ask.asking import Ask, Noisy, each_cell
 from noisegate.releases.ask.shares import Law, exact_shares, separate
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.recipes import Exact, require_parts
-from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.transforms.strategy import Matrix
 
 CELLS_MAX: Final = 1 << 20
@@ -57,13 +56,9 @@ class Fourier(Exact):
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """A series of not too many cells."""
-        require_same(shape, workload)
-        if len(shape) != 1:
-            raise SpecError(
-                f"There are {len(shape)} axes.", fix="Group by one column, or use method 'haar'."
-            )
-        if not 2 <= shape[0] <= CELLS_MAX:
-            raise SpecError(f"There are {shape[0]} cells.", fix=f"Use 2 to {CELLS_MAX}.")
+        require_same(shape, workload, cells=CELLS_MAX, axes=1)
+        if shape[0] < 2:
+            raise SpecError("There is one cell.", fix="Group by more, or use method 'cells'.")
         require_parts(self.choice)
         most = _most(shape[0])
         if self.frequencies is not None and not 1 <= self.frequencies <= most:

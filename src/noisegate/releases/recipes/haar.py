@@ -14,7 +14,8 @@ from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import exact_shares, separate
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload, ranges
-from noisegate.releases.recipes.tree import require_same, sample
+from noisegate.releases.recipes import require_same
+from noisegate.releases.recipes.tree import sample
 from noisegate.transforms.strategy import Matrix
 
 ENTRIES_MAX: Final = 1 << 26
@@ -39,13 +40,9 @@ class Haar:
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not too many axes or coefficients."""
-        require_same(shape, workload)
+        require_same(shape, workload, axes=_AXES_MAX)
         if self.weights not in ("workload", "even"):
             raise SpecError("weights is unknown.", fix="Use 'workload' or 'even'.")
-        if len(shape) > _AXES_MAX:
-            raise SpecError(
-                f"There are {len(shape)} axes.", fix=f"Use at most {_AXES_MAX}, or method 'tree'."
-            )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """Coefficients have independent noise, so variances add up."""

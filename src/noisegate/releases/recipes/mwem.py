@@ -25,7 +25,7 @@ from noisegate.releases.fit.multiplicative import (
     best_rounds,
     build,
 )
-from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.recipes import require_same
 from noisegate.releases.thresholds.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.trees.levels import evenly, noise_only
 

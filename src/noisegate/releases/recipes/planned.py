@@ -14,7 +14,7 @@ from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.fit.plausible import DRAWS
-from noisegate.releases.recipes.tree import require_same
+from noisegate.releases.recipes import require_same
 from noisegate.releases.trees.design import Asked, Designer
 from noisegate.releases.trees.dyadic_row import Bins, Halves
 from noisegate.releases.trees.prior import UNKNOWN, Evidence, fit, least_squares
@@ -57,9 +57,7 @@ class Planned:
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """One dimension."""
-        require_same(shape, workload)
-        if len(shape) != 1:
-            raise SpecError("This method has one axis.", fix='Use method="adaptive" or "tree".')
+        require_same(shape, workload, axes=1)
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """What a table has that is uneven everywhere; the plan then is the same for any rows."""

@@ -17,6 +17,7 @@ from noisegate.releases.ask.shares import NOISELESS, Law, exact_shares, nested
 from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.finish import rounded
 from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.recipes import require_same
 from noisegate.releases.trees.nested import (
     Nest,
     Sides,
@@ -188,11 +189,3 @@ def sample(workload: Workload) -> Workload:
         return workload
     kept = np.linspace(0, workload.size - 1, _LOOKED_AT).astype(np.int64)
     return Workload(workload.shape, workload.lows[kept], workload.highs[kept], workload.words)
-
-
-def require_same(shape: tuple[int, ...], workload: Workload) -> None:
-    """A workload about these cells, of which there is at least one."""
-    if workload.shape != tuple(shape) or not workload.size or not prod(shape):
-        raise SpecError(
-            "The workload is empty, or about other cells.", fix="Make it for this table's shape."
-        )
