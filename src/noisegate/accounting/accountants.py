@@ -22,5 +22,7 @@ def accountant_named(name: str) -> Accountant:
     if isinstance(name, str) and name.startswith(_RENYI):
         return RenyiAccountant(name.removeprefix(_RENYI))
     raise SpecError(
-        f"There is no accountant named {name!r}.", fix="Use 'pure', 'zcdp' or 'renyi-16'."
+        f"There is no accountant named {name!r}.",
+        fix="Use 'pure', 'zcdp' or 'renyi-16'.",
+        about="accountant",
     )

@@ -210,7 +210,9 @@ def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
         elif field.name == "probability":
             changed[field.name] = 1 - (1 - value) * Fraction(4, 5)
     if not changed:
-        raise Bug(f"No noise of {mechanism.name} is known.", fix="Say how it is made weaker.")
+        raise Bug(
+            f"How to weaken the noise of {mechanism.name} is not known.", fix="Add a rule for it."
+        )
     return replace(mechanism, **changed)
 
 
@@ -317,8 +319,9 @@ def _path(doors: list[Rehearsal], ask: Run) -> _Path:
         ask(doors[1].gate(max_epsilon=False))
     if heard.mechanisms != repeated.mechanisms:
         raise Bug(
-            "Told the same answers, it asked something else without the unit.",
-            fix="Find out what else than answers decides what is asked next.",
+            "Given the same answers, the recipe asked something else without the unit.",
+            fix="Find out what other than the answers decides the next question.",
+            about="path",
         )
     uses = tuple(map(Use, heard.mechanisms, heard.given, repeated.given))
     balance = gate.ledger.balance(gate.door.dataset)

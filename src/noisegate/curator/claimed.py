@@ -39,16 +39,17 @@ class ClaimedMeasurement:
         steps = tally.ranges == ((Fraction(0), Fraction(STEPS)),)
         if type(self.noise) is not Geometric or not (whole and steps):
             raise Unsupported(
-                "A vouched number is one whole number of all rows.",
+                "A vouched statistic is one whole number about all rows.",
                 fix=f"Use one block, one range from 0 to {STEPS}, and geometric noise.",
+                about="claim",
             )
 
     @property
     def claim(self) -> str:
         """What the steward says by asking."""
         return (
-            f"one unit with all its rows moves what {self.query.tally.program.name!r} says by at "
-            "most 1, and it always answers in time"
+            f"one unit with all its rows changes the result of {self.query.tally.program.name!r} "
+            "by at most 1, and it always answers in time"
         )
 
     def event(self) -> GeometricEvent:

@@ -140,13 +140,14 @@ class Curator:
         inner = event.event
         if type(inner) is not DeclaredEvent or inner.delta or event.probability >= 1:
             raise Unsupported(
-                "A recipe about a sample is reserved by an ε alone, without Gaussian noise or δ.",
+                "A recipe on a sample must reserve an ε alone, without Gaussian noise or δ.",
                 fix="Reserve a declared ε, with a probability below 1.",
             )
         if other := set(self.accountants) - _AMPLIFIED:
             raise Unsupported(
-                f"The {min(other)} accountant has no price for a recipe about one sample.",
+                f"The {min(other)} accountant has no price for a recipe on one sample.",
                 fix="Ask about all rows, or use an account that adds up ε or ρ.",
+                about="sample",
             )
 
     def find(self, measurement: Asked) -> Release | None:
@@ -228,20 +229,22 @@ class Curator:
     def _require_own(self, measurement: Asked) -> None:
         """Refuse questions about tables that are not these very ones, as declared."""
         if (type(measurement), type(measurement.query)) not in _ASKED:
-            raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
+            raise Unsupported("This is not a measurement.", fix="Make one with `Measurement`.")
         query = measurement.query
         vouched = type(measurement) is ClaimedMeasurement
         unlocked = type(query) is BlockQuery and query.tally.trusted
         if (vouched or unlocked) and self.account != self.dataset:
             raise Unsupported(
-                "Only the steward vouches for a program.",
+                "Only the steward can vouch for a program.",
                 fix="Use gate.apply, on blocks of rows, with trusted=False.",
+                about="steward",
             )
         for table in measurement.query.tables:
             if type(table) is not TableDomain or self.tables.get(table.name) != table:
                 raise Unsupported(
                     f"The question is about {table.name!r}, which is not behind this door.",
                     fix=f"Ask about {', '.join(self.tables)}.",
+                    about="table",
                 )
 
 
@@ -254,13 +257,16 @@ def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
         raise PolicyError(
             f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
             fix="Open the account below the data set's own, without a colon in its name.",
+            about="account",
         )
 
 
 def require_sample(sample: Fraction) -> None:
     """Refuse a sample that holds everybody or nobody."""
     if not 0 < sample < 1:
-        raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
+        raise Unsupported(
+            "The sampling probability is out of range.", fix="Use one between 0 and 1."
+        )
 
 
 def digest(text: str) -> str:

@@ -57,7 +57,7 @@ from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.strategy import Strategy
 from noisegate.transforms.whole_rows import WholeRows
 
-# What the door hands out for each kind of tally. Others are refused, heirs of these too: they could
+# What the door hands out for each kind of tally. Others are refused, subclasses too: they could
 # sample something else than their event says.
 _NOISE: Final[set[type]] = {Geometric, DiscreteGaussian}
 _ALLOWED: Final[dict[type, set[type]]] = {
@@ -96,7 +96,7 @@ class Measurement:
     def __post_init__(self) -> None:
         tally = self.query.tally
         if type(self.mechanisms) is not tuple:
-            raise Unsupported("The mechanisms are no tuple.", fix="Give a tuple of mechanisms.")
+            raise Unsupported("mechanisms is not a tuple.", fix="Give a tuple of mechanisms.")
         kinds = {type(mechanism) for mechanism in self.mechanisms}
         if kinds & _COMPARISONS:
             self._require_comparison()
@@ -110,17 +110,21 @@ class Measurement:
             raise Unsupported(
                 f"The door has no rule for this noise on {type(tally).__name__.lower()}.",
                 fix="Use geometric or discrete Gaussian noise for sums.",
+                about="noise",
             )
         if isinstance(tally, Cells):
             self._require_cells(tally)
         if {type(each.noise) for each in self.mechanisms if isinstance(each, _BY_REACHES)} - _LOCAL:
-            raise Unsupported("The door has no rule for this noise.", fix="Use SmoothStudent.")
+            raise Unsupported(
+                "The door has no rule for this noise.", fix="Use SmoothStudent.", about="noise"
+            )
         several = isinstance(tally, Sums | Marginals | Rows) and not kinds & set(_SELECTIONS)
         wanted = len(self.query.l1s) if several else 1
         if len(self.mechanisms) != wanted:
             raise Unsupported(
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
                 fix="Give one for each.",
+                about="mechanisms",
             )
         self._require_boxes()
         self._require_minimiser()
@@ -129,26 +133,36 @@ class Measurement:
         """Noise for these cells; of a graph, cells of two vertices and perhaps a weight."""
         graphs = [each for each in self.mechanisms if isinstance(each, OfGraph)]
         if any(each.shape != tuple(axis.size for axis in tally.by) for each in graphs):
-            raise Unsupported("The graph is on other vertices.", fix="Use the sizes of the axes.")
+            raise Unsupported("The graph has other vertices.", fix="Use the sizes of the axes.")
         if not graphs and {m.domain for m in self._summaries} != {tally.cells}:
-            raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
+            raise Unsupported(
+                "The noise was made for another number of cells.",
+                fix="Use the number of cells of the table.",
+                about="cells",
+            )
 
     def _require_boxes(self) -> None:
         """Noise for cells is as wide as the cells of its block."""
         for mechanism, block in zip(self.mechanisms, self.query.statistic_blocks, strict=False):
             if isinstance(mechanism, BoxNoise) and mechanism.width != block.width:
-                raise Unsupported("The noise is for other cells.", fix="Use the block's width.")
+                raise Unsupported(
+                    "The noise was made for other cells.", fix="Use the block's width."
+                )
 
     def _require_minimiser(self) -> None:
         """Rows as they are go to a minimiser for rows of their shape, and nowhere else."""
         tally, whole = self.query.tally, type(self.query.strategy) is WholeRows
         if whole != (PerturbedLogistic in map(type, self.mechanisms)):
-            raise Unsupported("Rows as they are go to a minimiser.", fix="Ask for a statistic.")
+            raise Unsupported(
+                "Unaggregated rows can only be read by a minimiser.", fix="Ask for a statistic."
+            )
         if whole and isinstance(tally, Rows):
             shape = shape_of(tally)
             known = shape.columns, shape.keys, shape.reach, tally.whole
             if {getattr(each, "shape", None) for each in self.mechanisms} != {known}:
-                raise Unsupported("The minimiser is for other rows.", fix="Use their shape.")
+                raise Unsupported(
+                    "The minimiser was made for rows of another shape.", fix="Use their shape."
+                )
 
     @property
     def compares(self) -> bool:
@@ -167,15 +181,23 @@ class Measurement:
         single = strategy is not None and len(strategy.blocks) == 1
         if not isinstance(tally, Sums) or strategy is None or not single or others:
             raise Unsupported(
-                "A threshold is for one block of questions about one sum.", fix="Give a strategy."
+                "A threshold test needs one block of questions about one sum.",
+                fix="Give a strategy.",
             )
         if isinstance(first, Furthest) and len(first.guesses) != strategy.blocks[0].size:
-            raise Unsupported("There is not one guess for each question.", fix="Give one for each.")
+            raise Unsupported(
+                "There must be one guess per question.", fix="Give one for each.", about="guesses"
+            )
         if isinstance(first, SmallDatabase) and first.width != strategy.blocks[0].size:
-            raise Unsupported("These are other questions.", fix="Ask those of the databases.")
+            raise Unsupported(
+                "The questions differ from those of the mechanism.",
+                fix="Ask the questions that the databases were made for.",
+            )
         rises = strategy.is_positive and tally.terms[0].low >= 0
         if isinstance(first, AboveThreshold) and first.monotone and not rises:
-            raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
+            raise Unsupported(
+                "These sums are not monotone.", fix="Use monotone=False.", about="monotone"
+            )
 
     def _require_scores(self) -> None:
         """One choice among sums, or guesses of tables: a unit may bring some of these nearer."""
@@ -184,15 +206,20 @@ class Measurement:
         known = isinstance(first, _SELECTIONS) if plain else type(first) is Exponential
         if others or not known or not (plain or type(query.strategy) is Distances):
             raise Unsupported(
-                "A choice by score is among sums, or guesses of tables.",
+                "A choice by score needs sums, or distances from guessed tables.",
                 fix="Give plain sums, or distances of marginals.",
+                about="scores",
             )
         assert isinstance(first, _SELECTIONS)  # noqa: S101 - known
         if first.monotone and not (plain and self._monotone()):
-            raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
+            raise Unsupported(
+                "These scores are not monotone.", fix="Use monotone=False.", about="monotone"
+            )
         chosen = first.k if isinstance(first, TopK | NoisyMax) else 1
         if plain and chosen + (type(first) is NoisyMax) > self._candidates:
-            raise Unsupported("There are too few candidates.", fix="Choose fewer of them.")
+            raise Unsupported(
+                "There are too few candidates.", fix="Choose fewer of them.", about="candidates"
+            )
 
     @property
     def _candidates(self) -> int:
@@ -214,25 +241,29 @@ class Measurement:
         """One choice by the cells of one sum, for a table of their shape."""
         plain = self.query.strategy is None and len(tally.terms) == 1
         if not plain or len(self.mechanisms) != 1:
-            raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
+            raise Unsupported("A choice needs the cells of a single sum.", fix="Ask for one.")
         (mechanism,) = self.mechanisms
         if isinstance(mechanism, FourierCut | Unevenness):
             mechanism.require_cells((tally.cells,))
         shape = getattr(mechanism, "shape", (tally.cells,))
         if prod(shape) != tally.cells:
-            raise Unsupported("The choice is for another table.", fix="Give it this shape.")
+            raise Unsupported(
+                "The choice was made for a table of another shape.",
+                fix="Give it this shape.",
+                about="shape",
+            )
 
     def _require_people(self) -> None:
         """Cells that count people: a unit has one row, and a row counts 1 or nothing."""
         query, tally = self.query, self.query.tally
         single = isinstance(tally, Sums) and query.strategy is None and len(tally.terms) == 1
         if not isinstance(tally, Sums) or not single or len(self.mechanisms) != 1:
-            raise Unsupported("A crowd is counted in cells.", fix="Ask for one count by groups.")
+            raise Unsupported("A crowd needs counts in cells.", fix="Ask for one count by groups.")
         term = tally.terms[0]
         if query.stability.rows != 1 or term.grain != 1 or (term.low, term.high) != (0, 1):
             raise Unsupported(
-                "One unit may have several rows here, so a cell counts no people.",
-                fix="Count one row of each unit, such as COUNT(DISTINCT unit).",
+                "One unit may have several rows here, so the cells do not count people.",
+                fix="Count one row per unit, for example COUNT(DISTINCT unit).",
             )
 
     def event(self) -> Event:
@@ -318,7 +349,9 @@ class Measurement:
                 return [np.concatenate(tables)]
             return [asked.apply(tables)] if type(asked) is Distances else tables
         if type(asked) is not Statistic and type(asked) is not WholeRows:
-            raise Bug("Rows are asked by a statistic alone.", fix="Please report the question.")
+            raise Bug(
+                "Rows can only be read through a statistic.", fix="Please report the question."
+            )
         shape = shape_of(tally)
         found = source.rows(tally, lambda batches: asked.total(batches, shape))
         return [block.reshape(-1) for block in found]

@@ -92,7 +92,7 @@ def noises(
     drawn = tuple(noise for noise in found if not isinstance(noise, Hidden))
     if len(drawn) < len(found):
         raise SpecError(
-            "The noise would be wider than can be drawn.",
+            "The noise would be too large to draw.",
             fix="Use a larger epsilon, or a smaller rows_per_unit.",
         )
     return drawn
@@ -111,7 +111,7 @@ def offered(
 ) -> tuple[NoiseMechanism[Any] | Hidden, ...]:
     """The same, where noise may be too wide."""
     if len(blocks) != len(shares):
-        raise SpecError("There is not one share for each feature.", fix="Give one for each.")
+        raise SpecError("There must be one share per feature.", fix="Give one for each.")
     return tuple(
         _noise(block, share * price.amount, weight, gaussian=price.gaussian)
         for block, share in zip(blocks, require_shares(shares), strict=True)
@@ -241,7 +241,7 @@ class TrialRows:
         """The sums of each feature, with the noise its share buys."""
         self.spent += sum(shares)
         if self.spent > 1:
-            raise Bug("A learner asks for more than its price.", fix="Report the learner.")
+            raise Bug("The learner asks for more than its price.", fix="Report the learner.")
         blocks = statistic.blocks(self._shape)
         chosen = noises(blocks, shares, self._price, 1)
         exact = [total.reshape(-1) for total in statistic.total([self._batch], self._shape)]
@@ -268,7 +268,9 @@ class TrialRows:
     def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see RowsAsk
         """Nobody watches."""
         if not 0 <= part <= 1:
-            raise Bug("A learner is more than done.", fix="Report the learner.")
+            raise Bug(
+                "The learner reports more progress than there is work.", fix="Report the learner."
+            )
 
     def keep(self, fitted: Mapping[str, NDArray[Any]]) -> None:
         """Nobody interrupts."""

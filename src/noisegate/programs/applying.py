@@ -54,7 +54,7 @@ from noisegate.transforms.blocks import BlockQuery
 AGGREGATES: Final = ("mean", "median", "center")
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
 _TICK: Final = 0.25  # seconds
-_PRICED: Final = "Give two of epsilon, within and blocks; within of a mean alone."
+_PRICED: Final = "Give two of epsilon, within and blocks; within is for a mean only."
 
 
 @final
@@ -191,7 +191,7 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
 
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """Of a trusted program, provided that it is silent."""
-        silent = ", if the program, which was trusted, tells nobody what it saw"
+        silent = ", if the program, which was trusted, reveals nothing else of what it saw"
         return guarantee_of(loss, self.tables, then=silent if self.expected.tally.trusted else "")
 
     def result(self, content: Measurements, receipt: Receipt) -> Applied:
@@ -216,10 +216,10 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
 def apply_job(
     desk: Desk, function: Function, sql: str | None, terms: Mapping[str, Any]
 ) -> ApplyJob:
-    """What is to be run; whatever is wrong with the order is refused here, for nothing."""
+    """What is to be run; whatever is wrong with the order is refused here, at no cost."""
     require_known(terms, ApplyOrder, "sql")
     if "range" not in terms:
-        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
+        raise SpecError("The output range is missing.", fix="For example: range=(0, 120).")
     order = checked(ApplyOrder(sql=sql, **terms))
     if order.aggregate not in AGGREGATES:
         raise SpecError(
@@ -260,7 +260,7 @@ def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> A
     noise = _Buying(desk, order).noise(BlockQuery(tally))
     widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
     if widths is None:
-        raise SpecError("within is said of plain averages.", fix=_PRICED)
+        raise SpecError("within works only with a plain mean.", fix=_PRICED, about="within")
     return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
 
 
@@ -277,7 +277,11 @@ class _Buying:
         order, rules = self.order, self.desk.rules
         if order.within is not None:
             if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
-                raise SpecError("within is said of plain averages, not of ε too.", fix=_PRICED)
+                raise SpecError(
+                    "within works only with a plain mean, and not together with epsilon.",
+                    fix=_PRICED,
+                    about="within",
+                )
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
             rules.require_price(self.desk.curator.loss_of(event).epsilon)
@@ -289,20 +293,23 @@ class _Buying:
         if order.aggregate == "center":
             return (_smooth_noise(share, query.changed, self._delta(query)),) * count
         if order.delta is not None:
-            raise SpecError("Only a center has a δ.", fix="Leave out delta.")
+            raise SpecError(
+                'delta is used only with aggregate="center".', fix="Leave out delta.", about="delta"
+            )
         return (_noise(order.aggregate, share, query),) * count
 
     def _narrow(self, price: Price, query: BlockQuery) -> Winsorised:
         """The noise of a mean whose range is found first; refuses what would find none."""
         if self.order.aggregate != "mean" or price.gaussian or self.order.delta is not None:
             raise SpecError(
-                "Only a mean is narrowed, in an account that adds up ε.", fix="Leave out narrow."
+                "narrow works only with a mean, in an account that adds up ε.",
+                fix="Leave out narrow.",
             )
         noise = Winsorised.for_epsilon(price.amount, high=STEPS, changed=query.changed)
         off, answers = noise.rank_error("0.95"), query.tally.answers
         if 8 * off > answers:
             raise SpecError(
-                f"With {answers:,} blocks the quartiles would be off by up to {off:,} of them.",
+                f"With {answers:,} blocks, the quartiles would be off by up to {off:,} blocks.",
                 fix=f"Use {8 * off:,} blocks or a larger epsilon, or leave out narrow.",
             )
         return noise
@@ -314,8 +321,10 @@ class _Buying:
             return None
         if query.changed > 1 or self.desk.accountant != "pure":
             raise SpecError(
-                "A δ is for blocks dealt once, one at a time, in an account that adds up ε.",
-                fix="Leave it out.",
+                "A δ needs blocks that are dealt once and run one at a time, in an account that "
+                "adds up ε.",
+                fix="Leave out delta.",
+                about="delta",
             )
         whole = inner_delta(positive(order.delta, name="delta"), query.tally.sample)
         return whole / len(query.tally.ranges)
@@ -381,15 +390,17 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
     """The SELECT of the rows that the program sees."""
     if order.sql is not None:
         if (order.table, order.columns, order.where) != (None, None, None):
-            raise SpecError("The SQL says table, columns and WHERE.", fix="Leave them out.")
+            raise SpecError(
+                "The SQL already states the table, columns and WHERE.", fix="Leave them out."
+            )
         return order.sql
     private = [name for name, domain in curator.tables.items() if not domain.is_public]
     table = order.table or (private[0] if len(private) == 1 else None)
     if table not in curator.tables:
         said = "No table is named." if table is None else f"There is no table {table!r}."
-        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+        raise SpecError(said, fix=f"Use {', '.join(private)}.", about="table")
     if isinstance(order.columns, str):
-        raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
+        raise SpecError("columns is a single string.", fix=f"Use columns=[{order.columns!r}].")
     if order.columns is not None and not order.columns:
         raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
     shown = ", ".join(map(_quoted, order.columns)) if order.columns is not None else "*"
@@ -431,7 +442,7 @@ def _rows(question: Question) -> Relation:
         or asked.function is not Aggregation.COUNT
     ):  # fmt: skip
         raise Unsupported(
-            "The SQL does not show rows of a private table.",
+            "The SQL does not select rows of a private table.",
             fix="For example: SELECT age, cost FROM visits WHERE ward = 'north'.",
         )
     return block.relation
@@ -459,7 +470,9 @@ def _ranges(given: Any) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: ANN40
     except TypeError:
         found = []
     if not found or any(len(pair) != 2 for pair in found):
-        raise SpecError("The range is not understood.", fix="Use range=(0, 120), or a list.")
+        raise SpecError(
+            "The range is not understood.", fix="For example: range=(0, 120), or a list of pairs."
+        )
     return tuple((low, high) for low, high in found)
 
 
@@ -478,5 +491,5 @@ def _names(order: ApplyOrder, count: int) -> tuple[str, ...]:
     if order.names is None:
         return ("value",) if count == 1 else tuple(f"value {n}" for n in range(1, count + 1))
     if isinstance(order.names, str) or len(order.names) != count:
-        raise SpecError("There is not one name for each output.", fix=f"Give {count} names.")
+        raise SpecError("There must be one name per output.", fix=f"Give {count} names.")
     return tuple(map(str, order.names))

@@ -115,7 +115,7 @@ class Run:
         except OverBudget as refusal:  # others spent meanwhile, or prices differ by a rounding
             if all(release.free for release in measured):
                 raise
-            raise OverBudget(refusal.problem, fix=_PARTLY) from None
+            raise OverBudget(refusal.problem, fix=_PARTLY, about="partly") from None
         paid = {release.request_id for release in looked}
         looked += [each for each in asked.seen if each.request_id not in paid]
         return plan, parcels, looked
@@ -217,6 +217,7 @@ class Run:
                 if given
                 else "The question has no price.",
                 fix="Give exactly one of epsilon, within (an error) and relative (its share).",
+                about="price",
             )
         for name in given:
             positive(getattr(agreed, name), name=name)
@@ -232,7 +233,7 @@ class Run:
         terms, count = asked.terms, len(asked.question.blocks)
         caps = replace(caps_of(block, terms), **asked.chosen.caps.get(block.name, {}))
         profiles, looked = asked.chosen.profiles.get(block.name, ()), None
-        # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
+        # Before a look its cap is a guess: what is on the shelf for that is not an answer to this.
         fresh = fresh or any(look.block.name == block.name for look in asked.missing)
         slack = rank_slack(profiles, caps.rows_per_unit)
         delta = terms.delta if terms.delta is not None else self._rules.keys_delta
@@ -359,8 +360,8 @@ class Run:
         try:
             return shown_table(question, blank, public)
         except Unsupported as refusal:
-            words = "Tried on made-up numbers, before paying: "
-            refused = Unsupported(words + refusal.problem, fix=refusal.fix)
+            words = "In a dry run on made-up numbers, before paying: "
+            refused = Unsupported(words + refusal.problem, fix=refusal.fix, about=refusal.about)
         raise refused
 
     # paying
@@ -405,7 +406,7 @@ class Run:
         if now.epsilon > planned.epsilon or now.delta > planned.delta:
             raise Bug(
                 "The price would depend on which groups were found.",
-                fix="Only the groups were paid for. Please report the question.",
+                fix="Only partition selection was paid for. Please report the question.",
             )
         return bought, needed
 

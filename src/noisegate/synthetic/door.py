@@ -49,7 +49,9 @@ class DoorTables:
 
     def tables(self, sets: Sequence[Axes], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102 - see TablesAsk
         if len(sets) != len(shares):
-            raise SpecError("There is not one share for each table.", fix="Give one for each.")
+            raise SpecError(
+                "There must be one share per table.", fix="Give one for each.", about="shares"
+            )
         query = Query(self._over(sets))
         noises = self._price.noise(query, require_shares(shares))
         release = self._scope.measure(Measurement(query=query, mechanisms=noises))
@@ -102,14 +104,20 @@ def marginals_of(columns: Sequence[Query]) -> Marginals:
     """The tables of all columns together; of no set yet."""
     tallies = [query.tally for query in columns if isinstance(query.tally, Sums)]
     if not tallies or len(tallies) < len(columns) or len(tallies[0].terms) != 1:
-        raise SpecError("A column is not given by one sum.", fix="Count its rows.")
+        raise SpecError("A column's query is not a single sum.", fix="Count its rows.", about="sum")
     first = tallies[0]
     if any(replace(tally, by=()) != replace(first, by=()) for tally in tallies):
         raise SpecError(
-            "The columns are not about the same rows.", fix="Use one WHERE and one rows_per_unit."
+            "The columns are not about the same rows.",
+            fix="Use the same WHERE and rows_per_unit for all.",
+            about="rows",
         )
     if any(len(tally.by) != 1 for tally in tallies):
-        raise SpecError("A column is no single grouping.", fix="Give one query for each column.")
+        raise SpecError(
+            "A column's query does not have exactly one grouping.",
+            fix="Give one query for each column.",
+            about="grouping",
+        )
     return Marginals(
         relation=first.relation,
         by=tuple(tally.by[0] for tally in tallies),

@@ -34,7 +34,9 @@ def distances_of(
     """The question how far each guess is off; weights keep their ratios to a part in a million."""
     most = max((weights or {}).values(), default=Fraction(1))
     if any(weight <= 0 for weight in (weights or {}).values()):
-        raise SpecError("A weight is not above 0.", fix="Leave out what has no weight.")
+        raise SpecError(
+            "A weight is not above 0.", fix="Leave out sets without weight.", about="weight"
+        )
     return Distances.of(
         [_whole(guess) for guess in guesses.values()],
         weights=None if weights is None else [_weight(weights[axes] / most) for axes in guesses],
@@ -70,7 +72,7 @@ def require_axes(axes: Axes, sizes: Sizes) -> None:
     """Columns that exist, in ascending order."""
     known = list(axes) == sorted(set(axes)) and set(axes) <= set(range(len(sizes)))
     if type(axes) is not tuple or not known:
-        raise SpecError("These are no columns.", fix="Give their numbers in ascending order.")
+        raise SpecError("These are not columns.", fix="List their numbers in ascending order.")
 
 
 def _weight(part: Fraction) -> int:
@@ -80,5 +82,5 @@ def _weight(part: Fraction) -> int:
 def _whole(values: Floats) -> NDArray[np.int64]:
     scaled = np.rint(np.ravel(values) * FINE)
     if not np.isfinite(scaled).all():
-        raise SpecError("A guess is not finite.", fix="Check the model.")
+        raise SpecError("A guess is not finite.", fix="Check the model.", about="finite")
     return np.clip(scaled, -GUESS_MAX, GUESS_MAX).astype(np.int64)

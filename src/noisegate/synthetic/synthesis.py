@@ -3,7 +3,7 @@
 columns     declared keys and bounds become cells; bounds that nobody declared are looked for, paid
 sets        which tables the public will ask: all pairs of columns, unless said otherwise
 reserve     one allowance for all that the synthesizer will ask; the same is never drawn again
-build       the synthesizer asks and fits a model; what is known already is used for nothing
+build       the synthesizer asks and fits a model; what is already known is used at no cost
 keep        noisy tables and model are stored before anyone sees them; rows follow from them
 """
 
@@ -72,7 +72,7 @@ class SyntheticOrder:
         total: The number of rows of the original, where it is public.
         determined: Columns that follow from others: ``{"region": ("ward", {"north": "up"})}``.
         impossible: Combinations that no row has: ``[{"age": (0, 14), "married": True}]``.
-        evidence: Releases and answers about the same rows, used for nothing.
+        evidence: Releases and answers about the same rows, used at no extra cost.
         choose: "bounds", to have them found where nobody declared them; "bins", to have numbers
             cut into bins of like size; or both: a fifth of the price pays for it.
         rows_per_unit: How many rows of one unit count.
@@ -99,8 +99,9 @@ def synthetic_of(order: Order) -> SyntheticOrder:
     """The order for a release called "synthetic": terms of its own, then options of the method."""
     if order.sql is not None or order.groups_per_unit is not None:
         raise SpecError(
-            "Synthetic rows are asked for by table and columns.",
-            fix="Leave out sql and groups_per_unit; rows_per_unit is the cap.",
+            "Synthetic rows are specified by table and columns.",
+            fix="Leave out sql and groups_per_unit; rows_per_unit is the contribution bound.",
+            about="columns",
         )
     shared = {"table", "columns", "where", "epsilon", "method", "workload", "rows_per_unit"}
     own = {each.name for each in fields(SyntheticOrder)} - shared - {"options"}
@@ -195,7 +196,7 @@ class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
 
 
 def synthetic_job(desk: Desk, order: SyntheticOrder) -> SyntheticJob:
-    """The rows that an order asks for; whatever is wrong with it is refused here, for nothing."""
+    """The rows that an order asks for; whatever is wrong with it is refused here, at no cost."""
     return _Synthesis(desk, order).job()
 
 
@@ -208,7 +209,7 @@ class _Synthesis:
         curator, rules = desk.curator, desk.rules
         if rules.sample is not None and (order.evidence or order.choose or order.total is not None):
             raise SpecError(
-                "Evidence, a total and what is chosen are about all rows, not about a sample.",
+                "Evidence, total and choose are about all rows, not a sample.",
                 fix="Leave them out, or use the gate itself.",
             )
         table, cuts, asked = order.table, dict[str, Any](), list[str]()
@@ -340,7 +341,7 @@ def workload_of(
         every, words = _all_sets(asked, basis.layout)
         return TablesWorkload(_required(every)), words
     if isinstance(asked, str) or not isinstance(asked, Sequence | Mapping) or not asked:
-        raise SpecError("The workload is not understood.", fix=_WORKLOAD)
+        raise SpecError("The workload is not understood.", fix=_WORKLOAD, about="workload")
     weights = dict[Axes, Fraction]()
     for each in asked:
         axes = counted_cells(each, basis, tables)[0] if _is_sql(asked) else _axes(each, basis)
@@ -357,7 +358,11 @@ def _all_sets(many: int | None, layout: Layout) -> tuple[list[Axes], tuple[str, 
     columns = range(len(layout.axes))
     many = min(2, len(columns)) if many is None else many
     if not 1 <= many <= len(columns):
-        raise SpecError(f"There are no tables of {many} columns.", fix=f"Use 1 to {len(columns)}.")
+        raise SpecError(
+            f"There are no tables of {many} columns.",
+            fix=f"Use 1 to {len(columns)}.",
+            about="workload",
+        )
     every = list(combinations(columns, many))
     fitting = [axes for axes in every if _cells(layout, axes) <= CELLS_MAX]
     left = len(every) - len(fitting)
@@ -368,7 +373,9 @@ def _all_sets(many: int | None, layout: Layout) -> tuple[list[Axes], tuple[str, 
 def _axes(names: Any, basis: Basis) -> Axes:  # noqa: ANN401 - as people write it
     """The columns of one set."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise SpecError("A set of the workload is no list of columns.", fix=_WORKLOAD)
+        raise SpecError(
+            "A set in the workload is not a list of columns.", fix=_WORKLOAD, about="workload"
+        )
     axes = tuple(sorted({basis.layout.place(name) for name in names}))
     if _cells(basis.layout, axes) > CELLS_MAX:
         raise Unsupported(

@@ -51,14 +51,20 @@ class TrialTables:
         self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
         self._exact: dict[Axes, NDArray[np.int64]] = {}
         if self._columns.shape[0] != len(self.sizes):
-            raise SpecError("The rows have other columns.", fix="Give one size for each column.")
+            raise SpecError(
+                "The rows have other columns.",
+                fix="Give one size for each column.",
+                about="columns",
+            )
         if any(np.any((c < 0) | (c >= n)) for c, n in zip(self._columns, self.sizes, strict=True)):
-            raise SpecError("A row is in no cell.", fix="Number the cells from 0.")
+            raise SpecError(
+                "A row is outside all cells.", fix="Number the cells from 0.", about="cells"
+            )
 
     def tables(self, sets: Sequence[Axes], shares: Sequence[Fraction]) -> list[Noisy]:
         """Noisy tables over sets of columns, flat."""
         if len(sets) != len(shares) or not sets:
-            raise SpecError("There is not one share for each table.", fix="Give one for each.")
+            raise SpecError("There must be one share per table.", fix="Give one for each.")
         self._spend(sum(require_shares(shares), Fraction(0)))
         noises = self._noise([1] * len(sets), [1] * len(sets), shares)
         return [
@@ -103,7 +109,7 @@ class TrialTables:
     def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see TablesAsk
         """Nobody watches."""
         if not 0 <= part <= 1:
-            raise Bug("A synthesizer is more than done.", fix="Report it.")
+            raise Bug("The synthesizer reports more progress than there is work.", fix="Report it.")
 
     def _noise(
         self, l1s: Sequence[int], l2s: Sequence[int], shares: Sequence[Fraction]
@@ -128,4 +134,6 @@ class TrialTables:
     def _spend(self, share: Fraction) -> None:
         self.spent += share
         if self.spent > 1:
-            raise Bug("A synthesizer asks for more than its price.", fix="Report it.")
+            raise Bug(
+                "The synthesizer asks for more than its price.", fix="Report it.", about="price"
+            )

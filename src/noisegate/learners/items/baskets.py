@@ -52,7 +52,7 @@ class Baskets:
 def baskets_of(matrix: Matrix, basket: str) -> Baskets:
     """Baskets by "row" or by "unit"; "auto" is by unit where a unit may have several rows."""
     if basket not in ("auto", "row", "unit"):
-        raise SpecError(f"There is no basket by {basket!r}.", fix="Use auto, row or unit.")
+        raise SpecError(f"{basket!r} is not a kind of basket.", fix="Use auto, row or unit.")
     held = tuple(_held(each.expression) for each in matrix.marks)
     names = tuple(each.name for each in matrix.marks)
     if basket == "row" or stability_of(matrix.relation).is_row_level:

@@ -63,7 +63,7 @@ class AssociationRules:
         """Find frequent sets with their parts, and the rules between those."""
         least = fraction(self.confidence, name="confidence")
         if not 0 <= least <= 1:
-            raise SpecError("confidence is no share.", fix="Use one such as 0.5.")
+            raise SpecError("confidence is not a share.", fix="For example: 0.5.")
         failure_of(self.level)
         search = {"least": 2, "size": 2} | self.search | {"subsets": True}
         found = FrequentItemsets(epsilon=self.epsilon, **search).fit(matrix, fresh=fresh)

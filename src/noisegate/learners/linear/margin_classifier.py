@@ -59,5 +59,7 @@ class MarginClassifier(LinearClassifier):
         """One over C."""
         given = self.C
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < inf:
-            raise SpecError("C is no positive number.", fix="Use 1.0, or less for smaller weights.")
+            raise SpecError(
+                "C is not a positive number.", fix="Use 1.0, or less for smaller weights."
+            )
         return 1.0 / given

@@ -188,7 +188,7 @@ class Ridge(LinearRegression):
     def _require_penalty(self) -> float:
         given = self.alpha
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e300:
-            raise SpecError("alpha is no number from 0 on.", fix="Use 1.0, or more.")
+            raise SpecError("alpha is negative.", fix="Use 1.0, or more.")
         return float(given)
 
 

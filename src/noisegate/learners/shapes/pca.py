@@ -97,7 +97,9 @@ class PCA(PrivateTransformer):
         method = require_one_of(self.method, "method", ("auto", "sulq"))
         coordinates = matrix.coordinates()
         if count > len(coordinates):
-            raise SpecError("There are fewer columns.", fix="Ask for fewer components.")
+            raise SpecError(
+                "There are fewer columns than components.", fix="Ask for fewer components."
+            )
         options = {"components": count, "method": method, "units": "columns"}
         halves = np.array([float(each.half) for each in coordinates])
         if method == "sulq":

@@ -5,7 +5,7 @@
 A private tree has to find its cuts with little noise. Counts of every bin of every column are many
 numbers, and a row is in one bin of each column, so their noise is large. Sums of coordinates by
 class are few: the method "auto" learns where classes lie by them, makes up rows that lie so, and
-grows the tree on these for nothing; where there are rows enough, it then looks at the leaves, and
+grows the tree on these at no cost; where there are rows enough, it then looks at the leaves, and
 grows on. Where noise hides even the classes' means, it asks on which side of the middle rows lie,
 in columns that public coins choose (see `class_sides.py`). "levels" is ID3 and C4.5 with noisy
 counts [FS10].
@@ -157,7 +157,7 @@ class DecisionTreeClassifier(PrivateClassifier):
 
     def _rule(self, reach: int) -> tuple[Weighing, NDArray[np.int64]]:
         if reach != REACH:
-            raise Bug("A tree is tried on another grid.", fix="Report the learner.")
+            raise Bug("The tree is evaluated on another grid.", fix="Report the learner.")
         told = np.argmax(self.counts_, axis=1)
         return Leaves((self.tree_.numbers(),), keyed=True), told
 

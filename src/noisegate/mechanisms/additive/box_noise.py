@@ -72,7 +72,7 @@ class BoxNoise(NoiseMechanism[LInf1]):
         values = clamped(exact)
         if values.size % self.width:
             raise SpecError(
-                f"The numbers are no whole cells of {self.width}.", fix="Give whole cells."
+                f"The numbers are not whole cells of {self.width}.", fix="Give whole cells."
             )
         noise = box_noise(self.scale, values.size // self.width, self.width, bits=bits)
         return noisy(values, noise.reshape(values.shape))

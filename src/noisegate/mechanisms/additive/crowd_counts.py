@@ -63,7 +63,7 @@ class CrowdCounts(Mechanism[L1]):
         """
         if sensitivity.value != 1:
             raise SpecError(
-                "A crowd is of people with one row each.", fix="Count one row of each unit."
+                "In a crowd everybody has exactly one row.", fix="Count one row per unit."
             )
         return CrowdCountsEvent(
             probability=self.probability, crowd=self.crowd, epsilon=self.epsilon

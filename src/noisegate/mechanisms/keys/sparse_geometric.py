@@ -65,7 +65,9 @@ class Summarised(Mechanism[L1]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The summary of a listed domain, as a number for each cell, 0 where none is shown."""
         if exact.shape != (self.domain,):
-            raise SpecError("The cells are not those of the domain.", fix="Give one for each.")
+            raise SpecError(
+                "The cells are not those of the domain.", fix="Give one number per cell."
+            )
         held = np.flatnonzero(exact)
         cells, values = self.summary(held.astype(np.uint64), exact[held], bits=bits)
         out = np.zeros(self.domain, np.int64)
@@ -182,7 +184,7 @@ def noisy_counts(
     values = clamped(counts)
     rising = bool(np.all(cells[1:] > cells[:-1])) and cells.dtype == np.uint64
     if cells.shape != values.shape or not rising or (cells.size and int(cells[-1]) >= domain):
-        raise Bug("The cells are no rising numbers of the domain.", fix="Report the source.")
+        raise Bug("The cells are not ascending numbers of the domain.", fix="Report the source.")
     return noisy(values, discrete_laplace(scale, values.shape, bits=bits))
 
 

@@ -204,7 +204,7 @@ def _minimum(
     if not proven:
         move, proven = _walked(asked, rows, at, slope_near, most=sys.maxsize)
     if not proven:
-        raise Bug("A minimiser is not found.", fix="Report the parameters of the objective.")
+        raise Bug("The minimiser was not found.", fix="Report the parameters of the objective.")
     pairs = zip(at.ravel().tolist(), move.ravel().tolist(), strict=True)
     return [Fraction(one) + Fraction(other) for one, other in pairs]
 

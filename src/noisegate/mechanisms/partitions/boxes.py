@@ -85,7 +85,7 @@ def checked_shape(shape: Sequence[object]) -> tuple[int, ...]:
     """A shape of whole numbers, as a record or a caller gives it."""
     sizes = tuple(whole_number(size) for size in shape)
     if not sizes or min(sizes) < 1 or prod(sizes) > CELLS_MAX:
-        raise SpecError("This is no shape of a table.", fix=f"Use 1 to {CELLS_MAX} cells.")
+        raise SpecError("This is not the shape of a table.", fix=f"Use 1 to {CELLS_MAX} cells.")
     return sizes
 
 

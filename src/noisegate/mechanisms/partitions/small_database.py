@@ -71,10 +71,10 @@ class SmallDatabase(Repeatable[Fraction]):
         store(self, "questions", tuple(whole_number(each) for each in self.questions))
         if set(self.questions) - {0, 1} or not 0 < self.width <= QUESTIONS_MAX:
             raise SpecError(
-                "The questions are not rows of 0 and 1 for each cell.", fix="Give one for each."
+                "The questions are not rows of 0 and 1, one per cell.", fix="Give one for each."
             )
         if len(self.questions) % self.cells:
-            raise SpecError("A question is about other cells.", fix="Say 0 or 1 for each cell.")
+            raise SpecError("A question is about other cells.", fix="Give 0 or 1 for each cell.")
 
     @classmethod
     def for_epsilon(
@@ -133,7 +133,7 @@ class SmallDatabase(Repeatable[Fraction]):
         """The place of the chosen database, given all answers (clamped to ±2**59)."""
         answers = clamped(exact, INPUT_MAX >> 1)
         if answers.shape != (self.width,):
-            raise SpecError("There is not one answer for each question.", fix="Give one for each.")
+            raise SpecError("There must be one answer per question.", fix="Give one for each.")
         worst = np.abs(self.guesses - answers).max(axis=1)
         return choose_times(Contest(clamped_scores(-worst), self.factor), count, bits=bits)
 

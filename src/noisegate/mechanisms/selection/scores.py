@@ -101,7 +101,9 @@ def clamped_scores(scores: Int64Array) -> Int64Array:
     """A row of scores within ±2**60; clamping keeps sensitivity and monotonicity."""
     values = clamped(scores, SCORE_MAX)
     if values.ndim != 1 or not values.size:
-        raise SpecError("The scores are no row.", fix="Give one score per candidate, at least one.")
+        raise SpecError(
+            "The scores are not one-dimensional.", fix="Give one score per candidate, at least one."
+        )
     return values
 
 
@@ -125,7 +127,9 @@ def shortfall_up(factor: Fraction, *, candidates: int, failure: Fraction) -> int
 def require_flag(mechanism: Mechanism[Any], field: str) -> None:
     """Refuse anything but True or False."""
     if not isinstance(getattr(mechanism, field), bool):
-        raise SpecError(f"{field} is not a yes or no.", fix=f"Use {field}=True or {field}=False.")
+        raise SpecError(
+            f"{field} must be True or False.", fix=f"Use {field}=True or {field}=False."
+        )
 
 
 def shortfall(factor: Fraction, *, candidates: int, confidence: Number) -> int:

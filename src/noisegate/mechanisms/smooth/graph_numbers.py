@@ -88,7 +88,7 @@ class OfGraph(Mechanism[int]):
 
     def _require_vertices(self, known: Mapping[str, object]) -> None:
         if type(self.statistic) is not str or self.statistic not in known:
-            raise SpecError("There is no such number.", fix=f"Use {', '.join(known)}.")
+            raise SpecError("There is no such graph statistic.", fix=f"Use {', '.join(known)}.")
         require_whole(self, "vertices", least=3, most=VERTICES_MAX[self.statistic])
 
 
@@ -111,7 +111,7 @@ class GraphNumber(OfGraph):
     def __post_init__(self) -> None:
         self._require_vertices(_NUMBERS)
         if type(self.noise) not in (Geometric, DiscreteGaussian):
-            raise SpecError("This is no noise for a number.", fix="Use Geometric.")
+            raise SpecError("This noise does not apply to a single number.", fix="Use Geometric.")
         is_capped = self.statistic == "capped-edges"
         require_whole(self, "cap", least=int(is_capped), most=self.vertices if is_capped else 0)
 

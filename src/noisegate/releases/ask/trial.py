@@ -84,9 +84,13 @@ class TrialAsk:
     def done(self, part: float, words: str) -> None:  # noqa: ARG002 - see Ask
         """Nobody watches."""
         if not 0 <= part <= 1:
-            raise Bug("A recipe is more than done.", fix="Report the recipe.")
+            raise Bug(
+                "The recipe reports more progress than there is work.", fix="Report the recipe."
+            )
 
     def _spend(self, shares: NDArray[np.float64]) -> None:
         self.spent = self.spent + shares
         if self.spent.max(initial=0) > 1 + 1e-9:
-            raise Bug("A recipe asks for more than its price.", fix="Report the recipe.")
+            raise Bug(
+                "The recipe asks for more than its price.", fix="Report the recipe.", about="price"
+            )

@@ -230,16 +230,16 @@ def boxplot_sql(
     known = tables[table].columns
     if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
         raise SpecError(
-            "The columns are not of this table.", fix=f"Use such as {{{min(known)!r}: None}}."
+            "The columns are not in this table.", fix=f"For example: {{{min(known)!r}: None}}."
         )
     column, *by = columns
     if known[column].kind not in (Kind.INTEGER, Kind.NUMBER) or known[column].between is None:
         raise SpecError(
-            f"{column!r} is no number with bounds.", fix="Declare between = [low, high] for it."
+            f"{column!r} is not a number with bounds.", fix="Declare between = [low, high] for it."
         )
     ends = fraction(asked.whiskers, name="whiskers")
     if not 0 < ends < Fraction(1, 4):
-        raise SpecError("The whiskers are no level.", fix="Use one below 1/4, such as 0.05.")
+        raise SpecError("whiskers is not a valid level.", fix="Use one below 1/4, such as 0.05.")
     levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
     number = _quoted(column)
     groups = [
@@ -304,7 +304,7 @@ class BoxplotJob(Job[Answer, BoxplotRelease, AnswerExpected]):
 
 
 def boxplot_job(desk: Desk, asked: Asked, terms: Terms, *, fresh: bool) -> BoxplotJob:
-    """The question of a box plot; what is wrong with it is refused here, for nothing."""
+    """The question of a box plot; what is wrong with it is refused here, at no cost."""
     sql, column, by = boxplot_sql(desk.curator.tables, asked)
     run = Run(desk.curator, desk.rules)
     plan = run.plan(sql, terms, fresh=fresh)
@@ -335,6 +335,6 @@ def _level(level: Fraction) -> str:
     while (level * 10**digits).denominator != 1:
         digits += 1
         if digits > 12:
-            raise SpecError("A level has no short decimal form.", fix="Use one such as 0.05.")
+            raise SpecError("A level has no short decimal expansion.", fix="Use one such as 0.05.")
     whole = str(int(level * 10**digits)).rjust(digits + 1, "0")
     return whole if not digits else f"{whole[:-digits]}.{whole[-digits:]}"

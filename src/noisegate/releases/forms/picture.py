@@ -62,10 +62,12 @@ def picture(
     """
     names = [axis.name for axis in release.axes]
     if not names:
-        raise SpecError("One number is no picture.", fix="Print it.")
+        raise SpecError("A single number cannot be plotted.", fix="Print it.")
     for name in (x, y):
         if name is not None and name not in names:
-            raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(names)}.")
+            raise SpecError(
+                f"There is no axis {name!r}.", fix=f"Use {', '.join(names)}.", about="axis"
+            )
     if x is None and y is None and len(names) == 2:
         x, y = reversed(names) if _is_map(release.axes[1], release.axes[0]) else names
     if x is not None and y is not None and x != y:

@@ -59,7 +59,9 @@ class Recipe(Protocol):
 def recipe(name: str, **options: Any) -> Recipe:  # noqa: ANN401 - options of the recipe
     """A recipe by its name."""
     if type(name) is not str or name not in RECIPES:
-        raise SpecError(f"There is no method {name!r}.", fix=f"Use {', '.join(RECIPES)}.")
+        raise SpecError(
+            f"There is no method {name!r}.", fix=f"Use {', '.join(RECIPES)}.", about="method"
+        )
     module, made = RECIPES[name].split(":")
     kind = getattr(import_module(f"noisegate.releases.recipes.{module}"), made)
     require_options(name, kind, options)

@@ -55,13 +55,13 @@ class Adaptive:
         if not (QUANTA * self.total >= 1 and self.margins >= 0 and self.total + self.margins < 1):
             raise SpecError(
                 "The shares leave nothing for the tree.",
-                fix="Use a total of at least 0.000001, and together with the margins below 1.",
+                fix="Use a total of at least 0.000001, and less than 1 together with the margins.",
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
         """The noise of one box on which nearly everything is spent."""
         rms = sqrt(ask.variance(_everything(ask.shape), 1 - self.total - self.margins))
-        return noise_only(rms, "where the rows lie, which decides what is measured")
+        return noise_only(rms, "where the rows are, which decides what is measured")
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """A round for the total, a few for the margins, and a few down the tree."""
@@ -91,7 +91,9 @@ class Adaptive:
         boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
         words = [f"{boxes} boxes, smaller where more lies."]
         if boxes < spread.size:
-            words.append("Inside a box, counts are spread as the margins and what is near say.")
+            words.append(
+                "Inside a box, counts are spread by the marginals and the neighbouring cells."
+            )
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain

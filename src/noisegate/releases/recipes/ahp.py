@@ -46,13 +46,13 @@ class Ahp:
         each = Groups(np.arange(cells, dtype=np.int32), cells)
         variance = ask.variance(each, 1 - fraction(self.look, name="look"))
         sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
-        words = "it is less the more cells hold about the same number"
+        words = "it is smaller the more cells hold similar counts"
         return Predicted(rms=None, words=words, most=sqrt(variance * float(sizes.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
         """Two rounds: all cells, and the clusters."""
         look, cells = fraction(self.look, name="look"), prod(ask.shape)
-        ask.done(0.1, "looking at the cells")
+        ask.done(0.1, "estimating the cells")
         (first,) = ask.sums([Groups(np.arange(cells, dtype=np.int32), cells)], [look])
         seen = first.values.astype(np.float64)
         small = _SMALL * log(max(2, cells)) * sqrt(first.variance / 2)
@@ -62,7 +62,7 @@ class Ahp:
         count = int(labels.max()) + 1
         (sums,) = ask.sums([Groups(labels, count)], [1 - look])
         means = sums.values / np.bincount(labels, minlength=count)
-        words = (f"{count} clusters of cells that look alike",)
+        words = (f"{count} clusters of similar cells",)
         return Estimate(means[labels].reshape(ask.shape), None, words)
 
 

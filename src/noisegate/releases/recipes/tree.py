@@ -51,7 +51,8 @@ class Tree:
         require_same(shape, workload)
         if self.branching is not None and not 2 <= self.branching <= max(2, *shape):
             raise SpecError(
-                f"branching is {self.branching}.", fix="Use a whole number from 2 to the cells."
+                f"branching is {self.branching}.",
+                fix="Use a whole number from 2 to the number of cells.",
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
@@ -194,5 +195,7 @@ def require_same(shape: tuple[int, ...], workload: Workload) -> None:
     """A workload about these cells, of which there is at least one."""
     if workload.shape != tuple(shape) or not workload.size or not prod(shape):
         raise SpecError(
-            "The workload is empty, or about other cells.", fix="Make it for this table's shape."
+            "The workload is empty, or was made for other cells.",
+            fix="Make it for this table's shape.",
+            about="workload",
         )

@@ -84,12 +84,15 @@ def require_cells(cells_max: int, sizes: Sizes) -> None:
     """A model has room for each column at least."""
     if type(cells_max) is not int or cells_max < sum(sizes):
         raise SpecError(
-            f"A model of {cells_max} cells cannot hold each column.",
+            f"A model of {cells_max} cells cannot hold every column.",
             fix=f"Give cells_max as a whole number, at least {sum(sizes):,}.",
+            about="cells",
         )
 
 
 def require_rounds(rounds: int | None) -> None:
     """A number of rounds, or none given."""
     if rounds is not None and (type(rounds) is not int or rounds < 1):
-        raise SpecError("There is no such number of rounds.", fix="Give 1 or more.")
+        raise SpecError(
+            "rounds is not a valid count.", fix="Use a whole number of at least 1.", about="rounds"
+        )

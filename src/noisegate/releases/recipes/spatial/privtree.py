@@ -50,10 +50,12 @@ class PrivTree:
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """Cells to cut, and a share for both parts."""
         if np.prod(shape) < 2:
-            raise SpecError("There is one cell: nothing to cut.", fix="Use method 'cells'.")
+            raise SpecError(
+                "The table has one cell, so there is nothing to split.", fix="Use method 'cells'."
+            )
         require_depth(self.depth, len(cut_levels(tuple(shape))))
         if self.depth == 0:
-            raise SpecError("Nothing may be cut.", fix="Use a depth of 1 or more.")
+            raise SpecError("depth allows no split.", fix="Use a depth of 1 or more.")
         require_parts(self.cuts)
         self._chooser(shape, Fraction(1))
 
@@ -71,7 +73,7 @@ class PrivTree:
             held = max(0.0, chooser.threshold + depth * chooser.decay + float(chooser.scale))
             noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, rest)), workload)
             most = max(most, hypot(noise, held * cut_rms(boxes, workload)))
-        words = "it is less the fewer rows there are, and the more even they are inside boxes"
+        words = "it is smaller the fewer rows there are, and the more evenly they lie inside boxes"
         one = Groups(np.zeros(int(np.prod(ask.shape)), np.int32), 1)
         return Predicted(rms=None, words=words, most=most, noise=sqrt(ask.variance(one, rest)))
 

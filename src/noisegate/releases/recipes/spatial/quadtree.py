@@ -58,7 +58,7 @@ def require_depth(depth: int | None, most: int) -> None:
     """Refuse levels that are not there."""
     if depth is not None and (type(depth) is not int or not 0 <= depth <= most):
         raise SpecError(
-            "The table does not have so many levels.",
+            "The table does not have that many levels.",
             fix=f"Use a whole depth from 0 to {most}, or leave it out.",
         )
 
@@ -66,7 +66,7 @@ def require_depth(depth: int | None, most: int) -> None:
 def require_parts(*shares: Fraction) -> None:
     """Refuse shares that leave nothing for something."""
     if not all(0 < share < 1 for share in shares):
-        raise SpecError("A share is not between 0 and 1.", fix="Use such as 1/2.")
+        raise SpecError("A share is not between 0 and 1.", fix="For example: 1/2.")
 
 
 def _shares(ask: Ask, boxes: Boxes, workload: Workload) -> list[Fraction]:
