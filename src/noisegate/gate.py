@@ -209,7 +209,7 @@ class Gate(RobustFace):
                 table for a ``workload`` of SQL counting questions: see docs/many.md.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
-            table: Or, without SQL: the table, where there are several,
+            table: Or, without SQL: the table, if there are several,
             columns: and its columns: a bin width, a list of edges, a unit of time such as "month",
                 or None for declared keys,
             where: and a condition.

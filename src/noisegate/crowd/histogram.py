@@ -51,9 +51,9 @@ _ONE_EACH: Final = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
-    ``probability`` is that of each person to be in the sample. Two of ``crowd``, ``epsilon`` and
+    ``probability`` is the sampling probability of each person. Two of ``crowd``, ``epsilon`` and
     ``delta`` are given; the third follows.
     """
 

@@ -52,10 +52,10 @@ _QUERIES_MAX: Final = 1 << 20
 
 @final
 class StatisticalQueries:
-    """A session of up to ``queries`` expectations for one price, each chosen by answers before.
+    """A session of up to ``queries`` expectations for one price, chosen adaptively.
 
-    Opened by the first question: all of the price is charged then, and what was not asked for goes
-    back when the session is left. Use it with ``with``.
+    Opened by the first question: the whole price is charged then, and what was not used is returned
+    when the session is closed. Use it with ``with``.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class StatisticalQueries:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The promise about all that was asked so far."""
+        """The guarantee of all that was asked so far."""
         if self._allowance is None:
             raise SpecError("Nothing has been asked yet.", fix="Ask first.")
         event = promised(self._allowance.used(), self._price.event())

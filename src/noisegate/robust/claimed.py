@@ -23,7 +23,7 @@ from noisegate.transforms.blocks import BlockQuery
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOrder:
-    """What is asked for, as people say it; ``trusted`` is the steward's word."""
+    """What is asked for, as given by the caller; ``trusted`` is the steward's assertion."""
 
     trusted: bool = False
     epsilon: Number | None = None

@@ -39,7 +39,7 @@ _WAYS: Final = "Give SQL of counts, or columns with centers and a radius, or col
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceOrder:
-    """What is asked for, as people say it; see `Gate.distance`."""
+    """What is asked for, as given by the caller; see `Gate.distance`."""
 
     epsilon: Number | None = None
     sql: str | None = None

@@ -47,7 +47,7 @@ _TOGETHER_MAX: Final = 4_000  # ε of all rows of a unit, beyond which no δ is 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is said about paying, as people say it; see `Gate.smooth`."""
+    """The terms of payment, as given by the caller; see `Gate.smooth`."""
 
     epsilon: Number | None = None
     delta: Number | None = None

@@ -41,7 +41,7 @@ Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceOrder:
-    """What is asked for, as people say it; see `Gate.choose`."""
+    """What is asked for, as given by the caller; see `Gate.choose`."""
 
     sql: str
     epsilon: Number | None = None

@@ -57,26 +57,25 @@ _USUAL_MAX: Final = 10_000_000  # rows, unless more are asked for
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
     Args:
-        table: Where there are several.
+        table: The table, if there are several.
         columns: Names, or names with a bin width, edges or a unit of time; by default all.
-        where: Which rows.
-        rows: How many rows to draw; by default as many as there are, as far as is known, and at
-            most ten million.
-        epsilon: The price of all of it.
+        where: The condition on rows.
+        rows: How many rows to draw; by default the noisy number of rows, at most ten million.
+        epsilon: The total price.
         method: The synthesizer.
-        workload: How many columns the tables have that the public will ask, lists of columns, or
+        workload: The marginals to be accurate for: a number of columns, lists of columns, or
             counting questions in SQL; with weights, ``{("age", "ward"): 3, ("sick",): 1}``.
         total: The number of rows of the original, where it is public.
         determined: Columns that follow from others: ``{"region": ("ward", {"north": "up"})}``.
         impossible: Combinations that no row has: ``[{"age": (0, 14), "married": True}]``.
         evidence: Releases and answers about the same rows, used at no extra cost.
-        choose: "bounds", to have them found where nobody declared them; "bins", to have numbers
-            cut into bins of like size; or both: a fifth of the price pays for it.
-        rows_per_unit: How many rows of one unit count.
-        options: Those of the method.
+        choose: "bounds", to estimate those that are not declared; "bins", to bin numbers at
+            private quantiles; or both: a fifth of the price pays for it.
+        rows_per_unit: Contribution bound: how many rows of one unit count.
+        options: Options of the method.
     """
 
     table: str | None = None

@@ -102,7 +102,7 @@ class Supports:
         return self._widened(self.counts, both / (2 * self.whole), failure)
 
     def rows_within(self, confidence: Number) -> float:
-        """How far the number of baskets may be off."""
+        """The error bar of the number of baskets."""
         failure = self._failure(confidence)
         off = interval(self.count_noise, 1 - failure) / self.whole
         return self._widened(np.array([self.rows]), off, failure)

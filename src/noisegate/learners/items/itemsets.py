@@ -128,11 +128,11 @@ class FrequentItemsets:
         )
 
     def within(self, confidence: Number = USUAL) -> float:
-        """How far each count may be off, each by itself; of several sizes, the worst."""
+        """The error bar of each count, each by itself; with several sizes, the largest."""
         return max(each.within(confidence) for each in self._rounds)
 
     def rows_within(self, confidence: Number = USUAL) -> float:
-        """How far the number of baskets may be off."""
+        """The error bar of the number of baskets."""
         return self._rounds[0].rows_within(confidence)
 
     @property

@@ -45,7 +45,7 @@ class NetDatabase:
     """Chooses a database of ``size`` rows, at most 6, over all combinations of declared keys.
 
     After `fit`: ``database_``, its rows; ``counts_``, how many rows of the table each cell stands
-    for; ``answer(ward="north")``; ``promise(confidence)``, how far answers may be off; ``cost_``,
+    for; ``answer(ward="north")``; ``promise(confidence)``, the error bar of answers; ``cost_``,
     ``remaining_``, ``guarantee_``, ``free_``.
     """
 

@@ -44,9 +44,9 @@ class Rule:
 class AssociationRules:
     """Rules between the parts of frequent sets, with at least a ``confidence``.
 
-    The other parameters are those of `FrequentItemsets`; ``level`` is how surely the ranges of a
-    rule hold. After `fit`: ``rules_``, most confident first; ``itemsets_``, the fitted sets; and
-    ``cost_``, ``remaining_``, ``guarantee_``, ``free_``.
+    The other parameters are those of `FrequentItemsets`; ``level`` is the confidence level of the
+    ranges of a rule. After `fit`: ``rules_``, most confident first; ``itemsets_``, the fitted sets;
+    and ``cost_``, ``remaining_``, ``guarantee_``, ``free_``.
     """
 
     def __init__(

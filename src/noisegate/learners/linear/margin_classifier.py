@@ -17,7 +17,7 @@ METHODS: Final = ("auto", "moments", "newton", "sulq")
 
 
 class MarginClassifier(LinearClassifier):
-    """Lines with little loss: by moments of the classes, and steps where noise allows."""
+    """Linear scores with little loss: by class moments, and Newton steps where noise allows."""
 
     _loss: ClassVar[Loss]
 

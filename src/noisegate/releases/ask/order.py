@@ -17,7 +17,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is asked for, as people say it; see `Gate.release`."""
+    """What is asked for, as given by the caller; see `Gate.release`."""
 
     name: str
     sql: str | None = None

@@ -41,10 +41,10 @@ _FALSE: Final = Fraction(1, 100)  # of the cells that are expected, so many with
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
-    ``expected`` is about how many cells hold rows, if you know: the threshold is then so that at
-    most one cell in a hundred of these is shown without rows; else, one cell at most on average.
+    ``expected`` is the approximate number of cells with rows, if known: the threshold is then such
+    that empty cells shown are at most a hundredth of it; otherwise at most one on average.
     ``threshold`` sets it instead. ``tau`` samples cells below it in proportion to their numbers,
     and with ``unbiased`` sums have no bias; ``size`` shows that many cells by priority.
     """

@@ -50,11 +50,11 @@ _YES, _NO, _OPEN = "reaches it", "does not", "no answer"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AboveOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
     ``questions`` are ranges by the names of axes, ``[{"age": (20, 39)}, …]``, or "cells",
     "prefixes", "ranges". ``threshold`` is in the units of the sum. The run ends after ``most``
-    yeses: fewer are cheaper, that is, more precise at a price.
+    yeses: fewer are more accurate at the same price.
     """
 
     questions: Any

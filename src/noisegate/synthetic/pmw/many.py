@@ -14,7 +14,7 @@ from noisegate.privacy.loss import ApproxDP
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyOrder:
-    """What is asked for, as people say it; see `Gate.many`."""
+    """What is asked for, as given by the caller; see `Gate.many`."""
 
     columns: Mapping[str, Any] | None = None
     table: str | None = None
